@@ -1,0 +1,85 @@
+# Each habit of the project is one target. `make` alone lists them.
+
+PYTHON ?= python3
+# Test processes side by side. The race tests start many processes of their own, so this follows the cores, not the load.
+WORKERS ?= 2
+# More arguments for pytest: make test ARGS='-k epoch'
+ARGS ?=
+
+BIN := .venv/bin
+UV := uv==0.13.7
+
+.DEFAULT_GOAL := help
+.PHONY: help serve check test bench soak lock fmt docs clean
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+serve: .venv/.runtime ## Install what tiebreak needs to run, and show the board
+	@echo "The daemon comes next; until then the command line works on the board directly."
+	@$(BIN)/tb status
+
+check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
+	@tools/need git
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	tools/no-registry
+
+test: .venv/.stamp ## All tests, with the coverage gate
+	@tools/need git
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term $(ARGS)
+
+bench: .venv/.stamp ## Measure, and print the figures
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: .venv/.stamp ## The tests that run for a long time
+	@tools/need git
+	$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+lock: ## Pin all versions anew
+	@PYTHON='$(PYTHON)' tools/need git python3-venv
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet $(UV)
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group dev --output-file requirements/dev.lock
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group build \
+		--constraint requirements/dev.lock --output-file requirements/runtime.lock
+	tools/no-registry
+
+# One lock for every supported Python and system. It says what to install, never from where.
+LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-index-url --custom-compile-command 'make lock'
+
+fmt: .venv/.stamp ## Format, and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/.stamp ## Regenerate the references
+	$(BIN)/python -m tiebreak.cli.reference > docs/cli.md.new
+	mv docs/cli.md.new docs/cli.md
+
+clean: ## Remove everything that can be made again
+	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ------------------------------------------------------------------------------------- environment
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: tiebreak needs Python 3.11 or later as $(PYTHON) (make PYTHON=…)" >&2; exit 1; }
+	@case "$(CURDIR)" in *' '*) echo "make: the path of this folder has a space in it; scripts cannot start from there" >&2; exit 1;; esac
+	@PYTHON='$(PYTHON)' tools/need python3-venv
+	$(PYTHON) -m venv .venv
+
+.venv/.runtime: .venv/bin/python pyproject.toml requirements/runtime.lock scripts/tb scripts/tiebreak
+	$(PIP) install --require-hashes -r requirements/runtime.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.stamp: .venv/.runtime requirements/dev.lock
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@
