@@ -1,0 +1,107 @@
+"""Everything tiebreak can refuse, and why.
+
+An error is part of the interface: it says what happened in one line, carries the facts as data, and
+hints at what to do next (never a destructive command). The same class travels through the Python
+API, the command line (its exit code) and JSON-RPC (its code), so no interface invents its own.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class TiebreakError(Exception):
+    """The root of all errors that tiebreak raises on purpose."""
+
+    exit_code = 1
+    """What the command line exits with."""
+    rpc_code = -32000
+    """What JSON-RPC answers with."""
+
+    def __init__(self, message: str, *, hint: str = "", **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.data: dict[str, Any] = data
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as it travels: `{error, message, hint?, …facts}`."""
+        out: dict[str, Any] = {"error": type(self).__name__, "message": self.message}
+        if self.hint:
+            out["hint"] = self.hint
+        return {**out, **self.data}
+
+
+class Refused(TiebreakError):
+    """The board understood and said no; nothing was changed."""
+
+    rpc_code = -32002
+
+
+class Lost(Refused):
+    """Somebody else holds it. `holder`, `until` and `epoch` say who, how long, and which grant."""
+
+    rpc_code = -32001
+
+    @property
+    def holder(self) -> str:
+        """The name of the agent that has it."""
+        return str(self.data.get("holder") or "")
+
+    @property
+    def until(self) -> float | None:
+        """When their grant runs out, in Unix seconds."""
+        until = self.data.get("until")
+        return None if until is None else float(until)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of their grant."""
+        return int(self.data.get("epoch") or 0)
+
+
+class Fenced(Refused):
+    """The caller's grant is not the current one any more, so its write had no effect."""
+
+    rpc_code = -32003
+
+
+class NotFound(Refused):
+    """No such task, hold, message or agent."""
+
+    rpc_code = -32004
+
+
+class Invalid(TiebreakError):
+    """The request itself is wrong: a bad name, a bad value, an unknown operation."""
+
+    exit_code = 2
+    rpc_code = -32602
+
+
+class TimedOut(TiebreakError):
+    """What was waited for did not happen in time."""
+
+    exit_code = 2
+    rpc_code = -32005
+
+
+class Unavailable(TiebreakError):
+    """The board cannot be used: missing, corrupt, full, read-only, too new, or busy for too long."""
+
+    exit_code = 3
+    rpc_code = -32006
+
+
+def from_dict(data: dict[str, Any]) -> TiebreakError:
+    """Rebuild an error from `to_dict`, so that a remote caller catches the same class."""
+    facts = dict(data)
+    name = facts.pop("error", "")
+    kinds = (Refused, Lost, Fenced, NotFound, Invalid, TimedOut, Unavailable)
+    kind = next((k for k in kinds if k.__name__ == name), TiebreakError)
+    return kind(str(facts.pop("message", "")), hint=str(facts.pop("hint", "")), **facts)

@@ -1,0 +1,306 @@
+"""The records that the board answers with: a record is a row, read-only, with its columns as fields.
+
+Records are tuples in the order of their columns, so making one costs nothing, and they are built
+without `typing` or `dataclasses`, whose import alone would double the time of a command. To a type
+checker each record is an ordinary `NamedTuple`; at run time `Record` below gives it the same fields.
+
+A row stores what a database can: microseconds, JSON text, numbers. A field shows what Python wants:
+seconds as `float`, decoded JSON, names. The annotation of a field chooses its `_VIEWS` entry.
+"""
+
+from __future__ import annotations
+
+from _operator import itemgetter
+
+from .names import PRIORITIES, short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NamedTuple, TypeVar
+
+    Record = NamedTuple
+    Time = float
+    Json = Any
+    Priority = str
+    Holder = str
+    Words = tuple[str, ...]
+    R = TypeVar("R")
+else:
+
+    class Record(tuple):
+        """A tuple whose fields are the annotations of its class."""
+
+        __slots__ = ()
+
+        def __init_subclass__(cls):
+            cls._fields = tuple(cls.__annotations__)
+            cls._kinds = tuple(kind.removesuffix(" | None") for kind in cls.__annotations__.values())
+            for i, (field, kind) in enumerate(zip(cls._fields, cls._kinds, strict=True)):
+                view = _VIEWS.get(kind)
+                setattr(cls, field, property(_viewed(i, view[0]) if view else itemgetter(i)))
+
+        def __repr__(self):
+            shown = ", ".join(f"{f}={getattr(self, f)!r}" for f in self._fields)
+            return f"{type(self).__name__}({shown})"
+
+        def __getnewargs__(self):
+            return (tuple(self),)
+
+
+def _viewed(i: int, view: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda row: view(row[i])
+
+
+def _seconds(stored: int | None) -> float | None:
+    return stored / 1_000_000 if stored else None
+
+
+def _stored_time(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        from .text import parse_rfc3339
+
+        value = parse_rfc3339(value)
+    return round(value * 1_000_000)
+
+
+def _parsed(stored: str | None) -> Any:
+    if stored is None:
+        return None
+    import json
+
+    return json.loads(stored)
+
+
+def _stored_json(value: Any) -> str | None:
+    from .names import json_text
+
+    return json_text(value)
+
+
+# What a field's type means: how a stored value is shown, and how a shown value is stored again.
+_VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "Time": (_seconds, _stored_time),
+    "Json": (_parsed, _stored_json),
+    "Priority": (PRIORITIES.__getitem__, PRIORITIES.index),
+    "Words": (lambda stored: tuple(stored.split()), " ".join),
+    "Holder": (lambda stored: short(stored) if stored else None, lambda value: value),
+    "bool": (bool, int),
+}
+
+
+class Task(Record):
+    """A piece of work. `holder`, `epoch` and `until` are the current grant, if it is claimed."""
+
+    number: int
+    id: str
+    project: str
+    kind: str
+    name: str
+    key: str | None
+    queue: str
+    priority: Priority
+    state: str
+    payload: Json
+    result: Json
+    reason: str | None
+    holder: Holder | None
+    epoch: int
+    until: Time | None
+    attempts: int
+    max_attempts: int
+    ready_at: Time | None
+    tags: Words
+    about: str | None
+    blockers: int
+    created_by: Holder | None
+    created_at: Time
+    updated_at: Time
+    claimed_at: Time | None
+    finished_at: Time | None
+
+
+class Hold(Record):
+    """A right to a resource. `slot` counts from 0 in a pool and is 0 for everything else."""
+
+    project: str
+    resource: str
+    slot: int
+    holder: Holder | None
+    epoch: int
+    until: Time | None
+    taken_at: Time | None
+    note: str | None
+    hash: str | None
+
+
+class Released(Record):
+    """What the board says about a resource that was given back.
+
+    `changed` compares a file with what its holder last vouched for (when taking or renewing the
+    hold): True means that somebody else wrote to it meanwhile, None that nothing is known.
+    """
+
+    resource: str
+    slot: int
+    epoch: int
+    changed: bool | None
+
+
+class Message(Record):
+    """A message. No `recipient`: it is for everybody. `thread` is the number of the first one."""
+
+    number: int
+    project: str
+    sender: str
+    recipient: str | None
+    channel: str
+    thread: int
+    importance: Priority
+    ack_requested: bool
+    body: str
+    sent_at: Time
+    acked_at: Time | None
+
+
+class Agent(Record):
+    """One incarnation of somebody who acts, and when it was last heard of."""
+
+    id: str
+    project: str
+    status: str
+    doing: str | None
+    program: str | None
+    parent: Holder | None
+    host: str | None
+    boot: str | None
+    pid: int
+    started: int
+    joined_at: Time
+    seen_at: Time
+    left_at: Time | None
+
+
+class Event(Record):
+    """Something that happened, numbered. It tells its story alone, also when its subject is gone."""
+
+    number: int
+    at: Time
+    event: str
+    project: str
+    subject: str | None
+    name: str | None
+    kind: str | None
+    state: str | None
+    priority: Priority
+    agent: Holder | None
+    epoch: int
+    until: Time | None
+    note: str | None
+    count: int
+    data: Json
+
+
+class Sentence(Record):
+    """One line of a story that `why` tells. `event` is the event's number, 0 for what is so now."""
+
+    event: int
+    at: Time
+    text: str
+
+
+class Status(Record):
+    """The board in numbers."""
+
+    project: str
+    blocked: int
+    pending: int
+    claimed: int
+    completed: int
+    failed: int
+    cancelled: int
+    holds: int
+    agents: int
+    messages: int
+    events: int
+    now: Time
+
+
+class Pruned(Record):
+    """How many rows a pruning step removed, and whether there is more to do."""
+
+    tasks: int
+    events: int
+    messages: int
+    agents: int
+    answers: int
+    more: bool
+
+
+RECORDS: dict[str, type] = {
+    cls.__name__: cls for cls in (Task, Hold, Released, Message, Agent, Event, Sentence, Status, Pruned)
+}
+
+
+def columns(cls: type, prefix: str = "") -> str:
+    """The columns of a record's table, for a SELECT or RETURNING that makes such records."""
+    return ", ".join(prefix + field for field in cls._fields)  # type: ignore[attr-defined]
+
+
+def record(cls: type[R], row: Sequence[Any]) -> R:
+    """Make a record of a row."""
+    return tuple.__new__(cls, row)  # type: ignore[type-var]
+
+
+def holder_id(row: Task | Hold) -> str | None:
+    """The full id of who has it, session included; the field `holder` shows the name alone."""
+    return tuple.__getitem__(row, row._fields.index("holder"))  # type: ignore[no-any-return]
+
+
+def encode(value: Any) -> Any:
+    """A record, a list of records or a plain value as JSON, with times in RFC 3339.
+
+    A holder is split in its name and its session, so that the wire carries the whole identity.
+    """
+    if isinstance(value, list):
+        return [encode(item) for item in value]
+    if not hasattr(value, "_fields"):
+        return value
+    out: dict[str, Any] = {}
+    for field, kind in zip(value._fields, value._kinds, strict=True):
+        out[field] = _shown(kind, getattr(value, field))
+        if field == "holder":
+            out["session"] = (holder_id(value) or "").partition("~")[2] or None
+    return out
+
+
+def _shown(kind: str, value: Any) -> Any:
+    if kind == "Time" and value is not None:
+        from .text import rfc3339
+
+        return rfc3339(value)
+    return list(value) if kind == "Words" else value
+
+
+def decode(kind: str, data: Any) -> Any:
+    """Undo `encode`, given the declared type: `Task`, `list[Task]`, `Task | None`, `int` …"""
+    kind = kind.removesuffix(" | None")
+    if data is None:
+        return None
+    if kind.startswith("list["):
+        return [decode(kind[5:-1], item) for item in data]
+    cls: Any = RECORDS.get(kind)
+    if cls is None:
+        return data
+    if data.get("session"):
+        data = {**data, "holder": f"{data['holder']}~{data['session']}"}
+    return record(cls, [_stored(k, data.get(f)) for f, k in zip(cls._fields, cls._kinds, strict=True)])
+
+
+def _stored(kind: str, value: Any) -> Any:
+    if value is None and kind not in ("Time", "Words"):
+        return None
+    view = _VIEWS.get(kind)
+    return view[1](value or () if kind == "Words" else value) if view else value

@@ -1,0 +1,331 @@
+"""What names and values may look like, and how large they may be: one rule for every way in.
+
+An operation declares its parameters with the types below (`ref: Ref`, `lease: Lease = 300`). The
+type's name finds its `Rule` here, and the rule is all there is: it checks and normalises the value
+wherever it comes from (Python, command line, JSON-RPC), and describes itself for the references.
+"""
+
+from __future__ import annotations
+
+from .errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from typing import TypeAlias
+
+    Name: TypeAlias = str
+    Note: TypeAlias = str
+    Text: TypeAlias = str
+    Label: TypeAlias = str
+    Key: TypeAlias = str
+    Ref: TypeAlias = str
+    AgentId: TypeAlias = str
+    Project: TypeAlias = str
+    Resource: TypeAlias = str
+    Priority: TypeAlias = str
+    State: TypeAlias = str
+    Status: TypeAlias = str
+    Seconds: TypeAlias = float
+    Lease: TypeAlias = float
+    Count: TypeAlias = int
+    Limit: TypeAlias = int
+    Slots: TypeAlias = int
+    Attempts: TypeAlias = int
+    Number: TypeAlias = int
+    Epoch: TypeAlias = int
+    Json: TypeAlias = Any
+
+PRIORITIES = ("low", "normal", "high", "urgent")
+STATES = ("blocked", "pending", "claimed", "completed", "failed", "cancelled")
+FINAL = ("completed", "failed", "cancelled")
+ANNOUNCEMENTS = ("ack", "knowledge", "decision")
+"""Kinds that are published, not worked on: born completed."""
+RESOURCE_TYPES = ("file", "lock", "seat", "pool")
+STATUSES = ("active", "idle", "stale", "gone")
+
+DAY = 86400.0
+MAX_NAME = 200
+MAX_LABEL = 64
+MAX_KEY = 200
+MAX_RESOURCE = 1024
+MAX_NOTE = 1000
+MAX_TEXT = 65_536
+MAX_JSON = 262_144
+MAX_LIST = 1000
+MAX_LEASE = 7 * DAY
+MAX_DELAY = 3650 * DAY
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_LABEL = _LETTERS | frozenset("._:/+@-")
+_SESSION = _LETTERS | frozenset("._-")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
+
+
+class Rule:
+    """How one type of parameter is checked and described."""
+
+    __slots__ = ("check", "doc", "schema")
+
+    def __init__(self, check: Callable[[Any, str], Any], doc: str, schema: dict[str, Any]) -> None:
+        self.check = check
+        self.doc = doc
+        self.schema = schema
+
+
+def shown(value: object) -> str:
+    """A value as an error message may quote it: escaped and short."""
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _text(value: Any, what: str, limit: int) -> str:
+    if not isinstance(value, str):
+        raise Invalid(f"{what}: expected text, got {shown(value)}")
+    if not value.strip():
+        raise Invalid(f"{what}: must not be empty")
+    if len(value) > limit:
+        raise Invalid(f"{what}: {len(value)} characters, the limit is {limit}")
+    return value
+
+
+def _line(value: Any, what: str, limit: int) -> str:
+    text = _text(value, what, limit)
+    if not text.isprintable():
+        bad = next(c for c in text if not c.isprintable())
+        raise Invalid(f"{what}: control characters are not allowed ({ascii(bad)} in {shown(text)})")
+    return text
+
+
+def name(value: Any, what: str = "name") -> str:
+    """One printable line: what people read."""
+    return _line(value, what, MAX_NAME)
+
+
+def note(value: Any, what: str = "note") -> str:
+    """One printable line, longer: a reason, what somebody is doing."""
+    return _line(value, what, MAX_NOTE)
+
+
+def text(value: Any, what: str = "text") -> str:
+    """Several lines: a message's body."""
+    out = _text(value, what, MAX_TEXT)
+    if "\0" in out:
+        raise Invalid(f"{what}: NUL characters are not allowed")
+    return _encodable(out, what)
+
+
+def _encodable(value: str, what: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{what}: contains a lone surrogate, which is not text") from None
+    return value
+
+
+def label(value: Any, what: str = "label") -> str:
+    """A short identifier: a kind, a queue, a tag, a channel."""
+    out = _line(value, what, MAX_LABEL)
+    if out[0] not in _LETTERS and out[0] != "_" or not _LABEL.issuperset(out.replace("_", "")):
+        raise Invalid(f"{what}: letters, digits and ._:/+@- only, got {shown(out)}")
+    return out
+
+
+def key(value: Any, what: str = "key") -> str:
+    """What agents agree to call a task: printable, without blanks, not like a number or an id."""
+    out = _line(value, what, MAX_KEY)
+    if out.startswith("#") or is_uuid(out) or any(c.isspace() for c in out):
+        raise Invalid(f"{what}: must not start with '#', look like an id or contain blanks, got {shown(out)}")
+    return out
+
+
+def ref(value: Any, what: str = "ref") -> str:
+    """A task's id, `#number`, unique id prefix or key."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return f"#{value}"
+    return _line(value, what, MAX_KEY)
+
+
+def is_uuid(value: str) -> bool:
+    """Whether a reference has the form of an id."""
+    return (
+        len(value) == 36
+        and value[8] == value[13] == value[18] == value[23] == "-"
+        and all(c in "0123456789abcdefABCDEF-" for c in value)
+    )
+
+
+def agent(value: Any, what: str = "agent") -> str:
+    """Who acts: `name`, or `name~session` for one incarnation of it."""
+    if value == "":
+        raise Invalid(f"{what}: required (who acts?)", hint="use --as NAME or set TIEBREAK_AGENT")
+    out = _line(value, what, 2 * MAX_LABEL + 1)
+    who, mark, session = out.partition("~")
+    label(who, what)
+    if mark and (not session or len(session) > MAX_LABEL or not _SESSION.issuperset(session)):
+        raise Invalid(f"{what}: after '~' letters, digits and ._- only, got {shown(out)}")
+    return out
+
+
+def short(who: str) -> str:
+    """The name in an agent id, without its session."""
+    return who.partition("~")[0]
+
+
+def project(value: Any, what: str = "project") -> str:
+    """A namespace on the board."""
+    if value == "":
+        raise Invalid(f"{what}: required", hint="use --project NAME or set TIEBREAK_PROJECT")
+    return label(value, what)
+
+
+def resource(value: Any, what: str = "resource") -> str:
+    """What can be held: `file:PATH`, `lock:NAME`, `seat:NAME` or `pool:NAME`, in its one spelling."""
+    out = _line(value, what, MAX_RESOURCE)
+    kind, mark, rest = out.partition(":")
+    if not mark or kind not in RESOURCE_TYPES:
+        raise Invalid(f"{what}: must start with one of file: lock: seat: pool:, got {shown(out)}")
+    if kind == "file":
+        from .paths import canonical
+
+        return "file:" + canonical(rest)
+    return f"{kind}:{label(rest, what)}"
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[Any, str], str]:
+    def check(value: Any, what: str) -> str:
+        if value not in words:
+            raise Invalid(f"{what}: one of {', '.join(words)}, got {shown(value)}")
+        return str(value)
+
+    return check
+
+
+def seconds(value: Any, what: str = "duration", *, limit: float = MAX_DELAY) -> float:
+    """A duration: a number of seconds, or text such as `90s`, `5m`, `1h`, `2d`."""
+    if isinstance(value, str):
+        value = _duration(value, what)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Invalid(f"{what}: expected a duration such as 90s, 5m or 1h, got {shown(value)}")
+    if not 0 <= value <= limit:  # NaN fails this too
+        raise Invalid(f"{what}: must be between 0 and {limit:g} seconds, got {shown(value)}")
+    return float(value)
+
+
+def _duration(value: str, what: str) -> float:
+    total, digits, unit = 0.0, "", ""
+    for c in value.strip() + " ":
+        if c.isdigit() or c == ".":
+            if unit:
+                total, digits, unit = total + _amount(digits, unit, value, what), "", ""
+            digits += c
+        elif c != " ":
+            unit += c
+    return total + _amount(digits, unit or "s", value, what)
+
+
+def _amount(digits: str, unit: str, value: str, what: str) -> float:
+    try:
+        return float(digits) * _UNITS[unit]
+    except (ValueError, KeyError):
+        raise Invalid(f"{what}: expected a duration such as 90s, 5m or 1h, got {shown(value)}") from None
+
+
+def lease(value: Any, what: str = "lease") -> float:
+    """How long a grant lasts without being renewed."""
+    out = seconds(value, what, limit=MAX_LEASE)
+    if out < 0.001:
+        raise Invalid(f"{what}: must be at least 1ms")
+    return out
+
+
+def _integer(low: int, high: int) -> Callable[[Any, str], int]:
+    def check(value: Any, what: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Invalid(f"{what}: expected a whole number, got {shown(value)}")
+        if not low <= value <= high:
+            raise Invalid(f"{what}: must be between {low} and {high}, got {value}")
+        return value
+
+    return check
+
+
+def boolean(value: Any, what: str) -> bool:
+    """True or false, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise Invalid(f"{what}: expected true or false, got {shown(value)}")
+    return value
+
+
+def json_text(value: Any, what: str = "payload") -> str | None:
+    """A JSON value as the text that is stored; None for null."""
+    if value is None:
+        return None
+    import json
+
+    try:
+        out = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(out.encode())
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise Invalid(f"{what}: not a JSON value ({exc})") from None
+    if size > MAX_JSON:
+        raise Invalid(f"{what}: {size} bytes of JSON, the limit is {MAX_JSON}")
+    return out
+
+
+def json_value(value: Any, what: str) -> Any:
+    """A JSON value that fits; it is encoded where it is stored."""
+    json_text(value, what)
+    return value
+
+
+_MAX = 2**53
+
+RULES: dict[str, Rule] = {
+    "Name": Rule(name, "one printable line, at most 200 characters", {"type": "string", "maxLength": 200}),
+    "Note": Rule(note, "one printable line, at most 1000 characters", {"type": "string", "maxLength": 1000}),
+    "Text": Rule(text, "text, at most 65536 characters", {"type": "string", "maxLength": 65536}),
+    "Label": Rule(label, "letters, digits and ._:/+@-, at most 64", {"type": "string", "maxLength": 64}),
+    "Key": Rule(key, "printable, no blanks, at most 200", {"type": "string", "maxLength": 200}),
+    "Ref": Rule(ref, "a task: id, `#number`, unique id prefix or key", {"type": ["string", "integer"]}),
+    "AgentId": Rule(agent, "`name` or `name~session`", {"type": "string", "maxLength": 129}),
+    "Project": Rule(project, "a project's name", {"type": "string", "maxLength": 64}),
+    "Resource": Rule(resource, "`file:PATH`, `lock:`, `seat:` or `pool:NAME`", {"type": "string"}),
+    "Priority": Rule(_one_of(PRIORITIES), "`low`, `normal`, `high` or `urgent`", {"enum": list(PRIORITIES)}),
+    "State": Rule(_one_of(STATES), "a task's state", {"enum": list(STATES)}),
+    "Status": Rule(_one_of(STATUSES), "an agent's status", {"enum": list(STATUSES)}),
+    "Seconds": Rule(seconds, "seconds, or `90s`, `5m`, `1h`", {"type": ["number", "string"]}),
+    "Lease": Rule(lease, "seconds, or `90s`, `5m`, `1h`; at most 7 days", {"type": ["number", "string"]}),
+    "Count": Rule(_integer(1, 100), "1 to 100", {"type": "integer", "minimum": 1, "maximum": 100}),
+    "Limit": Rule(_integer(1, 1000), "1 to 1000", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    "Slots": Rule(_integer(1, 10_000), "1 to 10000", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+    "Attempts": Rule(_integer(1, 1000), "1 to 1000", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    "Number": Rule(_integer(0, _MAX), "a whole number from 0", {"type": "integer", "minimum": 0}),
+    "Epoch": Rule(_integer(0, _MAX), "an epoch; 0: the grant this agent has", {"type": "integer", "minimum": 0}),
+    "Json": Rule(json_value, "a JSON value, at most 256 KiB", {}),
+    "bool": Rule(boolean, "true or false", {"type": "boolean"}),
+}
+
+
+def check(kind: str, value: Any, what: str) -> Any:
+    """Check a value against a declared type such as `Name`, `Name | None` or `list[Name]`."""
+    if kind.endswith(" | None"):
+        return None if value is None else check(kind[:-7], value, what)
+    if kind.startswith("list["):
+        if not isinstance(value, (list, tuple)):
+            raise Invalid(f"{what}: expected a list, got {shown(value)}")
+        if len(value) > MAX_LIST:
+            raise Invalid(f"{what}: {len(value)} entries, the limit is {MAX_LIST}")
+        return [check(kind[5:-1], item, f"{what}[{i}]") for i, item in enumerate(value)]
+    return RULES[kind].check(value, what)
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a declared type."""
+    if kind.endswith(" | None"):
+        return {"anyOf": [schema(kind[:-7]), {"type": "null"}]}
+    if kind.startswith("list["):
+        return {"type": "array", "maxItems": MAX_LIST, "items": schema(kind[5:-1])}
+    return RULES[kind].schema

@@ -1,0 +1,269 @@
+r"""Text for people, and the one place that makes it safe to show.
+
+Names, bodies and payloads come from agents, which may repeat anything they have read. Whatever is
+printed goes through `plain` or `block`, whatever becomes part of a page through `html`: characters
+that move a cursor, reorder a line or hide are shown as escapes such as `\x1b` and `\u202e`. Colour is
+added by `style` afterwards, so no stored text can carry its own.
+
+What is shown as an escape: everything Unicode does not call printable (controls, format characters,
+surrogates, line separators, private and unassigned code points) and the few "letters" that are
+invisible by definition. Spaces of other scripts stay, and so do emoji newer than this Python.
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+    from typing import TextIO
+
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_SPACES = frozenset("\u00a0\u1680\u202f\u205f\u3000") | {chr(code) for code in range(0x2000, 0x200B)}
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+_CODES = {"good": "32", "bad": "31", "warn": "33", "accent": "36", "bold": "1", "dim": "2"}
+_GAP = "  "
+
+
+def plain(text: str) -> str:
+    """`text` on one line of a terminal: whatever could act or hide is shown as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.translate(_PLAIN)
+
+
+def block(text: str) -> str:
+    """Like `plain`, but newlines and tabs stay, for bodies of several lines."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.translate(_BLOCK)
+
+
+def html(text: str) -> str:
+    """Like `plain`, and safe as the content of an element or of a quoted attribute."""
+    return text.translate(_HTML)
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal `text` takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` columns, with `…` at the end if some of it is missing."""
+    if len(text) <= width and text.isascii():
+        return text
+    if width < 1:
+        return ""
+    if text.isascii():
+        return text[: width - 1] + "…"
+    return _cut_wide(text, width)
+
+
+def ago(seconds: float) -> str:
+    """An age, rounded down to its largest unit: `59s`, `3m`, `2h`, `5d`; a time to come is `in 3m`."""
+    count, unit = int(abs(seconds)), "s"
+    for size, larger in ((60, "m"), (60, "h"), (24, "d")):
+        if count < size:
+            break
+        count, unit = count // size, larger
+    return f"in {count}{unit}" if seconds <= -1 else f"{count}{unit}"
+
+
+def span(seconds: float) -> str:
+    """A duration: `12ms`, `1.2s`, `42s`, `1m30s`, `2h05m`, `3d04h`."""
+    if seconds < 0:
+        return "-" + span(-seconds)
+    if round(seconds * 1000) < 1000:
+        return f"{round(seconds * 1000)}ms" if seconds else "0s"
+    if round(seconds * 10) < 100:
+        return f"{round(seconds * 10) / 10:g}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours < 24 else f"{hours // 24}d{hours % 24:02}h"
+
+
+def rfc3339(at: float) -> str:
+    """Unix seconds as `2026-11-15T19:22:41.123456Z`, to the nearest microsecond."""
+    # Split first: the product of a whole Unix time and a million has no bits left to round correctly.
+    seconds = int(at // 1)
+    micros = round((at - seconds) * 1_000_000)
+    if micros == 1_000_000:
+        seconds, micros = seconds + 1, 0
+    year, month, day, hour, minute, second = time.gmtime(seconds)[:6]
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+
+
+def parse_rfc3339(text: str) -> float:
+    """Unix seconds of a time with `Z` or an offset; `Invalid` for anything else."""
+    from datetime import datetime
+
+    try:
+        at = datetime.fromisoformat(text.upper()) if _looks_like_time(text) else None
+        if at is not None and at.tzinfo is not None:
+            return at.timestamp()
+    except (ValueError, OverflowError):
+        pass
+    raise _not_a_time(text)
+
+
+class Styled(str):
+    """A cell of a table with the name of its style, see `style`."""
+
+    name: str
+
+    def __new__(cls, text: str, name: str) -> Styled:
+        """`text`, to be shown as `name` ("good", "bad", …)."""
+        cell = super().__new__(cls, text)
+        cell.name = name
+        return cell
+
+
+def style(text: str, name: str, *, on: bool) -> str:
+    """`text` in the colour of its meaning: good, bad, warn, dim, bold or accent. Nothing if not `on`."""
+    return f"\x1b[{_CODES[name]}m{text}\x1b[0m" if on and text else text
+
+
+def colour_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether to colour what goes to `stream`: NO_COLOR, then FORCE_COLOR, then what the stream is."""
+    if environ.get("NO_COLOR"):
+        return False
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):
+        if environ.get(name):
+            return environ[name] != "0"
+    if environ.get("TERM") == "dumb" or environ.get("CLICOLOR") == "0":
+        return False
+    return not stream.closed and stream.isatty()
+
+
+def table(
+    rows: list[list[str]],
+    *,
+    header: list[str] | None = None,
+    right: Set[int] = frozenset(),
+    limit: int = 0,
+    colour: bool = False,
+) -> str:
+    """Aligned columns, two spaces apart, made safe by `plain`; no newline at the end.
+
+    `right` are the columns to align to the right, by index. With a `limit` no line is wider than it:
+    the widest column is cut, and when not even one character of each would fit, the last ones go.
+    `Styled` cells are coloured if `colour`.
+    """
+    lines = [header, *rows] if header else rows
+    if limit > 0:
+        lines = [line[: (limit + len(_GAP)) // (1 + len(_GAP))] for line in lines]
+    cells = [[(plain(cell).rstrip(), _style_of(cell)) for cell in line] for line in lines]
+    widths = _fitted(_widths([[text for text, _ in line] for line in cells]), limit)
+    return "\n".join(_line(line, widths, right, colour) for line in cells)
+
+
+def _line(cells: list[tuple[str, str]], widths: list[int], right: Set[int], colour: bool) -> str:
+    out = []
+    for index, (text, name) in enumerate(cells):
+        shown = cut(text, widths[index])
+        # Padding stays outside the colour: codes take no columns, and blanks at the end can go.
+        blanks = " " * (widths[index] - width(shown))
+        shown = style(shown, name, on=colour and bool(name))
+        out.append(blanks + shown if index in right else shown + blanks)
+    return _GAP.join(out).rstrip()
+
+
+def _style_of(cell: str) -> str:
+    return cell.name if isinstance(cell, Styled) else ""
+
+
+def _widths(lines: list[list[str]]) -> list[int]:
+    widths = [0] * max(map(len, lines), default=0)
+    for line in lines:
+        for index, text in enumerate(line):
+            widths[index] = max(widths[index], width(text))
+    return widths
+
+
+def _fitted(widths: list[int], limit: int) -> list[int]:
+    if limit <= 0:
+        return widths
+    widths = [min(each, limit) for each in widths]
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - limit
+    for _ in range(excess):
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _cut_wide(text: str, limit: int) -> str:
+    used = kept = 0
+    for index, char in enumerate(text):
+        used += _columns(char)
+        if used > limit:
+            return text[:kept] + "…"
+        if used < limit:
+            kept = index + 1
+    return text
+
+
+def _columns(char: str) -> int:
+    if char.isascii():
+        return 1
+    from unicodedata import category, east_asian_width
+
+    # This selector widens the narrow sign before it to an emoji.
+    if char == "\ufe0f":
+        return 1
+    kind = category(char)
+    if kind in ("Mn", "Me"):
+        return 0
+    # Unassigned: an emoji that is newer than this Python's tables.
+    return 2 if kind == "Cn" or east_asian_width(char) in "WF" else 1
+
+
+def _looks_like_time(text: str) -> bool:
+    # fromisoformat alone also takes dates without a time, weeks and other forms of ISO 8601.
+    marks = (text[4:5], text[7:8], text[10:11], text[13:14], text[16:17])
+    return text.isascii() and "," not in text and "".join(marks).upper() in ("--T::", "-- ::")
+
+
+def _not_a_time(text: str) -> Exception:
+    from tiebreak.errors import Invalid
+
+    return Invalid(f"not a time: {plain(cut(text, 40))}", hint="write it as 2026-11-15T19:22:41Z")
+
+
+def _hides(char: str) -> bool:
+    if char.isprintable():
+        return char in _FILLERS or "\U000e0100" <= char <= "\U000e01ef"
+    newer_emoji = "\U0001f000" <= char <= "\U0001faff"
+    return char not in _SPACES and not newer_emoji
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return f"\\u{code:04x}" if code > 0xFF else _SHORT.get(char) or f"\\x{code:02x}"
+
+
+class _Shown(dict[int, str]):
+    """What `str.translate` puts for each character: ASCII by table, the rest judged when it is met."""
+
+    def __missing__(self, code: int) -> str:
+        # Not remembered: the text of others must not decide how much memory this takes.
+        char = chr(code)
+        return _escape(char) if _hides(char) else char
+
+
+_PLAIN = _Shown({code: chr(code) if 32 <= code < 127 else _escape(chr(code)) for code in range(128)})
+_BLOCK = _Shown({**_PLAIN, ord("\n"): "\n", ord("\t"): "\t"})
+_HTML = _Shown(
+    {
+        **_PLAIN,
+        ord("&"): "&amp;",
+        ord("<"): "&lt;",
+        ord(">"): "&gt;",
+        ord('"'): "&quot;",
+        ord("'"): "&#39;",
+    }
+)
