@@ -1,0 +1,460 @@
+"""Which process acts, whether it still lives, and which one stands for its session.
+
+A process id alone names nobody: it is used again after a death, after a reboot and in every
+container. So a process is known by its host, its boot (with the pid namespace), its pid and its
+start time, and nobody else ever has all four. `alive` answers from the kernel's own records or says
+that it cannot know; it never declares a live process dead.
+
+Commands come and go, but what they claim must belong to something that stays. That is the *session*:
+the coding agent or the shell below which the command runs. Machines that are cloned while they run
+share all of this; they are told apart by `TIEBREAK_SESSION`, as are several agents in one shell.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_MACOS = sys.platform == "darwin"
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NAME = frozenset(_DIGITS + "._-")
+_SESSION = _NAME | frozenset(_DIGITS.upper())
+_MAX_SESSION = 64
+_MAX_LOGIN = 20
+_MAX_DEPTH = 64
+
+_CLIENTS = frozenset(
+    ("claude", "codex", "cursor-agent", "cursor", "gemini", "gptme", "aider", "opencode", "goose", "amp")
+)
+_EDITORS = ("cursor",)
+_RUNTIMES = ("node", "bun", "deno", "mainthread", "node-mainthread")  # newer Node names its main thread
+_CODE_FLAGS = ("-c", "-e", "-p", "--eval", "--print")
+_ADOPTERS = ("systemd", "init", "tini", "dumb-init", "docker-init")
+
+_CLIENT_VARIABLES = (
+    ("CLAUDE_SESSION_ID", "claude"),
+    ("CLAUDE_CODE_SESSION_ID", "claude"),
+    ("CODEX_SESSION_ID", "codex"),
+    ("GEMINI_SESSION_ID", "gemini"),
+)
+
+_FIRST_PID_NAMESPACE = "4026531836"  # fixed by the kernel (PROC_PID_INIT_INO), the same at every boot
+_FIRST_TIME_NAMESPACE = "4026531834"
+_NO_NAMESPACES = "0"
+_NAMELESS_HOSTS = ("", "(none)", "localhost", "localhost.localdomain")
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_PS_COLUMNS = "stat=,ppid=,tty=,lstart=,comm="
+
+
+class Identity(tuple[str, str, int, int]):
+    """One process, as nobody else is it: `(host, boot, pid, started)`."""
+
+    __slots__ = ()
+
+    def __new__(cls, host: str, boot: str, pid: int, started: int) -> Identity:
+        """Put the four together; `identity` finds them out."""
+        return super().__new__(cls, (host, boot, pid, started))
+
+    @property
+    def host(self) -> str:
+        """The machine's name."""
+        return self[0]
+
+    @property
+    def boot(self) -> str:
+        """The boot and the namespace in which the pid counts: `5f0c1d2e.4026531836`."""
+        return self[1]
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self[2]
+
+    @property
+    def started(self) -> int:
+        """When it started: clock ticks since boot (macOS: seconds by the calendar); 0 if unknown."""
+        return self[3]
+
+    def __repr__(self) -> str:
+        return f"Identity(host={self[0]!r}, boot={self[1]!r}, pid={self[2]}, started={self[3]})"
+
+
+def identity(pid: int | None = None) -> Identity:
+    """The identity of a process on this machine; without a pid, of this one."""
+    pid = os.getpid() if pid is None else pid
+    process = _look(pid)
+    return Identity(_host(), _boot(), pid, process.started if process else 0)
+
+
+def alive(who: Identity) -> bool | None:
+    """Whether that very process lives: True, False, or None where this process cannot know.
+
+    False needs proof: the pid is gone, belongs to a later process or is a zombie, or the machine has
+    booted since. Another host or another pid namespace gives None.
+    """
+    if who.host != _host() or who.pid < 1:
+        return None
+    boot, _, namespace = who.boot.partition(".")
+    boot_here, _, namespace_here = _boot().partition(".")
+    if not (boot and boot_here and namespace) or namespace != namespace_here:
+        return None
+    if boot != boot_here:
+        return False if _rebooted(namespace) else None
+    return _runs(who.pid, who.started)
+
+
+def session() -> Identity:
+    """The process that stands for this session; the same for all commands of one shell or agent.
+
+    1. The nearest ancestor that is a known agent client. Clients run each command in a shell of its
+       own, often in a session of its own, so nothing below them is stable. An editor counts only
+       without a terminal: its terminal tabs are shells like any other.
+    2. Else the session leader: the shell of a terminal, pane or login; the top of a cron job.
+    3. If the leader is dead, hidden, or the container's first process: the topmost ancestor in this
+       session; failing that the parent, unless it merely adopts orphans.
+    4. If this process leads its session (`setsid tb …`): the parent, on the same condition.
+
+    It is found once per process, so that it cannot change between two questions.
+    """
+    return _anchor()[0]
+
+
+def token(who: Identity) -> str:
+    """The incarnation as short text, for `name~session`: 12 to 20 of `[a-z0-9]`.
+
+    Seven digits for host and boot, then pid and start time. The pid comes with its length, so two
+    processes of one boot never share a token.
+    """
+    place = binascii.crc32(f"{who.host}\0{who.boot}".encode("utf-8", "surrogatepass"))
+    pid = _base36(who.pid)
+    return _base36(place).rjust(7, "0") + _base36(len(pid)) + pid + _base36(who.started)
+
+
+def default_agent(environ: Mapping[str, str]) -> str:
+    """The name of an agent that was given none: `claude-…` or `login-…`, one for each session."""
+    given = environ.get("TIEBREAK_SESSION")
+    if given:
+        return f"{_login(environ)}-{_digest(given)}"
+    client, value = _client_session(environ)
+    if value:
+        return f"{client}-{_digest(f'{client}={value}')}"
+    who, client = _anchor()
+    return f"{client or _login(environ)}-{token(who)}"
+
+
+def incarnation(environ: Mapping[str, str]) -> str:
+    """The session part of an agent's id: `TIEBREAK_SESSION`, else the client's session, else `session()`."""
+    given = environ.get("TIEBREAK_SESSION")
+    if given:
+        return _checked(given)
+    client, value = _client_session(environ)
+    return _digest(f"{client}={value}") if value else token(session())
+
+
+# ------------------------------------------------------------------------------- names of sessions
+
+
+def _checked(given: str) -> str:
+    if len(given) > _MAX_SESSION or not _SESSION.issuperset(given):
+        from .errors import Invalid
+
+        raise Invalid(
+            f"TIEBREAK_SESSION: letters, digits and ._- only, at most {_MAX_SESSION}, got {given[:80]!a}",
+            hint="choose a short identifier, or unset it",
+        )
+    return given
+
+
+def _client_session(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The client's name and its own id for the session; empty when no variable can be trusted.
+
+    An environment is inherited: a client that another one started carries the other's variable too,
+    and must not act as the other.
+    """
+    for variable, client in _CLIENT_VARIABLES:
+        value = environ.get(variable)
+        if value and _anchor()[1] in ("", client, *_EDITORS):
+            return client, value
+    # Codex leaves this one as it is for a Codex that it starts, so any client in sight is better.
+    thread = environ.get("CODEX_THREAD_ID")
+    return ("codex", thread) if thread and not _anchor()[1] else ("", "")
+
+
+def _digest(value: str) -> str:
+    """A stable name for any text: 48 bits, ten digits.
+
+    Two polynomials, because two CRC-32s that differ only in their seed differ by a constant for
+    texts of one length and are no better than one. It need not resist forgery, since a name proves
+    nothing, and it costs no import.
+    """
+    data = value.encode("utf-8", "surrogatepass")
+    return _base36(binascii.crc32(data) << 16 | binascii.crc_hqx(data, 0xFFFF)).rjust(10, "0")
+
+
+def _login(environ: Mapping[str, str]) -> str:
+    given = (environ.get("LOGNAME") or environ.get("USER") or "").lower()
+    clean = "".join(c if c in _NAME else "-" for c in given)[:_MAX_LOGIN].strip("._-")
+    return clean or f"uid{os.getuid()}"
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if number <= 0:
+            return digits
+
+
+# --------------------------------------------------------------------------------- life and death
+
+
+def _host() -> str:
+    return os.uname().nodename
+
+
+def _boot() -> str:
+    """This boot and pid namespace; without its second part where that cannot be read."""
+    if _MACOS:
+        # Not kern.boottime: setting the clock moves it, and every live process would seem dead.
+        return f"{_run('/usr/sbin/sysctl', '-n', 'kern.bootsessionuuid')[:8].lower()}.{_NO_NAMESPACES}"
+    boot = _read("/proc/sys/kernel/random/boot_id")[:8].decode("ascii", "replace")
+    namespace = _namespace("pid")
+    clock = _namespace("time")
+    # Start times are shown shifted in another time namespace: its processes cannot be compared.
+    if namespace and clock not in ("", _FIRST_TIME_NAMESPACE):
+        namespace += "-" + clock
+    return f"{boot}.{namespace}"
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/ns/{kind}").partition("[")[2].rstrip("]")
+    except OSError:
+        return ""
+
+
+def _rebooted(namespace: str) -> bool:
+    """Whether another boot id under the same host name means that this machine has booted since.
+
+    Not for a container, whose host name may be in use on another machine, and not for a name that
+    any machine can have.
+    """
+    return namespace in (_FIRST_PID_NAMESPACE, _NO_NAMESPACES) and _host() not in _NAMELESS_HOSTS
+
+
+def _runs(pid: int, started: int) -> bool | None:
+    exists = _exists(pid)
+    if not exists:
+        return exists
+    process = _look(pid)
+    if process is None:  # there, but hidden from us
+        return True if started else None
+    if process.dead:
+        return False
+    return process.started == started if process.started and started else None
+
+
+def _exists(pid: int) -> bool | None:
+    # Not by looking into /proc, which may hide other users' processes.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    except OverflowError:
+        return None
+    return True
+
+
+# ------------------------------------------------------------------------------------- the anchor
+
+
+_found: dict[int, tuple[Identity, str]] = {}
+
+
+def _anchor() -> tuple[Identity, str]:
+    """The session's process, and the client's name if it is one."""
+    me = os.getpid()
+    found = _found.get(me)
+    if found is None:  # a forked child asks anew
+        pid, started, client = _find_anchor(me)
+        found = _found[me] = Identity(_host(), _boot(), pid, started), client
+    return found
+
+
+def _find_anchor(me: int) -> tuple[int, int, str]:
+    line: list[_Process] = []
+    for process in _ancestors():
+        client = _client(process)
+        if client and not (client in _EDITORS and _has_terminal(me)):
+            return process.pid, process.started, client
+        line.append(process)
+    pid, started = _shell(me, line)
+    return pid, started, ""
+
+
+def _shell(me: int, line: list[_Process]) -> tuple[int, int]:
+    """Pid and start time of what stands for the session when no client does."""
+    leader = os.getsid(0)
+    led = leader not in (0, 1, me)
+    process = _look(leader) if led else None
+    if process and not process.dead:
+        return leader, process.started
+    below = [p for p in line if p.session == leader and p.pid > 1]
+    if below:
+        return below[-1].pid, below[-1].started
+    if led and process is None and _exists(leader):
+        return leader, 0
+    # An orphan's parent is shared by all orphans; an unled session's may be the container's shell.
+    if not led and line and line[0].name not in _ADOPTERS and (line[0].pid > 1 or leader != me):
+        return line[0].pid, line[0].started
+    process = _look(me)
+    return me, process.started if process else 0
+
+
+def _ancestors() -> Iterator[_Process]:
+    pid = os.getppid()
+    for _ in range(_MAX_DEPTH):
+        process = _look(pid) if pid > 0 else None
+        if process is None:
+            return
+        yield process
+        pid = process.parent
+
+
+def _client(process: _Process) -> str:
+    """The agent client that this process is, or ""."""
+    name = process.name.lower()
+    if name in _CLIENTS:
+        return name
+    # A client's file may be named after its version; what it was called as stands in its arguments.
+    if name in _RUNTIMES or name.startswith("python") or name[:1].isdigit():
+        return _called(_arguments(process.pid))
+    return ""
+
+
+def _called(arguments: list[str]) -> str:
+    """The client in `claude …`, `node --flag /usr/bin/gemini …` or `python -m aider …`, or ""."""
+    for position, argument in enumerate(arguments):
+        name = argument.rpartition("/")[2].lower()
+        if name in _CLIENTS:
+            return name
+        if argument in _CODE_FLAGS:
+            return ""
+        if position and argument != "run" and not argument.startswith("-"):
+            return ""
+    return ""
+
+
+def _has_terminal(me: int) -> bool:
+    process = _look(me)
+    return bool(process and process.terminal)
+
+
+# ----------------------------------------------------------------------------- the kernel's records
+
+
+class _Process:
+    """What the kernel tells about a process."""
+
+    __slots__ = ("dead", "name", "parent", "pid", "session", "started", "terminal")
+
+    def __init__(
+        self, pid: int, name: str, dead: bool, parent: int, session: int, terminal: bool, started: int
+    ) -> None:
+        self.pid = pid
+        self.name = name
+        self.dead = dead
+        self.parent = parent
+        self.session = session
+        self.terminal = terminal
+        self.started = started
+
+
+def _look(pid: int) -> _Process | None:
+    """A process of this machine, a zombie too; None if it is gone or hidden."""
+    if _MACOS:
+        return _parse_ps(pid, _run("/bin/ps", "-o", _PS_COLUMNS, "-p", str(pid)))
+    # A /proc that was mounted for another pid namespace shows other processes under our numbers.
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return None
+    except OSError:
+        return None
+    return _parse_stat(pid, _read(f"/proc/{pid}/stat"))
+
+
+def _parse_stat(pid: int, line: bytes) -> _Process | None:
+    head, _, tail = line.rpartition(b")")  # the name may contain anything, also ") ("
+    fields = tail.split()
+    if len(fields) < 20:
+        return None
+    # A main thread that has ended shows as a zombie while the others run on.
+    dead = fields[0] in (b"Z", b"X", b"x") and int(fields[17]) < 2
+    name = head.partition(b"(")[2].decode("utf-8", "replace")
+    return _Process(pid, name, dead, int(fields[1]), int(fields[3]), fields[4] != b"0", int(fields[19]))
+
+
+def _parse_ps(pid: int, line: str) -> _Process | None:
+    words = line.split(None, 8)
+    if len(words) < 9:
+        return None
+    state, parent, terminal, _, month, day, clock, year, command = words
+    try:
+        session = os.getsid(pid)
+    except OSError:
+        session = 0
+    try:
+        started = _calendar_seconds(year, month, day, clock)
+        name = command.strip().rpartition("/")[2]
+        return _Process(pid, name, state[0] == "Z", int(parent), session, terminal.isalnum(), started)
+    except ValueError:
+        return None
+
+
+def _calendar_seconds(year: str, month: str, day: str, clock: str) -> int:
+    """A moment as a number that no other moment has; not Unix time, which would need more imports."""
+    hours, minutes, seconds = clock.split(":")
+    days = ((int(year) - 2000) * 12 + _MONTHS.index(month)) * 31 + int(day) - 1
+    return ((days * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+
+
+def _arguments(pid: int) -> list[str]:
+    if _MACOS:
+        return _run("/bin/ps", "-o", "args=", "-p", str(pid)).split()
+    return _read(f"/proc/{pid}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
+
+
+def _read(path: str) -> bytes:
+    """The beginning of a small file of the kernel, or nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 4096)
+    except OSError:  # it died between the two calls
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _run(*command: str) -> str:
+    import subprocess
+
+    try:
+        # The start time must read the same whatever the caller's language and time zone.
+        done = subprocess.run(
+            command, env={"LC_ALL": "C", "TZ": "UTC0"}, capture_output=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
