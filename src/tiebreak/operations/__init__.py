@@ -1,0 +1,161 @@
+"""Operations: everything that can be done on a board, each declared once.
+
+An operation is a function of a transaction with keyword parameters. Its decorator gives it a name
+(`tasks.claim`, whose first half is the module it lives in) and says whether it writes. From that one
+declaration come the local call, the JSON-RPC method, the remote client, the validation of parameters
+and the reference. Nothing in this package knows which database it runs on.
+"""
+
+from __future__ import annotations
+
+from ..errors import Invalid
+from ..names import check, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+    class Transaction(Protocol):
+        """What an engine offers to an operation, inside one transaction."""
+
+        @property
+        def now(self) -> int:
+            """Board time of this transaction."""
+
+        def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+            """Run a statement and return its rows."""
+
+        def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
+            """Run a statement and return its first row."""
+
+        def serialize(self, *scope: str) -> None:
+            """Let no other transaction that names this scope run until this one has ended."""
+
+        def refuse(self, event: str, **facts: Any) -> None:
+            """Remember a refusal; it is written down together with a later change."""
+
+        def refusals(self, subject: str) -> list[tuple[Any, ...]]:
+            """The refusals about a subject that no change has carried yet, as rows of events."""
+
+else:
+    class Generic:
+        """A stand-in, so that nothing imports `typing` at run time."""
+
+        def __class_getitem__(cls, _):
+            return cls
+
+    P = R = None
+
+MODULES = ("tasks", "holds", "messages", "agents", "events", "upkeep")
+
+
+class Operation(Generic[P, R]):
+    """A declared operation. Call it with a transaction, or hand it to an engine to run."""
+
+    def __init__(self, name: str, function: Callable[Concatenate[Transaction, P], R], writes: bool) -> None:
+        self.name = name
+        self.writes = writes
+        self.function = function
+        self.__doc__ = function.__doc__
+        kinds = {k: v for k, v in function.__annotations__.items() if k != "tx"}
+        self.returns: str = kinds.pop("return")
+        self._kinds: dict[str, str] = kinds
+        self._defaults: dict[str, Any] = function.__kwdefaults__ or {}  # type: ignore[attr-defined]
+
+    def __call__(self, tx: Transaction, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run inside a transaction, trusting the parameters."""
+        return self.function(tx, *args, **kwargs)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Each parameter's name and declared type."""
+        return self._kinds
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The parameters that may be left out, and what they are then."""
+        return self._defaults
+
+    def checked(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, validated and normalised; raises `Invalid`."""
+        out = {}
+        for name, kind in self._kinds.items():
+            if name in params:
+                out[name] = check(kind, params[name], name)
+            elif name not in self._defaults:
+                raise Invalid(f"{self.name}: parameter {name!r} is missing")
+            elif self._defaults[name] == "":
+                out[name] = check(kind, "", name)
+        if len(params) > len(out):
+            unknown = sorted(set(params) - set(self._kinds))
+            if unknown:
+                known = ", ".join(self._kinds)
+                raise Invalid(f"{self.name}: unknown parameter {shown(unknown[0])}", hint=f"it takes: {known}")
+        return out
+
+
+REGISTRY: dict[str, Operation[..., Any]] = {}
+
+
+def operation(
+    name: str, *, writes: bool
+) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
+    """Declare a function of a transaction as an operation."""
+
+    def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
+        made = Operation(name, function, writes)
+        REGISTRY[name] = made
+        return made
+
+    return declare
+
+
+def find(name: str) -> Operation[..., Any]:
+    """The operation of that name; its module is loaded on first use."""
+    module = name.partition(".")[0]
+    if name not in REGISTRY and module in MODULES:
+        __import__(f"{__name__}.{module}")
+    if name not in REGISTRY:
+        raise Invalid(f"unknown operation {shown(name)}", hint="`tb help` lists what there is")
+    return REGISTRY[name]
+
+
+def every() -> dict[str, Operation[..., Any]]:
+    """All operations, in the order of their modules."""
+    for module in MODULES:
+        __import__(f"{__name__}.{module}")
+    return dict(sorted(REGISTRY.items(), key=lambda item: MODULES.index(item[0].partition(".")[0])))
+
+
+def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R:
+    """Run an operation with checked parameters; with `once`, answer a repeated call as the first time."""
+    if once is None or not wanted.writes:
+        return wanted.function(tx, **params)
+    return _repeatable(tx, wanted, params, once)
+
+
+def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str) -> R:
+    import json
+
+    from ..model import decode, encode
+
+    if not once.isascii() or not once.isprintable() or not 8 <= len(once) <= 128:
+        raise Invalid("once: 8 to 128 printable ASCII characters")
+    tx.serialize("once", once)
+    known = tx.first("SELECT operation, answer FROM answers WHERE once = :once", once=once)
+    if known is not None:
+        if known[0] != wanted.name:
+            raise Invalid(f"once: {shown(once)} was already used for {known[0]}")
+        return decode(wanted.returns, json.loads(known[1]))  # type: ignore[no-any-return]
+    answer = wanted.function(tx, **params)
+    tx.all(
+        "INSERT INTO answers (once, operation, answer, at) VALUES (:once, :operation, :answer, {now})",
+        once=once,
+        operation=wanted.name,
+        answer=json.dumps(encode(answer)),
+    )
+    return answer

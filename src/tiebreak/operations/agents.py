@@ -1,0 +1,165 @@
+"""Agents: who is here, what they do, and whether they still live.
+
+An agent's id is `name~session`: the session stands for one incarnation, derived from the process that it
+lives in, so a restarted agent is somebody else to every claim and hold of the old one. Its row says where
+that process is (host, boot, pid, start time); nobody ever guesses that a process is dead. A sign of life
+is a heartbeat or any event that the agent caused, whichever is newer.
+"""
+
+from __future__ import annotations
+
+from ..clock import SECOND
+from ..errors import NotFound
+from ..model import Agent, columns, record
+from ..names import short
+from ..processes import Identity, alive
+from . import operation
+from .events import append
+from .grants import by_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..names import AgentId, Limit, Name, Note, Number, Project, Status
+    from . import Transaction
+
+ACTIVE = 60 * SECOND
+IDLE = 1800 * SECOND
+FORGOTTEN = 86_400 * SECOND
+RECENT_EVENTS = 5000
+
+_COLUMNS = columns(Agent).replace("status", "'' AS status")
+
+
+@operation("agents.announce", writes=True)
+def announce(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    doing: Note | None = None,
+    program: Name | None = None,
+    parent: AgentId | None = None,
+    host: Name | None = None,
+    boot: Name | None = None,
+    pid: Number = 0,
+    started: Number = 0,
+) -> Agent:
+    """Say who one is, what one works on and in which process one lives."""
+    row = tx.first(
+        "INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at) "
+        "VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, {now}, {now}) "
+        "ON CONFLICT (project, id) DO UPDATE SET doing = coalesce(:doing, agents.doing), "
+        "program = coalesce(:program, agents.program), parent = coalesce(:parent, agents.parent), "
+        "host = coalesce(:host, agents.host), boot = coalesce(:boot, agents.boot), "
+        "pid = CASE WHEN :pid > 0 THEN :pid ELSE agents.pid END, "
+        "started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = {now} "
+        f"RETURNING {_COLUMNS}",
+        agent=agent,
+        project=project,
+        doing=doing,
+        program=program,
+        parent=parent,
+        host=host,
+        boot=boot,
+        pid=pid,
+        started=started,
+    )
+    append(tx, "agent.announced", project, name=short(agent), agent=agent, note=doing)
+    return _judged(tx, row, {})
+
+
+@operation("agents.heartbeat", writes=True)
+def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", doing: Note | None = None) -> Agent:
+    """Give a sign of life, and perhaps say what one works on now."""
+    row = tx.first(
+        "UPDATE agents SET seen_at = {now}, left_at = 0, doing = coalesce(:doing, doing) "
+        f"WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",
+        agent=agent,
+        project=project,
+        doing=doing,
+    )
+    if row is None:
+        return announce(tx, agent=agent, project=project, doing=doing)
+    if doing is not None:
+        append(tx, "agent.doing", project, name=short(agent), agent=agent, note=doing)
+    return _judged(tx, row, {})
+
+
+@operation("agents.leave", writes=True)
+def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Agent:
+    """Say good-bye. Claims and holds stay until they are released or run out."""
+    row = tx.first(
+        f"UPDATE agents SET left_at = {{now}} WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",  # noqa: S608
+        agent=agent,
+        project=project,
+    )
+    if row is None:
+        raise NotFound(f"no agent {short(agent)} with this session in project {project}")
+    append(tx, "agent.left", project, name=short(agent), agent=agent, note=reason)
+    return _judged(tx, row, {})
+
+
+@operation("agents.list", writes=False)
+def listing(
+    tx: Transaction,
+    *,
+    project: Project | None = "",
+    agent: AgentId | None = None,
+    status: Status | None = None,
+    limit: Limit = 1000,
+) -> list[Agent]:
+    """Who is here, most recently seen first: `active`, `idle`, `stale` or `gone`.
+
+    Active: seen within a minute. Idle: within half an hour. Stale: longer ago. Gone: said good-bye, its
+    process is known to be dead, or silent for a day.
+    """
+    where = ["TRUE"]
+    if project is not None:
+        where.append("project = :project")
+    if agent is not None:
+        where.append(by_name("id"))
+    params = {"project": project, "who": agent and short(agent)}
+    rows = tx.all(f"SELECT {_COLUMNS} FROM agents WHERE {' AND '.join(where)}", **params)  # noqa: S608
+    signs = _signs_of_life(tx, project)
+    known = [_judged(tx, row, signs) for row in rows]
+    known += _unannounced(tx, {(a.project, a.id) for a in known}, signs, agent)
+    wanted = [a for a in known if status in (None, a.status)]
+    return sorted(wanted, key=lambda a: (-a.seen_at, a.id))[:limit]
+
+
+def _signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str], tuple[int, int]]:
+    """The first and last recent event of each agent: acting is living, and costs no write of its own."""
+    rows = tx.all(
+        "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
+        f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
+        "AND event NOT IN ('task.expired', 'hold.expired', 'task.refused', 'task.fenced', 'hold.transferred', "
+        "'agent.left') GROUP BY project, agent",
+        recent=RECENT_EVENTS,
+        project=project,
+    )
+    return {(where, who): (first, latest) for where, who, first, latest in rows}
+
+
+def _unannounced(
+    tx: Transaction, known: set[tuple[str, str]], signs: dict[tuple[str, str], tuple[int, int]], agent: str | None
+) -> list[Agent]:
+    return [
+        _judged(tx, (who, where, "", None, None, None, None, None, 0, 0, first, latest, 0), {})
+        for (where, who), (first, latest) in signs.items()
+        if (where, who) not in known and agent in (None, short(who))
+    ]
+
+
+def _judged(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, int]]) -> Agent:
+    """The row with its status filled in."""
+    found = dict(zip(Agent._fields, row, strict=True))
+    found["seen_at"] = max(found["seen_at"], signs.get((found["project"], found["id"]), (0, 0))[1])
+    process = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
+    silent = tx.now - found["seen_at"]
+    if found["left_at"] or silent > FORGOTTEN or (found["pid"] and alive(process) is False):
+        found["status"] = "gone"
+    else:
+        found["status"] = "active" if silent <= ACTIVE else "idle" if silent <= IDLE else "stale"
+    return record(Agent, tuple(found.values()))

@@ -1,0 +1,159 @@
+"""Events: the numbered log of what happened, and the only source for waiting and for stories.
+
+An event is appended by the same transaction that makes the change, so the log and the state cannot
+disagree. It carries what a filter or a reader needs (name, kind, state, agent, epoch …) and so stays
+readable when its task has been pruned. Two writes leave no event, because nothing changes hands: a bare
+heartbeat and a read cursor.
+
+Refusals are the exception to "in the same transaction": losing a race changes nothing and must not cost
+a commit, so a refusal waits in memory (or beside the board) and is written with a later change, counted
+per agent.
+"""
+
+from __future__ import annotations
+
+from ..model import Event, Sentence, columns, record
+from ..names import PRIORITIES, json_text
+from . import operation
+from .grants import by_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..model import Task
+    from ..names import AgentId, Label, Limit, Name, Note, Number, Priority, Project, State
+    from . import Transaction
+
+COLUMNS = columns(Event)
+_INSERT = (
+    "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, count, data) "
+    "VALUES ({now}, :event, :project, :subject, :name, :kind, :state, :priority, :agent, :epoch, :until, :note, "
+    ":count, :data)"
+)
+
+
+def append(
+    tx: Transaction,
+    event: str,
+    project: str,
+    *,
+    subject: str | None = None,
+    name: str | None = None,
+    kind: str | None = None,
+    state: str | None = None,
+    priority: int = 1,
+    agent: str | None = None,
+    epoch: int = 0,
+    until: int = 0,
+    note: str | None = None,
+    count: int = 1,
+    data: Any = None,
+) -> None:
+    """Write down what this transaction did."""
+    tx.all(
+        _INSERT,
+        event=event,
+        project=project,
+        subject=subject,
+        name=name,
+        kind=kind,
+        state=state,
+        priority=priority,
+        agent=agent,
+        epoch=epoch,
+        until=until,
+        note=note,
+        count=count,
+        data=None if data is None else json_text(data),
+    )
+
+
+def contains(column: str) -> str:
+    """A condition: the column contains the text of `pattern`, whatever its case."""
+    return f"lower({column}) LIKE :name_contains ESCAPE '!'"
+
+
+def pattern(text: str | None) -> str | None:
+    """The LIKE pattern of a text that may itself contain wildcards."""
+    if text is None:
+        return None
+    for special in "!%_":
+        text = text.replace(special, "!" + special)
+    return f"%{text.lower()}%"
+
+
+def last(tx: Transaction) -> int:
+    """The number of the newest event; 0 on an empty board."""
+    row = tx.first("SELECT max(number) FROM events")
+    return (row and row[0]) or 0
+
+
+@operation("events.last", writes=False)
+def newest(tx: Transaction) -> int:
+    """The number of the newest event: where to start reading what happens from now on."""
+    return last(tx)
+
+
+@operation("events.read", writes=False)
+def read(
+    tx: Transaction,
+    *,
+    after: Number = 0,
+    limit: Limit = 100,
+    event: Label | None = None,
+    project: Project | None = "",
+    subject: Note | None = None,
+    kind: Label | None = None,
+    name_contains: Name | None = None,
+    state: State | None = None,
+    priority: Priority | None = None,
+    agent: AgentId | None = None,
+) -> list[Event]:
+    """The events after a number that match all the given filters, oldest first.
+
+    `event` may be a whole name (`task.claimed`) or its first half (`task`). `agent` matches every
+    incarnation of that name.
+    """
+    where = ["number > :after"]
+    if event is not None:
+        where.append("(event = :event OR substr(event, 1, length(:event) + 1) = :event || '.')")
+    if name_contains is not None:
+        where.append(contains("name"))
+    if agent is not None:
+        where.append(by_name("agent", "agent"))
+    given = {"project": project, "subject": subject, "kind": kind, "state": state, "priority": priority}
+    where += [f"{column} = :{column}" for column, value in given.items() if value is not None]
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)} ORDER BY number LIMIT :limit",  # noqa: S608
+        after=after,
+        limit=limit,
+        event=event,
+        name_contains=pattern(name_contains),
+        agent=agent and agent.partition("~")[0],
+        **{**given, "priority": None if priority is None else PRIORITIES.index(priority)},
+    )
+    return [record(Event, row) for row in rows]
+
+
+@operation("events.why", writes=False)
+def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200) -> list[Sentence]:
+    """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
+    from .stories import story
+
+    return story(tx, ref, project, limit)
+
+
+def of_task(tx: Transaction, event: str, task: Task, **facts: Any) -> None:
+    """Write down what happened to a task."""
+    append(
+        tx,
+        event,
+        task.project,
+        subject=task.id,
+        name=task.name,
+        kind=task.kind,
+        state=task.state,
+        priority=PRIORITIES.index(task.priority),
+        **facts,
+    )

@@ -1,0 +1,104 @@
+"""The one primitive: everything that can be won is won, kept and given back by the statements below.
+
+    UPDATE … SET holder = me, epoch = epoch + 1, until = now + lease WHERE … AND (free OR expired)
+
+One row: I won. No row: somebody else did, and I am told who. Tasks and holds are different tables with
+the same four columns (`holder`, `epoch`, `until`, `displaced`), and no other code writes them.
+
+Why it is safe: the database serialises writers of one row, so of any number of callers exactly one finds
+the row free; the epoch is raised by the same statement that decides, so it counts grants without a gap;
+and every later write names holder *and* epoch *and* an unexpired lease in its WHERE clause, so a holder
+whose grant has passed on changes nothing, however late its write arrives.
+"""
+
+from __future__ import annotations
+
+from ..clock import micros
+from ..errors import Fenced, Lost
+from ..names import short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Transaction
+
+FREE = "(holder IS NULL OR until <= {now})"
+LIVE = "(holder IS NOT NULL AND until > {now})"
+MINE = "(holder = :agent AND until > {now} AND (:epoch = 0 OR epoch = :epoch))"
+"""The fence: this incarnation, this grant, not yet expired."""
+
+GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {now} + :lease"
+PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {now} + :lease"
+EXTEND = "until = {now} + :lease"
+GIVE_BACK = "displaced = NULL, holder = NULL, until = 0"
+
+
+def win(
+    tx: Transaction, table: str, also: str, where: str, returning: str, *, agent: str, lease: float, **params: Any
+) -> tuple[Any, ...] | None:
+    """Try to win one row: the row as it is now, or None if it was not free."""
+    return tx.first(
+        f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}",  # noqa: S608
+        agent=agent,
+        lease=micros(lease),
+        **params,
+    )
+
+
+def write(
+    tx: Transaction, table: str, change: str, where: str, returning: str, *, agent: str, epoch: int, **params: Any
+) -> tuple[Any, ...] | None:
+    """Change a row as its holder: the row as it is now, or None if the fence did not let it pass."""
+    return tx.first(
+        f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}",  # noqa: S608
+        agent=agent,
+        epoch=epoch,
+        **params,
+    )
+
+
+def by_name(column: str, param: str = "who") -> str:
+    """A condition: the agent id in this column is the named agent, in any incarnation."""
+    return f"({column} = :{param} OR substr({column}, 1, length(:{param}) + 1) = :{param} || '~')"
+
+
+def lost(what: str, *, agent: str, holder: str, until: int, epoch: int, now: int, hint: str) -> Lost:
+    """The refusal for somebody who came second."""
+    left = max(0, until - now) / 1_000_000
+    whose = "you" if holder == agent else short(holder)
+    if whose == short(agent):
+        whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
+    return Lost(
+        f"{what} is held by {whose} for another {_span(left)} (epoch {epoch})",
+        hint=hint,
+        holder=short(holder),
+        session=holder.partition("~")[2],
+        until=until / 1_000_000,
+        left=left,
+        epoch=epoch,
+    )
+
+
+def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int], now: int, again: str) -> Fenced:
+    """The refusal for a write that came too late; `row` is the grant as it is: holder, epoch, until."""
+    holder, current, until = row
+    facts = {"holder": short(holder) if holder else None, "epoch": current, "until": until / 1_000_000 or None}
+    if holder == agent and epoch in (0, current):
+        late = _span((now - until) / 1_000_000)
+        return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", hint=again, **facts)
+    if holder is None:
+        return Fenced(f"{what} is not held by you, nothing was written", hint=again, **facts)
+    if holder == agent:
+        reason = f"your epoch {epoch} is not the current one ({current})"
+    elif short(holder) == short(agent):
+        reason = f"it is held by another {short(holder)} (session {holder.partition('~')[2] or 'unnamed'})"
+    else:
+        reason = f"it is held by {short(holder)} (epoch {current})"
+    return Fenced(f"{what}: {reason}, nothing was written", hint="stop working on it", **facts)
+
+
+def _span(seconds: float) -> str:
+    from ..text import span
+
+    return span(seconds)

@@ -1,0 +1,179 @@
+"""Messages: append-only, read at one's own pace, never lost.
+
+A message goes to one agent or to everybody, on a channel, perhaps in a thread. It is addressed to a name,
+not to an incarnation: whoever comes back under that name finds what was sent to it. Reading moves a
+cursor that belongs to the reader; nothing is ever changed in a message.
+"""
+
+from __future__ import annotations
+
+from ..errors import Invalid, NotFound
+from ..model import Message, columns, record
+from ..names import PRIORITIES, short
+from . import operation
+from .events import append
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..names import AgentId, Label, Limit, Number, Priority, Project, Text
+    from . import Transaction
+
+_COLUMNS = columns(Message, "messages.").replace("messages.acked_at", "coalesce(acks.acked_at, 0)")
+_FROM = "messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me"
+_FOR_ME = "(recipient = :me OR (recipient IS NULL AND sender <> :me))"
+
+
+@operation("messages.send", writes=True)
+def send(
+    tx: Transaction,
+    *,
+    body: Text,
+    agent: AgentId = "",
+    project: Project = "",
+    to: AgentId | None = None,
+    channel: Label = "general",
+    reply_to: Number | None = None,
+    importance: Priority = "normal",
+    ack_requested: bool = False,
+) -> Message:
+    """Send a message to one agent, or to everybody; a reply goes into the thread it answers."""
+    thread = 0 if reply_to is None else _find(tx, reply_to, project, agent).thread
+    row = tx.first(
+        "INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at) "
+        "VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, {now}) RETURNING number",
+        project=project,
+        sender=short(agent),
+        recipient=None if to is None else short(to),
+        channel=channel,
+        thread=thread,
+        importance=PRIORITIES.index(importance),
+        ack=int(ack_requested),
+        body=body,
+    )
+    number = row[0] if row else 0
+    if not thread:
+        tx.all("UPDATE messages SET thread = number WHERE number = :number", number=number)
+    append(
+        tx,
+        "message.sent",
+        project,
+        name=_first_line(body),
+        kind=channel,
+        priority=PRIORITIES.index(importance),
+        agent=agent,
+        data={"message": number, "to": None if to is None else short(to), "thread": thread or number},
+    )
+    return _find(tx, number, project, agent)
+
+
+def _first_line(body: str) -> str:
+    return body.strip().split("\n", 1)[0][:200]
+
+
+def _find(tx: Transaction, number: int, project: str, agent: str) -> Message:
+    row = tx.first(
+        f"SELECT {_COLUMNS} FROM {_FROM} WHERE messages.number = :number AND project = :project",  # noqa: S608
+        number=number,
+        project=project,
+        me=short(agent),
+    )
+    if row is None:
+        raise NotFound(f"no message {number} in project {project}")
+    return record(Message, row)
+
+
+@operation("messages.inbox", writes=False)
+def inbox(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    every: bool = False,
+    channel: Label | None = None,
+    thread: Number | None = None,
+    after: Number = 0,
+    limit: Limit = 100,
+) -> list[Message]:
+    """What an agent has not read yet, oldest first: what was sent to it, and what was sent to everybody.
+
+    `every` shows what it has read too. What was sent to everybody before the agent first came is not new
+    to it. Nothing is marked as read by looking.
+    """
+    where = [_FOR_ME, "messages.project = :project", "messages.number > :after"]
+    if not every:
+        where.append(f"messages.number > ({_CURSOR}) AND (recipient IS NOT NULL OR sent_at >= ({_JOINED}))")
+    if channel is not None:
+        where.append("channel = :channel")
+    if thread is not None:
+        where.append("thread = :thread")
+    return _select(tx, where, agent, project=project, after=after, channel=channel, thread=thread, limit=limit)
+
+
+_CURSOR = "SELECT coalesce(max(cursors.message), 0) FROM cursors WHERE cursors.project = :project AND cursors.agent = :me"
+_JOINED = (
+    "SELECT coalesce(min(joined_at), 0) FROM agents WHERE agents.project = :project "
+    "AND (agents.id = :me OR substr(agents.id, 1, length(:me) + 1) = :me || '~')"
+)
+
+
+def _select(tx: Transaction, where: list[str], agent: str, *, limit: int, **params: object) -> list[Message]:
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM {_FROM} WHERE {' AND '.join(where)} ORDER BY messages.number LIMIT :limit",  # noqa: S608
+        me=short(agent),
+        limit=limit,
+        **params,
+    )
+    return [record(Message, row) for row in rows]
+
+
+@operation("messages.mark", writes=True)
+def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
+    """Remember that an agent has read up to this message; the cursor never goes back. Returns the cursor."""
+    row = tx.first("SELECT coalesce(max(number), 0) FROM messages")
+    if row and upto > row[0]:
+        raise Invalid(f"upto: the newest message is {row[0]}, got {upto}")
+    moved = tx.first(
+        "INSERT INTO cursors (project, agent, message) VALUES (:project, :me, :upto) ON CONFLICT (project, agent) "
+        "DO UPDATE SET message = CASE WHEN cursors.message > :upto THEN cursors.message ELSE :upto END RETURNING message",
+        project=project,
+        me=short(agent),
+        upto=upto,
+    )
+    return int(moved[0]) if moved else upto
+
+
+@operation("messages.ack", writes=True)
+def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Project = "") -> Message:
+    """Acknowledge a message, so that its sender knows it was understood."""
+    message = _find(tx, number, project, agent)
+    if message.recipient not in (None, short(agent)):
+        raise Invalid(f"message {number} is not for you but for {message.recipient}")
+    new = tx.first(
+        "INSERT INTO acks (message, agent, acked_at) VALUES (:number, :me, {now}) ON CONFLICT DO NOTHING RETURNING agent",
+        number=number,
+        me=short(agent),
+    )
+    if new is not None:
+        append(
+            tx,
+            "message.acked",
+            project,
+            name=_first_line(message.body),
+            kind=message.channel,
+            agent=agent,
+            data={"message": number, "to": message.sender, "thread": message.thread},
+        )
+    return _find(tx, number, project, agent)
+
+
+@operation("messages.search", writes=False)
+def search(
+    tx: Transaction, *, query: Text, agent: AgentId = "", project: Project = "", limit: Limit = 100
+) -> list[Message]:
+    """Messages that contain all these words (`word*` for a beginning), oldest first; only what one may read."""
+    words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
+    if not words:
+        raise Invalid("query: give at least one word")
+    visible = "(recipient IS NULL OR recipient = :me OR sender = :me)"
+    where = ["{search}", visible, "messages.project = :project"]
+    return _select(tx, where, agent, project=project, limit=limit, query=" ".join(words))

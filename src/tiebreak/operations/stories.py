@@ -1,0 +1,111 @@
+"""Stories: what `why` answers, told from the events of a task or a resource in plain sentences."""
+
+from __future__ import annotations
+
+from ..errors import NotFound
+from ..model import Event, Sentence, columns, record
+from ..names import RESOURCE_TYPES, resource, shown
+from ..paths import matches
+from ..text import ago, span
+from . import holds, tasks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import Transaction
+
+_EVENTS = columns(Event)
+
+# {who} acted, {what} is the subject, {lease} how long the grant lasts, {note} whatever was said about it.
+_SENTENCES = {
+    "task.posted": "{who} posted {what}{note}.",
+    "task.claimed": "{who} claimed it for {lease} (epoch {epoch}).",
+    "task.refused": "{who} was refused{times}{note}.",
+    "task.fenced": "{who} came too late with a write of epoch {epoch}, which was refused{times}{note}.",
+    "task.extended": "{who} renewed the claim for {lease} (epoch {epoch}).",
+    "task.expired": "The lease of {who} ran out (epoch {epoch}){note}.",
+    "task.completed": "{who} completed it (epoch {epoch}).",
+    "task.failed": "{who} failed, and it is over{note}.",
+    "task.retrying": "{who} failed at epoch {epoch}; it will be tried again{note}.",
+    "task.released": "{who} gave it back (epoch {epoch}){note}.",
+    "task.cancelled": "{who} cancelled it{note}.",
+    "task.reopened": "{who} reopened it{note}.",
+    "task.ready": "It became ready: all that it comes after is done.",
+    "task.linked": "{who} put it {note}.",
+    "hold.taken": "{who} took {what} for {lease} (epoch {epoch}){note}.",
+    "hold.refused": "{who} was refused {what}{times}{note}.",
+    "hold.fenced": "{who} came too late with a write of epoch {epoch}, which was refused{times}{note}.",
+    "hold.renewed": "{who} renewed {what} for {lease} (epoch {epoch}).",
+    "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}).",
+    "hold.released": "{who} released {what} (epoch {epoch}){note}.",
+    "hold.transferred": "{what} passed to {who} for {lease} (epoch {epoch}){note}.",
+    "hold.broken": "{who} broke the hold on {what} (epoch {epoch}){note}.",
+}
+
+
+def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]:
+    """The newest `limit` sentences about a task or a resource, oldest first, and how things stand now."""
+    if ref.partition(":")[0] in RESOURCE_TYPES and ":" in ref:
+        return _of_resource(tx, resource(ref, "ref"), project, limit)
+    try:
+        task = tasks.find(tx, ref, project)
+    except NotFound:
+        sentences = _of_resource(tx, resource("file:" + ref, "ref"), project, limit) if "#" not in ref else []
+        if not sentences:
+            raise NotFound(f"no task and no resource {shown(ref)} in project {project}") from None
+        return sentences
+    sentences = _told(tx, [task.id], task.project, limit)
+    now = f"Now: {task.state}"
+    if task.state == "claimed":
+        now += f" by {task.holder}, for another {span((task.until or 0) - tx.now / 1e6)} (epoch {task.epoch})"
+    elif task.finished_at:
+        now += f" since {ago(tx.now / 1e6 - task.finished_at)}"
+    return [*sentences, record(Sentence, (0, tx.now, now + "."))]
+
+
+def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list[Sentence]:
+    """A file's story includes the globs that match it."""
+    subjects = [wanted]
+    if wanted.startswith("file:"):
+        rows = tx.all("SELECT resource FROM holds WHERE project = :project AND glob = 1", project=project)
+        subjects += [glob for (glob,) in rows if glob != wanted and matches(glob[5:], wanted[5:])]
+    sentences = _told(tx, subjects, project, limit)
+    if not sentences:
+        raise NotFound(f"nothing ever happened to {wanted} in project {project}")
+    live = holds.listing(tx, project=project, matching=wanted)
+    for hold in live:
+        left = span((hold.until or 0) - tx.now / 1e6)
+        text = f"Now: {hold.resource} is held by {hold.holder} for another {left} (epoch {hold.epoch})."
+        sentences.append(record(Sentence, (0, tx.now, text)))
+    return sentences if live else [*sentences, record(Sentence, (0, tx.now, "Now: free."))]
+
+
+def _told(tx: Transaction, subjects: list[str], project: str, limit: int) -> list[Sentence]:
+    events: list[Event] = []
+    for subject in subjects:
+        rows = tx.all(
+            f"SELECT {_EVENTS} FROM events WHERE subject = :subject AND project = :project "  # noqa: S608
+            "ORDER BY number DESC LIMIT :limit",
+            subject=subject,
+            project=project,
+            limit=limit,
+        )
+        rows += tx.refusals(subject)
+        events += [record(Event, row) for row in rows]
+    # A refusal that is still to be carried has no number yet: it comes last.
+    events.sort(key=lambda e: (e.number == 0, e.number, e.at))
+    return [_sentence(event) for event in events[-limit:]]
+
+
+def _sentence(event: Event) -> Sentence:
+    form = _SENTENCES.get(event.event, event.event + " by {who}{note}.")
+    note = event.note or ""
+    text = form.format(
+        who=event.agent or "The board",
+        what=(event.name or "").removeprefix("file:"),
+        epoch=event.epoch,
+        lease=span((event.until or event.at) - event.at),
+        times=f" {event.count} times" if event.count > 1 else "",
+        note=note if event.event == "task.linked" else f": {note}" if note else "",
+    )
+    stored = tuple(event)
+    return record(Sentence, (stored[0], stored[1], text))

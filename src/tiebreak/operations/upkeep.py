@@ -1,0 +1,121 @@
+"""Upkeep: the board in numbers, and forgetting what is old enough.
+
+Pruning forgets stories, never truths: live tasks and holds stay, a pruned task's key leaves its epoch
+behind, a hold's row stays for its epoch, and the newest number of each log stays so that no number is
+ever given twice.
+"""
+
+from __future__ import annotations
+
+from ..clock import micros
+from ..model import Pruned, Status, record
+from . import operation
+from .agents import listing as agents
+from .grants import LIVE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..names import Limit, Project, Seconds
+    from . import Transaction
+
+
+@operation("upkeep.status", writes=False)
+def status(tx: Transaction, *, project: Project | None = "") -> Status:
+    """How many tasks are in each state, and how many holds, agents, messages and events there are."""
+    here = "project = :project" if project else "TRUE"
+    lapsed = "state = 'claimed' AND until <= {now}"
+    rows = tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} GROUP BY state", project=project)  # noqa: S608
+    counts = dict(rows)
+    for state, more in (("pending", "attempts < max_attempts"), ("failed", "attempts >= max_attempts")):
+        moved = _count(tx, "tasks", f"{here} AND {lapsed} AND {more}", project)
+        counts[state] = counts.get(state, 0) + moved
+        counts["claimed"] = counts.get("claimed", 0) - moved
+    states = [counts.get(s, 0) for s in ("blocked", "pending", "claimed", "completed", "failed", "cancelled")]
+    present = sum(a.status != "gone" for a in agents(tx, project=project))
+    newest = tx.first("SELECT coalesce(max(number), 0) FROM events")
+    return record(
+        Status,
+        (
+            project or "",
+            *states,
+            _count(tx, "holds", f"{here} AND {LIVE}", project),
+            present,
+            _count(tx, "messages", here, project),
+            newest[0] if newest else 0,
+            tx.now,
+        ),
+    )
+
+
+def _count(tx: Transaction, table: str, where: str, project: str | None) -> int:
+    row = tx.first(f"SELECT count(*) FROM {table} WHERE {where}", project=project)  # noqa: S608
+    return int(row[0]) if row else 0
+
+
+@operation("upkeep.prune", writes=True)
+def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit = 1000) -> Pruned:
+    """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
+
+    Call it again while the answer says that there is more.
+    """
+    before = tx.now - micros(older_than)
+    tx.all(
+        "INSERT INTO marks (project, key, epoch) SELECT project, key, epoch FROM tasks WHERE key IS NOT NULL "
+        f"AND number IN ({_OLD_TASKS}) ON CONFLICT (project, key) DO UPDATE SET epoch = excluded.epoch",
+        before=before,
+        limit=limit,
+    )
+    tasks = tx.all(
+        f"DELETE FROM tasks WHERE number IN ({_OLD_TASKS}) RETURNING number", before=before, limit=limit  # noqa: S608
+    )
+    for (number,) in tasks:
+        tx.all("DELETE FROM edges WHERE task = :number OR after = :number", number=number)
+    counts = [len(tasks), *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
+    counts.append(_forget_agents(tx, before, limit))
+    counts.append(_forget_answers(tx, before, limit))
+    return record(Pruned, (*counts, int(limit in counts)))
+
+
+# A task is kept while something unfinished comes after it; the newest numbers stay, so none is given twice.
+_OLD_TASKS = (
+    "SELECT number FROM tasks WHERE finished_at > 0 AND finished_at <= :before "
+    "AND number < (SELECT max(number) FROM tasks) AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later "
+    "ON later.number = edges.task WHERE edges.after = tasks.number AND later.finished_at = 0) "
+    "ORDER BY finished_at LIMIT :limit"
+)
+_LOGS = (("events", "at"), ("messages", "sent_at"))
+
+
+def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -> int:
+    """Logs are in order of time, so the oldest rows are the first ones."""
+    rows = tx.all(
+        f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} WHERE number < "  # noqa: S608
+        f"(SELECT max(number) FROM {table}) ORDER BY number LIMIT :limit) AND {column} <= :before RETURNING number",
+        before=before,
+        limit=limit,
+    )
+    if table == "messages":
+        for (number,) in rows:
+            tx.all("DELETE FROM acks WHERE message = :number", number=number)
+    return len(rows)
+
+
+def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
+    rows = tx.all(
+        "DELETE FROM agents WHERE (project, id) IN (SELECT project, id FROM agents WHERE seen_at <= :before "
+        "ORDER BY seen_at LIMIT :limit) RETURNING id",
+        before=before,
+        limit=limit,
+    )
+    return len(rows)
+
+
+def _forget_answers(tx: Transaction, before: int, limit: int) -> int:
+    """An answer is only for a caller that tries again at once; a day is long enough."""
+    rows = tx.all(
+        "DELETE FROM answers WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit) "
+        "RETURNING once",
+        before=max(before, tx.now - micros(86400)),
+        limit=limit,
+    )
+    return len(rows)
