@@ -1,0 +1,48 @@
+"""Engines turn operations into transactions. The protocol stands here, its implementations beside it."""
+
+from __future__ import annotations
+
+from ..errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol
+
+    from ..operations import Operation
+
+    Call = tuple[Operation[..., Any], dict[str, Any], str | None]
+    """An operation, its parameters, and the key by which it may be repeated."""
+
+    class Engine(Protocol):
+        """A place where operations run."""
+
+        address: str
+
+        def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
+            """Run one operation in a transaction of its own."""
+
+        def batch(self, calls: Sequence[Call]) -> list[Any]:
+            """Run several in one transaction; each answer is a result, or the error that undid that one alone."""
+
+        def wait(self, after: int, timeout: float) -> bool:
+            """Sleep until there is an event after this number; False when the time is up."""
+
+        def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
+            """Copy the board, while others use it, to a file that does not exist yet."""
+
+        def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
+            """What the engine knows about its health: (`ok`, `warn` or `bad`; what; details)."""
+
+        def close(self) -> None:
+            """Give everything back."""
+
+
+def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
+    """Open the board at an address: a path or `sqlite:///PATH`."""
+    scheme, mark, rest = address.partition("://")
+    if mark and scheme != "sqlite":
+        raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
+    from .sqlite import SqliteEngine
+
+    return SqliteEngine("/" + rest.lstrip("/") if mark else address, clock=clock)

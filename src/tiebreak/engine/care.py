@@ -1,0 +1,131 @@
+"""Care for a SQLite board: copying it while it is used, and telling how it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import apsw
+
+from .. import clock
+from ..text import span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .gate import Gate
+
+FIXED_IN = (3, 51, 3)
+"""Before this version, several writers and checkpointers could corrupt a WAL."""
+LARGE_WAL = 64 * 1024 * 1024
+LITTLE_SPACE = 100 * 1024 * 1024
+PAGES_AT_ONCE = 256
+
+
+def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
+    """Copy one snapshot to a new file; the file gets its name when it is complete and on the disk."""
+    if os.path.exists(target):
+        raise FileExistsError(17, "exists already, and a backup never overwrites")
+    partial = f"{target}.partial-{os.getpid()}"
+    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        copy = apsw.Connection(partial)
+        with source:  # one snapshot: a write by others must not start the copy anew
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with copy.backup("main", source, "main") as work:
+                while not work.done:
+                    work.step(PAGES_AT_ONCE)
+                    if progress is not None:
+                        progress(work.page_count - work.remaining, work.page_count)
+        copy.execute("PRAGMA journal_mode = DELETE")
+        copy.close()
+        _sync(partial)
+        os.link(partial, target)
+        _sync(os.path.dirname(target) or ".")
+    finally:
+        os.unlink(partial)
+        source.close()
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def diagnose(
+    path: str, connect: Callable[[], apsw.Connection], gate: Gate, now: Callable[[], int]
+) -> list[tuple[str, str, str]]:
+    """All that can be told from the file and its surroundings: (level, what, details)."""
+    connection = connect()
+    try:
+        return [
+            _version(),
+            _integrity(connection),
+            _settings(connection),
+            *_permissions(path),
+            _wal(path),
+            _space(path),
+            _clock(now()),
+            ("ok", "gate", f"last passed by {gate.occupant().replace(' for ', ', ')} ago"),
+        ]
+    finally:
+        connection.close()
+
+
+def _version() -> tuple[str, str, str]:
+    text = apsw.sqlite_lib_version()
+    known = tuple(int(part) for part in text.split(".")[:3])
+    if known < FIXED_IN:
+        return "bad", "sqlite", f"{text} can corrupt a board with several writers; install apsw 3.51.3 or newer"
+    return "ok", "sqlite", text
+
+
+def _integrity(connection: apsw.Connection) -> tuple[str, str, str]:
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+    if found == ["ok"]:
+        return "ok", "integrity", "every page and index is sound"
+    return "bad", "integrity", "; ".join(str(line) for line in found)
+
+
+def _settings(connection: apsw.Connection) -> tuple[str, str, str]:
+    mode = str(connection.pragma("journal_mode")).lower()
+    level = connection.pragma("synchronous")
+    durable = mode == "wal" and level == 2
+    return ("ok" if durable else "bad"), "durability", f"journal {mode}, synchronous {'FULL' if level == 2 else level}"
+
+
+def _permissions(path: str) -> list[tuple[str, str, str]]:
+    out = []
+    for name in (path, path + "-wal", path + "-shm", path + "-gate", path + "-refused"):
+        if os.path.exists(name) and os.stat(name).st_mode & 0o077:
+            out.append(("warn", "permissions", f"{name} can be read by others (mode {os.stat(name).st_mode & 0o777:o})"))
+    return out or [("ok", "permissions", "only you can read the board")]
+
+
+def repair_permissions(path: str) -> None:
+    """Take away what others may do with the board's files; safe at any time."""
+    for name in (path, path + "-wal", path + "-shm", path + "-gate", path + "-refused"):
+        if os.path.exists(name):
+            os.chmod(name, 0o600)
+
+
+def _wal(path: str) -> tuple[str, str, str]:
+    size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
+    level = "warn" if size > LARGE_WAL else "ok"
+    return level, "wal", f"{size / 1024:.0f} KiB beside a database of {os.path.getsize(path) / 1024:.0f} KiB"
+
+
+def _space(path: str) -> tuple[str, str, str]:
+    free = shutil.disk_usage(os.path.dirname(path)).free
+    return ("warn" if free < LITTLE_SPACE else "ok"), "disk", f"{free / 1024**2:.0f} MiB free"
+
+
+def _clock(now: int) -> tuple[str, str, str]:
+    skew = (now - clock.wall()) / clock.SECOND
+    level = "warn" if abs(skew) > 60 else "ok"
+    ahead = "ahead of" if skew > 0 else "behind"
+    return level, "clock", f"board time is {span(abs(skew))} {ahead} the wall clock"

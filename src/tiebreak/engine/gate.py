@@ -1,0 +1,91 @@
+"""The gate: writers queue here, in the kernel, before they reach for SQLite's write lock.
+
+SQLite's own waiting is a back-off by sleeping: with dozens of writers some starve and give up while others
+win thousands of times. `flock` on a side file makes them a queue. The file is never removed: a lock on an
+unlinked file protects nobody.
+
+A blocking `flock` knows no time-out, so a caller that has to queue lets a thread do it and waits for that
+thread with a deadline. A waiter that gave up lets go of the lock as soon as it gets it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from _thread import allocate_lock, start_new_thread
+
+from ..errors import Unavailable
+
+
+class Gate:
+    """A fair lock among processes, with a deadline. One thread at a time may use it."""
+
+    def __init__(self, path: str, deadline: float) -> None:
+        self.path = path
+        self.deadline = deadline
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._held = -1
+
+    def enter(self) -> None:
+        """Wait for one's turn; raises `Unavailable` that names who is in there when the deadline passes."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._held = self._fd
+        except BlockingIOError:
+            self._held = self._queue()
+        os.pwrite(self._held, b"%d %d\n" % (os.getpid(), time.monotonic_ns()), 0)
+
+    def leave(self) -> None:
+        """Let the next one in."""
+        fcntl.flock(self._held, fcntl.LOCK_UN)
+        if self._held != self._fd:
+            os.close(self._held)
+        self._held = -1
+
+    def _queue(self) -> int:
+        turn = _Turn(self.path)
+        start_new_thread(turn.take, ())
+        if turn.wait(self.deadline):
+            return turn.fd
+        raise Unavailable(
+            f"busy: held by {self.occupant()}; gave up after {self.deadline:g} s",
+            hint="if that process is stuck, end it and try again; nothing was written",
+        )
+
+    def occupant(self) -> str:
+        """Who is in the gate and for how long, as far as it can be known."""
+        pid, _, since = os.pread(self._fd, 64, 0).decode("ascii", "replace").strip().partition(" ")
+        if not pid.isdecimal() or not since.isdecimal():
+            return "an unknown process"
+        return f"pid {pid} for {(time.monotonic_ns() - int(since)) / 1e9:.1f} s"
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._fd)
+
+
+class _Turn:
+    """A place in the queue, on a descriptor of its own so that giving up cannot unlock anybody else."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._done = allocate_lock()
+        self._done.acquire()
+        self._guard = allocate_lock()
+        self._taken = self._abandoned = False
+
+    def take(self) -> None:
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+        with self._guard:
+            self._taken = True
+            if self._abandoned:
+                os.close(self.fd)
+        self._done.release()
+
+    def wait(self, deadline: float) -> bool:
+        if self._done.acquire(timeout=deadline):
+            return True
+        with self._guard:
+            self._abandoned = not self._taken
+            return self._taken

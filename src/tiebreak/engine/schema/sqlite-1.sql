@@ -1,0 +1,173 @@
+-- The board. Times are whole microseconds of board time (see clock.py); 0 means "none".
+-- A grant is (holder, epoch, until): free while holder is NULL, free again once until has passed.
+-- The epoch only ever grows, by exactly one with each grant, so rows with an epoch outlive their use.
+
+CREATE TABLE board (
+  name  TEXT PRIMARY KEY,                  -- 'clock.boot', 'clock.offset', 'id', 'created'
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A task's life:
+--
+--   blocked ──► pending ──► claimed ──► completed
+--      │           │  ▲        ├──────► failed       attempts used up, or told not to retry
+--      │           │  └────────┤                     failed with attempts left, released, or its lease ran out
+--      └───────────┴───────────┴──────► cancelled
+--
+-- An expired claim stays in the table as it is and counts as pending (or failed, when its attempts are used up)
+-- until somebody claims it or a sweep writes it down.
+CREATE TABLE tasks (
+  number       INTEGER PRIMARY KEY,
+  id           TEXT NOT NULL UNIQUE,       -- UUID v7
+  project      TEXT NOT NULL,
+  kind         TEXT NOT NULL,
+  name         TEXT NOT NULL,
+  key          TEXT,
+  queue        TEXT NOT NULL,
+  priority     INTEGER NOT NULL,           -- 0 low, 1 normal, 2 high, 3 urgent
+  state        TEXT NOT NULL,
+  payload      TEXT,
+  result       TEXT,
+  reason       TEXT,                       -- why it failed or was cancelled
+  holder       TEXT,
+  epoch        INTEGER NOT NULL DEFAULT 0,
+  until        INTEGER NOT NULL DEFAULT 0,
+  displaced    TEXT,                       -- whose lapsed grant the current one replaced
+  attempts     INTEGER NOT NULL DEFAULT 0, -- counted when claimed
+  max_attempts INTEGER NOT NULL,
+  backoff      INTEGER NOT NULL,
+  ready_at     INTEGER NOT NULL DEFAULT 0, -- not before; 0 once it is due, so that due tasks have an index of their own
+  run_anyway   INTEGER NOT NULL DEFAULT 0, -- run even if what it comes after failed
+  blockers     INTEGER NOT NULL DEFAULT 0, -- unfinished tasks that it comes after
+  tags         TEXT NOT NULL DEFAULT '',   -- ' a b ', padded, so that one tag can be searched for
+  about        TEXT,                       -- an announcement's task
+  created_by   TEXT,
+  created_at   INTEGER NOT NULL,
+  updated_at   INTEGER NOT NULL,
+  claimed_at   INTEGER NOT NULL DEFAULT 0,
+  finished_at  INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE UNIQUE INDEX tasks_key ON tasks (project, key) WHERE key IS NOT NULL;
+CREATE INDEX tasks_ready ON tasks (project, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_delayed ON tasks (project, ready_at) WHERE state = 'pending' AND ready_at > 0;
+CREATE INDEX tasks_claimed ON tasks (project, until) WHERE state = 'claimed';
+CREATE INDEX tasks_state ON tasks (project, state, number);
+CREATE INDEX tasks_finished ON tasks (finished_at) WHERE finished_at > 0;
+
+CREATE TABLE edges (                       -- task comes after another; both are numbers
+  task  INTEGER NOT NULL,
+  after INTEGER NOT NULL,
+  PRIMARY KEY (task, after)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX edges_after ON edges (after, task);
+
+CREATE TABLE marks (                       -- the last epoch of a key whose task was pruned
+  project TEXT NOT NULL,
+  key     TEXT NOT NULL,
+  epoch   INTEGER NOT NULL,
+  PRIMARY KEY (project, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE holds (                       -- one row for each resource (each slot of a pool), kept for ever for its epoch
+  project  TEXT NOT NULL,
+  resource TEXT NOT NULL,                  -- 'file:src/a.py', 'lock:deploy', 'seat:coordinator', 'pool:ports'
+  slot     INTEGER NOT NULL DEFAULT 0,
+  holder   TEXT,
+  epoch    INTEGER NOT NULL DEFAULT 0,
+  until    INTEGER NOT NULL DEFAULT 0,
+  displaced TEXT,
+  taken_at INTEGER NOT NULL DEFAULT 0,
+  note     TEXT,
+  hash     TEXT,                           -- of the file, as its holder last vouched for it
+  glob     INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (project, resource, slot)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX holds_live ON holds (project, glob, until) WHERE holder IS NOT NULL;
+
+CREATE TABLE pools (
+  project  TEXT NOT NULL,
+  resource TEXT NOT NULL,
+  slots    INTEGER NOT NULL,
+  PRIMARY KEY (project, resource)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE messages (                    -- append-only
+  number        INTEGER PRIMARY KEY,
+  project       TEXT NOT NULL,
+  sender        TEXT NOT NULL,
+  recipient     TEXT,                      -- NULL: everybody
+  channel       TEXT NOT NULL,
+  thread        INTEGER NOT NULL,
+  importance    INTEGER NOT NULL,
+  ack_requested INTEGER NOT NULL,
+  body          TEXT NOT NULL,
+  sent_at       INTEGER NOT NULL
+) STRICT;
+CREATE INDEX messages_project ON messages (project, number);
+CREATE INDEX messages_thread ON messages (thread, number);
+CREATE VIRTUAL TABLE messages_words USING fts5 (body, content = 'messages', content_rowid = 'number');
+CREATE TRIGGER messages_added AFTER INSERT ON messages BEGIN
+  INSERT INTO messages_words (rowid, body) VALUES (new.number, new.body);
+END;
+CREATE TRIGGER messages_removed AFTER DELETE ON messages BEGIN
+  INSERT INTO messages_words (messages_words, rowid, body) VALUES ('delete', old.number, old.body);
+END;
+
+CREATE TABLE acks (
+  message  INTEGER NOT NULL,
+  agent    TEXT NOT NULL,                  -- by name: a restarted agent has not to acknowledge again
+  acked_at INTEGER NOT NULL,
+  PRIMARY KEY (message, agent)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE cursors (                     -- how far an agent (by name) has read its messages
+  project TEXT NOT NULL,
+  agent   TEXT NOT NULL,
+  message INTEGER NOT NULL,
+  PRIMARY KEY (project, agent)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE agents (                      -- one row for each incarnation
+  id        TEXT NOT NULL,                 -- name~session
+  project   TEXT NOT NULL,
+  doing     TEXT,
+  program   TEXT,
+  parent    TEXT,
+  host      TEXT,
+  boot      TEXT,
+  pid       INTEGER NOT NULL DEFAULT 0,
+  started   INTEGER NOT NULL DEFAULT 0,
+  joined_at INTEGER NOT NULL,
+  seen_at   INTEGER NOT NULL,
+  left_at   INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (project, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (                      -- what happened, in order; appended with the change itself
+  number   INTEGER PRIMARY KEY,
+  at       INTEGER NOT NULL,
+  event    TEXT NOT NULL,                  -- 'task.claimed', 'hold.taken', …
+  project  TEXT NOT NULL,
+  subject  TEXT,                           -- a task's id or a resource
+  name     TEXT,
+  kind     TEXT,
+  state    TEXT,
+  priority INTEGER NOT NULL DEFAULT 1,
+  agent    TEXT,
+  epoch    INTEGER NOT NULL DEFAULT 0,
+  until    INTEGER NOT NULL DEFAULT 0,
+  note     TEXT,
+  count    INTEGER NOT NULL DEFAULT 1,     -- how many refusals were carried by this one
+  data     TEXT
+) STRICT;
+CREATE INDEX events_subject ON events (subject, number) WHERE subject IS NOT NULL;
+
+CREATE TABLE answers (                     -- what a repeatable write answered, to answer the same again
+  once      TEXT PRIMARY KEY,
+  operation TEXT NOT NULL,
+  answer    TEXT NOT NULL,
+  at        INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX answers_at ON answers (at);

@@ -1,0 +1,454 @@
+"""The board in one SQLite file, used by many processes at once.
+
+Who is authoritative: SQLite's write lock. `BEGIN IMMEDIATE` takes it before an operation reads anything, so
+an operation sees the newest state and nobody changes it underneath. The gate (see `gate`) only makes the
+waiting fair; a process that ignored it would be slower, not wrong.
+
+Durability: WAL with `synchronous=FULL`. With NORMAL a power loss takes back commits that were acknowledged,
+and a commit taken back is an epoch issued twice.
+
+Checkpoints happen outside the request path: on a connection of their own when the WAL has grown, in the gate
+only when it has grown out of all proportion, and when a short-lived process closes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import allocate_lock, start_new_thread
+
+import apsw
+
+from .. import clock as clocks
+from ..errors import TiebreakError, Unavailable
+from ..operations import perform
+from .gate import Gate
+from .refusals import Refusals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar
+
+    from ..operations import Operation
+    from . import Call
+
+    T = TypeVar("T")
+
+VERSION = 1
+"""The newest schema that this code knows."""
+APPLICATION_ID = 0x74696562  # "tieb"
+DEADLINE = 30.0
+CHECKPOINT_PAGES = 1000
+CHECKPOINT_PAGES_AT_CLOSE = 64
+CHECKPOINT_PAGES_AT_ANY_COST = 16_000
+FLOOR = 1.0
+"""A waiter looks again after this many seconds even if nothing woke it."""
+
+_FRAGMENTS = {"now": ":now", "skip_locked": "", "search": (
+    "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)"
+)}
+_prepared: dict[str, str] = {}
+
+
+def _dialect(sql: str) -> str:
+    """The operation's SQL with this engine's fragments in it."""
+    done = _prepared.get(sql)
+    if done is None:
+        done = _prepared[sql] = sql.format_map(_FRAGMENTS)
+    return done
+
+
+class SqliteTransaction:
+    """A transaction as operations see it."""
+
+    __slots__ = ("_cursor", "_refusals", "now")
+
+    def __init__(self, connection: apsw.Connection, refusals: Refusals) -> None:
+        self._cursor = connection.cursor()
+        self._refusals = refusals
+        self.now = 0
+
+    def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        params["now"] = self.now
+        if "query" in params:
+            params["query"] = _match(params["query"])
+        return self._cursor.execute(_dialect(sql), params).fetchall()
+
+    def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
+        """Run a statement and return its first row."""
+        params["now"] = self.now
+        rows = self._cursor.execute(_dialect(sql), params).fetchall()
+        return rows[0] if rows else None
+
+    def serialize(self, *scope: str) -> None:
+        """Nothing to do: the write lock already lets one transaction in at a time."""
+
+    def refuse(self, event: str, **facts: Any) -> None:
+        """Remember a refusal for a later write."""
+        self._refusals.add(event, self.now, facts)
+
+    def refusals(self, subject: str) -> list[tuple[Any, ...]]:
+        """The refusals about a subject that no write has carried yet."""
+        return self._refusals.waiting(subject)
+
+
+def _match(words: str) -> str:
+    """Words as an FTS5 expression in which nothing is special but a star at the end."""
+    return " ".join(f'"{word.rstrip("*")}"' + ("*" if word.endswith("*") else "") for word in words.split())
+
+
+class SqliteEngine:
+    """Runs operations on a SQLite file. Threads may share it; a forked child gets connections of its own."""
+
+    def __init__(self, path: str, *, clock: Callable[[], int] | None = None, deadline: float = DEADLINE) -> None:
+        self.path = os.path.realpath(path)
+        self.address = self.path
+        self.deadline = deadline
+        self._given_clock = clock
+        self._orphans: list[Any] = []
+        try:
+            self._start()
+        except apsw.Error as exc:
+            raise unavailable(exc, self.path) from exc
+        except OSError as exc:
+            raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._writing, self._reading, self._checkpointing = allocate_lock(), allocate_lock(), allocate_lock()
+        self._reader: apsw.Connection | None = None
+        self._watches: list[Any] = []
+        self._pages = 0
+        _create(self.path)
+        self._gate = Gate(self.path + "-gate", self.deadline)
+        self._refusals = Refusals(self.path + "-refused")
+        self._writer = self._connect()
+        self._writer.set_wal_hook(self._committed)
+        self._now = self._given_clock or (lambda: 0)
+        self._check_schema()
+        self._now = self._given_clock or self._board_clock()
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
+        connection.set_busy_timeout(int(self.deadline * 1000))
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.execute("PRAGMA synchronous = FULL")
+        if sys.platform == "darwin":
+            connection.execute("PRAGMA fullfsync = ON")
+        return connection
+
+    # ── Opening ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_schema(self) -> None:
+        version = self._version()
+        if version < VERSION:
+            self._in_gate(self._migrate)
+            version = self._version()
+        if version > VERSION:
+            raise Unavailable(
+                f"board {self.path}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
+                hint="upgrade tiebreak on this machine",
+            )
+
+    def _version(self) -> int:
+        sql = "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
+        version, application = self._writer.execute(sql).fetchone()
+        if application not in (0, APPLICATION_ID) or (version and not application):
+            raise Unavailable(f"board {self.path}: a SQLite database, but not a tiebreak board")
+        return int(version)
+
+    def _migrate(self) -> None:
+        """Bring the schema up to date, one file at a time; whoever comes second finds it done."""
+        version = self._version()
+        if version == 0:
+            if self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                raise Unavailable(f"board {self.path}: a SQLite database, but not a tiebreak board")
+            self._writer.execute("PRAGMA journal_mode = WAL")
+        with self._writer:
+            for step in range(version + 1, VERSION + 1):
+                folder = os.path.join(os.path.dirname(__file__), "schema")
+                with open(os.path.join(folder, f"sqlite-{step}.sql"), encoding="utf-8") as file:
+                    self._writer.execute(file.read())
+            self._writer.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._writer.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _board_clock(self) -> Callable[[], int]:
+        """Board time: the boot-time clock plus the offset that was stored when this boot first used the board."""
+        boot = _boot_id()
+        offset = self._stored_offset(boot)
+        if offset is None:
+            offset = self._in_gate(lambda: self._store_offset(boot))
+        shift = int(offset)
+        return lambda: clocks.since_boot() + shift
+
+    def _stored_offset(self, boot: str) -> int | None:
+        row = self._writer.execute(
+            "SELECT value FROM board WHERE name = 'clock.offset' AND EXISTS "
+            "(SELECT 1 FROM board WHERE name = 'clock.boot' AND value = ?)",
+            (boot,),
+        ).fetchone()
+        return int(row[0]) if row else None
+
+    def _store_offset(self, boot: str) -> int:
+        with self._writer:
+            offset = self._stored_offset(boot)
+            if offset is None:
+                seen = self._writer.execute("SELECT coalesce(max(at), 0) FROM events WHERE number = "
+                                            "(SELECT max(number) FROM events)").fetchone()[0]
+                offset = clocks.offset(seen)
+                self._writer.execute(
+                    "INSERT INTO board (name, value) VALUES ('clock.boot', ?1), ('clock.offset', ?2) "
+                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    (boot, str(offset)),
+                )
+        return offset
+
+    def _in_gate(self, work: Callable[[], T]) -> T:
+        self._gate.enter()
+        try:
+            return work()
+        finally:
+            self._gate.leave()
+
+    # ── Running operations ───────────────────────────────────────────────────────────────────────────
+
+    def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
+        """Run one operation in a transaction of its own."""
+        params = operation.checked(params)
+        if not operation.writes:
+            return self._read(lambda tx: operation.function(tx, **params))
+        return self._write(lambda tx: perform(tx, operation, params, once))
+
+    def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """Run several in one transaction, each in a savepoint; an error undoes and answers that one alone."""
+        return self._write(lambda tx: [self._one_of_many(tx, *call) for call in calls])
+
+    def _one_of_many(
+        self, tx: SqliteTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None
+    ) -> Any:
+        try:
+            params = operation.checked(params)
+        except TiebreakError as exc:
+            return exc
+        self._writer.execute("SAVEPOINT one")
+        try:
+            answer = perform(tx, operation, params, once)
+        except TiebreakError as exc:
+            self._writer.execute("ROLLBACK TO one")
+            answer = exc
+        self._writer.execute("RELEASE one")
+        return answer
+
+    def _write(self, work: Callable[[SqliteTransaction], T]) -> T:
+        if self._pid != os.getpid():
+            self._after_fork()
+        if not self._writing.acquire(timeout=self.deadline):
+            raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
+        try:
+            self._gate.enter()
+            try:
+                return self._transact(work)
+            finally:
+                self._gate.leave()
+        except apsw.Error as exc:
+            raise unavailable(exc, self.path) from exc
+        except OSError as exc:
+            raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
+        finally:
+            self._writing.release()
+
+    def _transact(self, work: Callable[[SqliteTransaction], T]) -> T:
+        writer = self._writer
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            tx = SqliteTransaction(writer, self._refusals)
+            tx.now = self._now()
+            before = writer.total_changes()
+            answer = work(tx)
+            carried = writer.total_changes() != before and self._carry_refusals(tx)
+            writer.execute("COMMIT")
+        except BaseException:
+            self._refusals.kept()
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            raise
+        if carried:
+            self._refusals.written()
+        if self._pages > CHECKPOINT_PAGES:
+            self._checkpoint_soon()
+        return answer
+
+    def _carry_refusals(self, tx: SqliteTransaction) -> bool:
+        rows = self._refusals.collect()
+        for row in rows:
+            tx._cursor.execute(
+                "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, "
+                "note, count, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row[1:],
+            )
+        return bool(rows)
+
+    def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
+        if self._pid != os.getpid():
+            self._after_fork()
+        with self._reading:
+            try:
+                reader = self._reader = self._reader or self._connect()
+                with reader:  # one snapshot for all statements of the operation
+                    tx = SqliteTransaction(reader, self._refusals)
+                    tx.now = self._now()
+                    return work(tx)
+            except apsw.Error as exc:
+                raise unavailable(exc, self.path) from exc
+
+    def _after_fork(self) -> None:
+        """A connection must not be used, nor closed, in a process that did not open it."""
+        self._orphans.append((self._writer, self._reader, self._gate, self._watches))
+        try:
+            self._start()
+        except apsw.Error as exc:
+            raise unavailable(exc, self.path) from exc
+
+    # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
+
+    def wait(self, after: int, timeout: float) -> bool:
+        """Sleep until there is an event after this number; False when the time is up.
+
+        The watch is set up before the first look, so a commit in between is not missed. A notification can
+        come before its commit is visible, hence the short series of looks after each.
+        """
+        from time import monotonic, sleep
+
+        from .watch import Watch, recheck_delays
+
+        end = monotonic() + timeout
+        watch = self._watches.pop() if self._watches else Watch(self.path)
+        try:
+            watch.drain()
+            while not self._newest() > after:
+                left = end - monotonic()
+                if left <= 0:
+                    return False
+                if watch.wait(min(left, FLOOR)):
+                    for delay in recheck_delays():
+                        sleep(min(delay, max(0.0, end - monotonic())))
+                        if self._newest() > after:
+                            return True
+            return True
+        finally:
+            self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
+
+    def _newest(self) -> int:
+        return self._read(lambda tx: (tx.first("SELECT max(number) FROM events") or (0,))[0] or 0)
+
+    # ── Checkpoints ──────────────────────────────────────────────────────────────────────────────────
+
+    def _committed(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint_soon(self) -> None:
+        """Called in the gate, after a commit."""
+        if self._pages > CHECKPOINT_PAGES_AT_ANY_COST:
+            self._checkpoint(self._writer)
+        elif self._checkpointing.acquire(blocking=False):
+            start_new_thread(self._checkpoint_apart, ())
+
+    def _checkpoint_apart(self) -> None:
+        try:
+            connection = self._connect()
+            self._checkpoint(connection)
+            connection.close()
+        except apsw.Error:
+            pass  # the next commit asks again
+        finally:
+            self._checkpointing.release()
+
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._pages = 0
+        except apsw.BusyError:
+            pass  # somebody else is at it
+
+    # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
+
+    def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
+        """Copy the board, while others use it, to a file that does not exist yet."""
+        from .care import backup
+
+        try:
+            backup(self._connect(), target, progress)
+        except apsw.Error as exc:
+            raise unavailable(exc, target) from exc
+        except OSError as exc:
+            raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
+
+    def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
+        """What the engine knows about its health; mends permissions and a large WAL when asked to."""
+        from .care import diagnose, repair_permissions
+
+        if repair:
+            repair_permissions(self.path)
+            self._checkpoint(self._writer)
+        return diagnose(self.path, self._connect, self._gate, self._now)
+
+    def close(self) -> None:
+        """Close the connections; refusals that nobody carried yet are left beside the board."""
+        if self._pid != os.getpid():
+            return
+        with self._writing, self._reading, self._checkpointing:
+            try:
+                self._refusals.spill()
+                if self._pages > CHECKPOINT_PAGES_AT_CLOSE:
+                    self._checkpoint(self._writer)
+            except (OSError, apsw.Error):
+                pass  # what is lost here is an audit line or a checkpoint, never a commit
+            self._writer.close()
+            if self._reader is not None:
+                self._reader.close()
+            for watch in self._watches:
+                watch.close()
+            self._gate.close()
+
+
+def _create(path: str) -> None:
+    """Make the file, readable by its owner alone. Only if it is new: opening and closing a database that
+    this process has open elsewhere would drop that connection's locks."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if os.path.isdir(path):
+            raise Unavailable(f"board {path}: is a folder, not a file") from None
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        from ..processes import identity
+
+        return identity().boot
+
+
+_REASONS: tuple[tuple[type[Exception], str, str], ...] = (
+    (apsw.FullError, "the disk is full", "free some space; nothing was written"),
+    (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
+    (apsw.CantOpenError, "cannot be opened", "check that the folder exists and can be written to"),
+    (apsw.NotADBError, "not a tiebreak board (not a SQLite database)", "is the path right?"),
+    (apsw.CorruptError, "the database is damaged", "`tb doctor` tells more; restore a backup"),
+    (apsw.BusyError, "busy for too long", "another program holds a lock on the file"),
+    (apsw.IOError, "the disk reports an error", "`tb doctor` tells more; nothing was written"),
+    (apsw.PermissionsError, "permission denied", "check the permissions of the file"),
+)
+
+
+def unavailable(exc: apsw.Error, path: str) -> Unavailable:
+    """What SQLite says, as an error that a person can act on."""
+    for kind, message, hint in _REASONS:
+        if isinstance(exc, kind):
+            return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
+    return Unavailable(f"board {path}: {exc}")
