@@ -1,0 +1,623 @@
+"""The board as Python sees it: one API, the same wherever the board is.
+
+`board.tasks.post(…)`, `board.holds.list(…)` and so on are the operations themselves, with `agent` and
+`project` filled in. `claim`, `next` and `hold` wrap what was won in an object that knows its epoch, renews
+itself while used as a context manager, and says so when it was lost.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+
+from . import operations
+from .engine import connect
+from .errors import Fenced, Lost, TiebreakError, TimedOut, Unavailable
+from .names import agent as check_agent
+from .names import project as check_project
+from .names import short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any, Generic, ParamSpec, TypeVar
+
+    from .engine import Engine
+    from .model import Event, Hold, Released, Task
+    from .operations import Operation
+    from .operations import agents as _agents
+    from .operations import events as _events
+    from .operations import holds as _holds
+    from .operations import messages as _messages
+    from .operations import tasks as _tasks
+    from .operations import upkeep as _upkeep
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+    class Bound(Generic[P, R]):
+        """An operation on a board: the same parameters, without the transaction."""
+
+        def __init__(self, operation: Operation[P, R]) -> None: ...
+        def __get__(self, board: object, owner: object = None) -> Callable[P, R]: ...
+
+
+def default_address(environ: Mapping[str, str] = os.environ) -> str:
+    """Where the board is when nobody says: `TIEBREAK_BOARD`, else one file in the user's state folder."""
+    if environ.get("TIEBREAK_BOARD"):
+        return environ["TIEBREAK_BOARD"]
+    state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    folder = os.path.join(state, "tiebreak")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise Unavailable(f"board folder {folder}: {exc.strerror or exc}") from exc
+    return os.path.join(folder, "board.db")
+
+
+def open(
+    address: str | os.PathLike[str] | None = None,
+    *,
+    agent: str | None = None,
+    project: str | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Board:
+    """Open a board; a file that does not exist yet is made.
+
+    Without `address`, `TIEBREAK_BOARD` or the user's own board is opened. Without `agent` and `project`,
+    `TIEBREAK_AGENT` and `TIEBREAK_PROJECT` or names derived from this session and repository are used.
+    """
+    engine = connect(os.fspath(address) if address is not None else default_address(), clock=clock)
+    return Board(engine, agent=agent, project=project)
+
+
+class Board:
+    """An open board, and who acts on it."""
+
+    def __init__(self, engine: Engine, *, agent: str | None = None, project: str | None = None) -> None:
+        self.engine = engine
+        self._agent = agent
+        self._project = project
+        self.tasks = Tasks(self)
+        self.holds = Holds(self)
+        self.messages = Messages(self)
+        self.agents = Agents(self)
+        self.events = Events(self)
+        self.upkeep = Upkeep(self)
+
+    # ── Who and where ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def agent(self) -> str:
+        """The full id of who acts: `name~session`."""
+        if self._agent is None or "~" not in self._agent:
+            from .processes import default_agent, incarnation
+
+            name = self._agent or os.environ.get("TIEBREAK_AGENT") or default_agent(os.environ)
+            self._agent = check_agent(name if "~" in name else f"{name}~{incarnation(os.environ)}")
+        return self._agent
+
+    @property
+    def project(self) -> str:
+        """The project that is meant when none is named."""
+        if self._project is None:
+            self._project = os.environ.get("TIEBREAK_PROJECT")
+        if not self._project:
+            from .paths import project_name
+
+            self._project = project_name(os.getcwd())
+        return check_project(self._project)
+
+    def resource(self, text: str) -> str:
+        """A resource as a person writes it, in its one spelling; a text without a type is a path from here."""
+        from .names import RESOURCE_TYPES
+        from .names import resource as check_resource
+
+        kind, mark, rest = text.partition(":")
+        if mark and kind in RESOURCE_TYPES and kind != "file":
+            return check_resource(text)
+        from .paths import confine, repository
+
+        path = rest if mark and kind == "file" else text
+        here = os.getcwd()
+        repo = repository(here)
+        if path and os.path.isdir(path) and not path.endswith("/"):
+            path += "/"  # a folder means everything below it
+        return "file:" + confine(path, root=repo.root if repo else "/", base=here)
+
+    def is_me(self, row: Task | Hold) -> bool:
+        """Whether this very incarnation has it."""
+        from .model import holder_id
+
+        return holder_id(row) == self.agent
+
+    # ── Running operations ───────────────────────────────────────────────────────────────────────────
+
+    def call(self, name: str, params: Mapping[str, Any] | None = None, *, once: str | None = None) -> Any:
+        """Run an operation by its name. With `once`, repeating the call answers as the first time."""
+        operation = operations.find(name)
+        return self.engine.run(operation, self._filled(operation, params or {}), once)
+
+    def batch(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any]:
+        """Run several operations in one transaction; each answer is a result or the error of that one alone."""
+        out: list[Any] = []
+        ready = []
+        for name, params in calls:
+            try:
+                operation = operations.find(name)
+                ready.append((operation, self._filled(operation, params), None))
+                out.append(None)
+            except TiebreakError as exc:
+                out.append(exc)
+        answers = iter(self.engine.batch(ready) if ready else [])
+        return [next(answers) if answer is None else answer for answer in out]
+
+    def _filled(self, operation: Operation[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
+        filled = dict(params)
+        for name in ("agent", "project"):
+            if name not in filled and operation.defaults.get(name) == "":
+                filled[name] = getattr(self, name)
+        return filled
+
+    # ── Winning ──────────────────────────────────────────────────────────────────────────────────────
+
+    def claim(
+        self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0
+    ) -> Claim:
+        """Win a task, waiting for it at most `wait`; raises `Lost` with who has it."""
+
+        def attempt() -> Task:
+            return self.tasks.claim(ref=ref, lease=lease, create=create)  # type: ignore[arg-type]
+
+        return Claim(self, self._patiently(attempt, wait), lease)
+
+    def next(
+        self,
+        *,
+        kind: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        count: int = 1,
+        lease: float | str = 300.0,
+        wait: float | str = 0.0,
+    ) -> list[Claim]:
+        """Win the next ready tasks, waiting for some at most `wait`; an empty list when there are none."""
+        from time import monotonic
+
+        end = monotonic() + _seconds(wait)
+        while True:
+            seen = self.events.last()
+            won = self.tasks.next(kind=kind, queue=queue, tag=tag, count=count, lease=lease)  # type: ignore[arg-type]
+            left = end - monotonic()
+            if won or left <= 0:
+                return [Claim(self, task, lease) for task in won]
+            due = self.tasks.due()
+            self.engine.wait(seen, left if due is None else min(left, due + 0.001))
+
+    def hold(
+        self,
+        *resources: str,
+        lease: float | str = 1800.0,
+        note: str | None = None,
+        slots: int | None = None,
+        again: bool = False,
+        wait: float | str = 0.0,
+    ) -> Holding:
+        """Take resources, all or none, waiting for them at most `wait`; raises `Lost` with who is in the way."""
+        wanted = list(dict.fromkeys(self.resource(text) for text in resources))
+
+        def attempt() -> list[Hold]:
+            return self.holds.take(
+                resources=wanted,
+                lease=lease,  # type: ignore[arg-type]
+                note=note,
+                hashes=[fingerprint(resource) for resource in wanted],
+                slots=slots,
+                again=again,
+            )
+
+        return Holding(self, self._patiently(attempt, wait), lease)
+
+    def _patiently(self, attempt: Callable[[], R], wait: float | str) -> R:
+        """Try until it is won or the time is up; between two tries sleep until something could have changed."""
+        from time import monotonic
+
+        end = monotonic() + _seconds(wait)
+        while True:
+            seen = self.events.last() if wait else 0
+            try:
+                return attempt()
+            except Lost as lost:
+                if end - monotonic() <= 0:
+                    raise
+                self._until_it_changes(lost, seen, end)
+
+    def _until_it_changes(self, lost: Lost, seen: int, end: float) -> None:
+        from time import monotonic
+
+        free_at = monotonic() + float(lost.data.get("left") or 0.0) + 0.001
+        subject = lost.data.get("resource") or lost.data.get("id")
+        while (left := min(end, free_at) - monotonic()) > 0:
+            if self.engine.wait(seen, left):
+                seen, about = self._look(seen, subject)
+                if about:
+                    return
+
+    def _look(self, seen: int, subject: str | None) -> tuple[int, bool]:
+        newest = self.events.last()
+        return newest, bool(self.events.read(after=seen, subject=subject, project=None, limit=1))
+
+    # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
+
+    def wait(self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any) -> Event:
+        """The next event that matches the filters of `events.read`; raises `TimedOut`."""
+        for event in self.follow(after=after, timeout=timeout, **filters):
+            return event
+        raise TimedOut(f"nothing matched within {timeout}")
+
+    def follow(
+        self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
+    ) -> Iterator[Event]:
+        """Every matching event after a number (after now, if none is given), as they happen, none left out."""
+        from time import monotonic
+
+        end = None if timeout is None else monotonic() + _seconds(timeout)
+        seen = self.events.last() if after is None else after
+        self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
+        while True:
+            newest = self.events.last()
+            while found := self.events.read(after=seen, limit=1000, **filters):
+                yield from found
+                seen = found[-1].number
+            seen = max(seen, newest)
+            left = 3600.0 if end is None else end - monotonic()
+            if left <= 0:
+                return
+            self.engine.wait(seen, left)
+
+    # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
+
+    def announce(self, doing: str | None = None, *, program: str | None = None) -> Any:
+        """Say who one is and what one does, with the process of this session as proof of life."""
+        from .processes import session
+
+        who = session()
+        return self.agents.announce(
+            doing=doing, program=program, host=who.host, boot=who.boot, pid=who.pid, started=who.started
+        )
+
+    def doctor(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
+        """How the board is: (`ok`, `warn` or `bad`; what; details). Repairs only what is safe to repair."""
+        findings = self.engine.diagnose(repair=repair)
+        gone = {agent.id for agent in self.agents.list(project=None, status="gone")}
+        from .model import holder_id
+
+        dead = [hold for hold in self.holds.list(project=None) if holder_id(hold) in gone]
+        for hold in dead:
+            findings.append(
+                ("warn", "holds", f"{hold.resource} in {hold.project} is held by {hold.holder}, who is gone; it runs out by itself")
+            )
+        return findings if dead else [*findings, ("ok", "holds", "none is held by somebody who is gone")]
+
+    def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
+        """Copy the board to a new file while others use it."""
+        self.engine.backup(os.fspath(target), progress)
+
+    def close(self) -> None:
+        """Give everything back; grants that are still held stay until they run out."""
+        self.engine.close()
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Board {self.engine.address} project={self.project} agent={self.agent}>"
+
+
+class Namespace:
+    """One group of operations on a board."""
+
+    prefix = ""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        full = f"{self.prefix}.{name}"
+        try:
+            operations.find(full)
+        except TiebreakError:
+            raise AttributeError(f"no operation {full}") from None
+
+        def call(**params: Any) -> Any:
+            return self._board.call(full, params)
+
+        self.__dict__[name] = call
+        return call
+
+
+class Tasks(Namespace):
+    """`board.tasks`: post, claim, complete …"""
+
+    prefix = "tasks"
+    if TYPE_CHECKING:
+        post = Bound(_tasks.post)
+        depend = Bound(_tasks.depend)
+        claim = Bound(_tasks.claim)
+        claim_many = Bound(_tasks.claim_many)
+        next = Bound(_tasks.next_ready)
+        extend = Bound(_tasks.extend)
+        complete = Bound(_tasks.complete)
+        fail = Bound(_tasks.fail)
+        release = Bound(_tasks.release)
+        cancel = Bound(_tasks.cancel)
+        retry = Bound(_tasks.retry)
+        get = Bound(_tasks.get)
+        list = Bound(_tasks.listing)
+        after = Bound(_tasks.predecessors)
+        due = Bound(_tasks.due)
+        sweep = Bound(_tasks.sweep)
+
+
+class Holds(Namespace):
+    """`board.holds`: take, renew, release …"""
+
+    prefix = "holds"
+    if TYPE_CHECKING:
+        take = Bound(_holds.take)
+        renew = Bound(_holds.renew)
+        release = Bound(_holds.release)
+        transfer = Bound(_holds.transfer)
+        list = Bound(_holds.listing)
+
+
+class Messages(Namespace):
+    """`board.messages`: send, inbox, search …"""
+
+    prefix = "messages"
+    if TYPE_CHECKING:
+        send = Bound(_messages.send)
+        inbox = Bound(_messages.inbox)
+        mark = Bound(_messages.mark)
+        ack = Bound(_messages.ack)
+        search = Bound(_messages.search)
+
+
+class Agents(Namespace):
+    """`board.agents`: announce, heartbeat, list …"""
+
+    prefix = "agents"
+    if TYPE_CHECKING:
+        announce = Bound(_agents.announce)
+        heartbeat = Bound(_agents.heartbeat)
+        leave = Bound(_agents.leave)
+        list = Bound(_agents.listing)
+
+
+class Events(Namespace):
+    """`board.events`: read, last, why."""
+
+    prefix = "events"
+    if TYPE_CHECKING:
+        last = Bound(_events.newest)
+        read = Bound(_events.read)
+        why = Bound(_events.why)
+
+
+class Upkeep(Namespace):
+    """`board.upkeep`: status, prune."""
+
+    prefix = "upkeep"
+    if TYPE_CHECKING:
+        status = Bound(_upkeep.status)
+        prune = Bound(_upkeep.prune)
+
+
+class Grant:
+    """Something won: it carries its epoch, and as a context manager it renews itself and notices its loss.
+
+    Losing it cannot interrupt the code inside; call `check()` before anything that must not happen twice.
+    """
+
+    def __init__(self, board: Board, lease: float | str) -> None:
+        self.board = board
+        self.lease = _seconds(lease)
+        self.loss: TiebreakError | None = None
+        """Why it is lost, once it is known to be."""
+        self.on_loss: Callable[[], None] | None = None
+        """Called, in the renewing thread, when the loss is noticed."""
+        self._renewer: Any = None
+        self._extended()
+
+    def _extended(self) -> None:
+        from time import monotonic
+
+        self._expires = monotonic() + self.lease
+
+    def left(self) -> float:
+        """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
+        from time import monotonic
+
+        return self._expires - monotonic()
+
+    def check(self) -> None:
+        """Raise `Fenced` if this is not the current grant any more, as far as it is known here."""
+        if self.loss is not None:
+            raise self.loss
+        if self.left() <= 0:
+            raise Fenced(f"{self}: the lease ran out before it could be renewed")
+
+    def renew(self) -> None:
+        """Keep it for another lease."""
+        raise NotImplementedError
+
+    def _end(self, failed: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: G) -> G:
+        from .renewal import Renewer
+
+        self._renewer = Renewer(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._renewer.stop()
+        if self.loss is not None and error is None:
+            raise self.loss
+        if self.loss is None:
+            self._end(error)
+
+
+if TYPE_CHECKING:
+    G = TypeVar("G", bound=Grant)
+
+
+class Claim(Grant):
+    """A claimed task. As a context manager it completes at the end, or fails with the exception's text."""
+
+    def __init__(self, board: Board, task: Task, lease: float | str) -> None:
+        self.task = task
+        super().__init__(board, lease)
+        self._over = False
+
+    @property
+    def epoch(self) -> int:
+        """The fence of this claim."""
+        return self.task.epoch
+
+    def _params(self) -> dict[str, Any]:
+        return {"ref": self.task.id, "project": self.task.project, "epoch": self.task.epoch}
+
+    def renew(self) -> None:
+        """Keep the claim for another lease."""
+        self.task = self.board.tasks.extend(lease=self.lease, **self._params())
+        self._extended()
+
+    def complete(self, result: Any = None, **ack: Any) -> Task:
+        """Finish the task; with `ack=True` and so on, announce it in the same step."""
+        return self._finish(self.board.tasks.complete(result=result, **ack, **self._params()))
+
+    def fail(self, reason: str | None = None, *, retry: bool = True) -> Task:
+        """Report that this attempt failed."""
+        return self._finish(self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
+
+    def release(self, reason: str | None = None) -> Task:
+        """Give the task back without using the attempt up."""
+        return self._finish(self.board.tasks.release(reason=reason, **self._params()))
+
+    def _finish(self, task: Task) -> Task:
+        self._over = True
+        self.task = task
+        return task
+
+    def _end(self, failed: BaseException | None) -> None:
+        if self._over:
+            return
+        if failed is None:
+            self.complete()
+        elif isinstance(failed, Exception):
+            from .text import plain
+
+            self.fail(plain(f"{type(failed).__name__}: {failed}")[:1000])
+        else:
+            self.release("interrupted")
+
+    def __repr__(self) -> str:
+        return f"<Claim #{self.task.number} {self.task.name!r} epoch={self.epoch}>"
+
+
+class Holding(Grant):
+    """Resources that are held. As a context manager it gives them back at the end."""
+
+    def __init__(self, board: Board, holds: list[Hold], lease: float | str) -> None:
+        self.holds = holds
+        super().__init__(board, lease)
+        self.released: list[Released] = []
+
+    @property
+    def epoch(self) -> int:
+        """The fence of the first resource."""
+        return self.holds[0].epoch
+
+    @property
+    def slot(self) -> int:
+        """The slot that was won, counted from 0."""
+        return self.holds[0].slot
+
+    def _params(self) -> dict[str, Any]:
+        return {
+            "resources": [hold.resource for hold in self.holds],
+            "project": self.holds[0].project,
+            "epochs": [hold.epoch for hold in self.holds],
+            "slots": [hold.slot for hold in self.holds],
+        }
+
+    def renew(self) -> None:
+        """Keep them for another lease."""
+        self.holds = self.board.holds.renew(lease=self.lease, **self._params())
+        self._extended()
+
+    def vouch(self) -> None:
+        """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
+        hashes = [fingerprint(hold.resource) for hold in self.holds]
+        self.holds = self.board.holds.renew(lease=self.lease, hashes=hashes, **self._params())
+        self._extended()
+
+    def release(self) -> list[Released]:
+        """Give them back; tells of each file whether somebody else changed it."""
+        hashes = [fingerprint(hold.resource) for hold in self.holds]
+        self.released = self.board.holds.release(hashes=hashes, **self._params())
+        return self.released
+
+    def _end(self, failed: BaseException | None) -> None:
+        if not self.released:
+            self.release()
+
+    def __repr__(self) -> str:
+        return f"<Holding {', '.join(hold.resource for hold in self.holds)} epoch={self.epoch}>"
+
+
+def fingerprint(resource: str) -> str | None:
+    """What a held file contains now, in short; None for globs and for what is not a file."""
+    from .paths import is_glob, repository
+
+    if not resource.startswith("file:") or is_glob(resource[5:]):
+        return None
+    repo = repository(os.getcwd())
+    return _digest(os.path.join(repo.root if repo else "/", _unescaped(resource[5:])))
+
+
+def _unescaped(path: str) -> str:
+    for special in "[*?":
+        path = path.replace(f"[{special}]", special)
+    return path
+
+
+def _digest(path: str) -> str | None:
+    from _blake2 import blake2b  # what hashlib offers, without its 3 ms of import
+
+    state = blake2b(digest_size=16)
+    try:
+        with io.open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                state.update(piece)
+    except FileNotFoundError:
+        return "absent"
+    except OSError:
+        return None
+    return str(state.hexdigest())
+
+
+def _seconds(value: float | str) -> float:
+    from .names import seconds
+
+    return seconds(value)
+
+
+__all__ = ["Board", "Claim", "Grant", "Holding", "default_address", "open", "short"]
