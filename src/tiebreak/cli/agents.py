@@ -1,0 +1,84 @@
+"""Commands on agents: who is here."""
+
+from __future__ import annotations
+
+from ..names import STATUSES, short
+from ..text import Styled, ago, plain, table
+from .spec import Argument, Option, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .context import Context
+    from .spec import Args
+
+STYLES = {"active": "good", "idle": "accent", "stale": "warn", "gone": "dim"}
+DOING = Argument("doing", "what you work on", many=True, optional=True)
+
+
+@command(
+    "announce",
+    "Say who you are and what you work on.",
+    DOING,
+    Option("program", "NAME", "what you run in, such as claude-code"),
+    example="tb announce 'moving the login to OAuth'",
+)
+def announce(context: Context, args: Args) -> None:
+    """Registers the process of this session as your sign of life."""
+    agent = context.board.announce(" ".join(args.doing) or None, program=args.program)
+    context.answer(agent, f"you are {context.styled(plain(short(agent.id)), 'bold')} in project {plain(agent.project)}")
+
+
+@command("heartbeat", "Give a sign of life.", DOING, example="tb heartbeat")
+def heartbeat(context: Context, args: Args) -> None:
+    """And perhaps say what you work on now."""
+    context.answer(context.board.agents.heartbeat(doing=" ".join(args.doing) or None))
+
+
+@command("leave", "Say good-bye; claims and holds stay until released.", Option("reason", "TEXT", "why"))
+def leave(context: Context, args: Args) -> None:
+    """You are shown as gone."""
+    context.answer(context.board.agents.leave(reason=args.reason), "good-bye")
+
+
+@command(
+    "agents",
+    "List who is here, most recently seen first.",
+    Option("all", text="those who are gone too"),
+    Option("status", "STATUS", "only these: " + ", ".join(STATUSES)),
+    Option("every-project", text="not only of this project"),
+    example="tb agents",
+)
+def agents(context: Context, args: Args) -> None:
+    """Active within a minute, idle within half an hour, stale, or gone."""
+    board = context.board
+    found = board.agents.list(project=None if args.every_project else board.project, status=args.status)
+    if not args.all and not args.status:
+        found = [agent for agent in found if agent.status != "gone"]
+    if context.json:
+        context.answer(found)
+        return
+    if not found:
+        context.say("nobody is here")
+        return
+    now = board.upkeep.status().now
+    rows = [
+        [
+            short(each.id) + (" (you)" if each.id == board.agent else ""),
+            Styled(each.status, STYLES[each.status]),
+            ago(now - each.seen_at),
+            f"{each.host}:{each.pid}" if each.pid else "-",
+            each.doing or "",
+        ]
+        for each in found
+    ]
+    header = ["AGENT", "STATUS", "SEEN", "PROCESS", "DOING"]
+    context.say(table(rows, header=header, right={2}, limit=context.width, colour=context.colour))
+
+
+@command("whoami", "Show the name, project and board that commands act with here.")
+def whoami(context: Context, args: Args) -> None:
+    """Useful before `--as`."""
+    board = context.board
+    name, _, session = board.agent.partition("~")
+    facts = {"agent": name, "session": session, "project": board.project, "board": board.engine.address}
+    context.answer(facts, table([[key, value] for key, value in facts.items()]))

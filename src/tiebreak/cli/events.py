@@ -1,0 +1,179 @@
+"""Commands that tell what happened, what happens and how things stand."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import NotFound, TimedOut
+from ..names import FINAL, STATES
+from ..text import Styled, ago, plain, rfc3339, table
+from .spec import Argument, Option, command, whole
+from .tasks import STYLES
+from .working import called, who
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..model import Event
+    from .context import Context
+    from .spec import Args
+
+FILTERS = (
+    Option("event", "NAME", "only these: a name such as task.claimed, or its first half"),
+    Option("kind", "KIND", "only about this kind of task (or file, lock, seat, pool)"),
+    Option("name-contains", "TEXT", "only with this text in the name"),
+    Option("state", "STATE", "only leading to this state: " + ", ".join(STATES)),
+    Option("priority", "PRIORITY", "only of this priority"),
+    Option("agent", "NAME", "only by this agent"),
+    Option("every-project", text="not only of this project"),
+)
+
+
+def _filters(context: Context, args: Args) -> dict[str, Any]:
+    given = {key: args[key] for key in ("event", "kind", "name_contains", "state", "priority", "agent")}
+    given["project"] = None if args.every_project else context.board.project
+    return given
+
+
+@command(
+    "why",
+    "Tell the story of a task or a resource: who got it, who did not, and how it stands.",
+    Argument("ref", "a task's reference, a path, or lock:NAME, seat:NAME, pool:NAME"),
+    Option("limit", "N", "the newest so many sentences (default 200)", default=200, convert=whole),
+    example="tb why src/auth.py",
+)
+def why(context: Context, args: Args) -> None:
+    """Every grant, refusal, renewal, expiry and break."""
+    board = context.board
+    try:
+        sentences = board.events.why(ref=args.ref, limit=args.limit)
+    except NotFound as missing:
+        # Perhaps a path as it is written from this folder.
+        if args.ref.startswith("#") or os.path.isabs(args.ref) is False and ":" in args.ref:
+            raise
+        try:
+            sentences = board.events.why(ref=board.resource(args.ref), limit=args.limit)
+        except NotFound:
+            raise missing from None
+    if context.json:
+        context.answer(sentences)
+        return
+    now = board.upkeep.status().now
+    for each in sentences:
+        when = "" if each.event == 0 and each.text.startswith("Now") else ago(now - each.at)
+        context.say(f"{context.styled(f'{when:>5}', 'dim')}  {plain(each.text)}")
+
+
+@command(
+    "wait",
+    "Wait for a task to be finished, or for the next event that matches.",
+    Argument("ref", "a task to wait for", optional=True),
+    *FILTERS,
+    Option("after", "N", "also consider events after this number (default: only new ones)", convert=whole),
+    Option("timeout", "DURATION", "give up after (default: never)"),
+    example="tb wait login-bug --timeout 10m",
+)
+def wait(context: Context, args: Args) -> int:
+    """Exit 0 when it happened (for a task: when it was completed), 1 when it ended otherwise, 2 on time-out."""
+    if args.ref:
+        return _wait_for_task(context, args)
+    event = context.board.wait(after=args.after, timeout=args.timeout, **_filters(context, args))
+    context.answer(event, "" if context.json else _line(context, event))
+    return 0
+
+
+def _wait_for_task(context: Context, args: Args) -> int:
+    board = context.board
+    wanted = (args.state,) if args.state else FINAL
+    seen = board.events.last()
+    task = board.tasks.get(ref=args.ref)
+    if task.state not in wanted:
+        try:
+            for event in board.follow(after=seen, timeout=args.timeout, subject=task.id, project=None):
+                if event.state in wanted or event.state in FINAL:
+                    break
+            else:
+                raise TimedOut(f"{called(task)} is still {board.tasks.get(ref=task.id).state}")
+        finally:
+            task = board.tasks.get(ref=task.id)
+    context.answer(task, f"{called(task)} is {task.state}")
+    return 0 if task.state == (args.state or "completed") else 1
+
+
+@command(
+    "events",
+    "Show what happened, oldest first.",
+    *FILTERS,
+    Option("after", "N", "only after this number", convert=whole),
+    Option("follow", text="go on with new ones as they happen"),
+    Option("limit", "N", "the newest so many (default 50)", default=50, convert=whole),
+    example="tb events --follow --event task",
+)
+def events(context: Context, args: Args) -> None:
+    """With --json one object a line when following, else a list."""
+    board = context.board
+    filters = _filters(context, args)
+    after = args.after
+    if after is None and not args.follow:
+        after = _newest(context, filters, args.limit)
+    if args.follow:
+        for event in board.follow(after=args.after, **filters):
+            context.answer(event, "" if context.json else _line(context, event))
+        return
+    found = board.events.read(after=after or 0, limit=args.limit, **filters)
+    if context.json:
+        context.answer(found)
+    for event in found if not context.json else []:
+        context.say(_line(context, event))
+
+
+def _newest(context: Context, filters: dict[str, Any], limit: int) -> int:
+    """The number after which there are about `limit` matching events: widen the window until it is enough."""
+    last = context.board.events.last()
+    window = limit
+    while window < last:
+        if len(context.board.events.read(after=last - window, limit=1000, **filters)) >= limit:
+            break
+        window *= 8
+    found = context.board.events.read(after=max(0, last - window), limit=1000, **filters)
+    return found[-limit].number - 1 if len(found) > limit else max(0, last - window)
+
+
+def _line(context: Context, event: Event) -> str:
+    style = STYLES.get(event.state or "", "") or ("bad" if event.event.endswith((".refused", ".fenced", ".broken")) else "")
+    parts = [
+        context.styled(f"{event.number:>6}", "dim"),
+        rfc3339(event.at)[11:19],
+        context.styled(f"{event.event:<16}", style or "accent"),
+        f"{plain(who(event.agent)):<20}",
+        plain(event.name or ""),
+    ]
+    if event.epoch:
+        parts.append(context.styled(f"epoch {event.epoch}", "dim"))
+    if event.count > 1:
+        parts.append(f"×{event.count}")
+    if event.note:
+        parts.append(context.styled(f"({plain(event.note)})", "dim"))
+    return "  ".join(parts)
+
+
+@command(
+    "status",
+    "The board in numbers.",
+    Option("every-project", text="not only of this project"),
+    example="tb status",
+)
+def status(context: Context, args: Args) -> None:
+    """Tasks by state, holds, agents, messages and events."""
+    board = context.board
+    found = board.upkeep.status(project=None if args.every_project else board.project)
+    if context.json:
+        context.answer(found)
+        return
+    context.say(f"{context.styled('board', 'bold')}    {plain(board.engine.address)}")
+    context.say(f"{context.styled('project', 'bold')}  {plain(found.project or 'all projects')}")
+    counts = [[state, str(getattr(found, state))] for state in STATES]
+    counts += [[name, str(getattr(found, name))] for name in ("holds", "agents", "messages", "events")]
+    rows: list[list[str]] = [[Styled(name, STYLES.get(name, "")), number] for name, number in counts]
+    context.say(table(rows, right={1}, colour=context.colour))

@@ -1,0 +1,123 @@
+"""Help, completion and version: all told from the commands' own declarations."""
+
+from __future__ import annotations
+
+from ..errors import Invalid
+from ..text import table
+from . import GROUPS, HOMES, find
+from .spec import GLOBAL, Argument, command, usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .context import Context
+    from .spec import Args, Command, Option
+
+TITLE = "tiebreak: when N agents reach for the same thing, exactly one wins, and everyone can see who."
+EXITS = "Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable."
+SHELLS = ("bash", "zsh", "fish")
+
+
+def overview() -> str:
+    """All commands, by group."""
+    lines = [TITLE, "", "usage: tb [OPTIONS] COMMAND …", ""]
+    for group, modules in GROUPS.items():
+        lines.append(f"{group}:")
+        names = [name for module in modules.values() for name in module]
+        lines.append(table([[f"  {name}", find(name).text] for name in names]))
+        lines.append("")
+    lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` tells more."]
+    return "\n".join(lines)
+
+
+def describe(wanted: Command) -> str:
+    """One command in full."""
+    if wanted.name == "help":
+        return overview()
+    lines = [f"usage: {usage(wanted)}", "", wanted.text]
+    if wanted.run.__doc__:
+        lines += [wanted.run.__doc__.strip()]
+    if wanted.arguments:
+        rows = [[f"  {argument.name.upper()}", argument.text] for argument in wanted.arguments]
+        lines += ["", "Arguments:", table(rows)]
+    if wanted.options:
+        lines += ["", "Options:", _options(wanted.options)]
+    lines += ["", "Options for every command:", _options(GLOBAL)]
+    if wanted.example:
+        lines += ["", "Example:", f"  {wanted.example}"]
+    return "\n".join(lines)
+
+
+def _options(options: tuple[Option, ...]) -> str:
+    return table([[f"  --{option.name} {option.metavar}".rstrip(), option.text] for option in options])
+
+
+@command("help", "Show all commands, or one in full.", Argument("command", "the command", optional=True))
+def show_help(context: Context, args: Args) -> None:
+    """The same as COMMAND --help."""
+    print(describe(find(args.command)) if args.command else overview())
+
+
+@command("version", "Show the versions of tiebreak and SQLite.")
+def version(context: Context, args: Args) -> None:
+    """For bug reports."""
+    import platform
+
+    import apsw
+
+    from .. import __version__
+
+    facts = {"tiebreak": __version__, "sqlite": apsw.sqlite_lib_version(), "python": platform.python_version()}
+    context.answer(facts, " ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+@command(
+    "completion",
+    "Print a completion script for your shell.",
+    Argument("shell", "bash, zsh or fish"),
+    example='eval "$(tb completion bash)"',
+)
+def completion(context: Context, args: Args) -> None:
+    """Put it where your shell looks for it."""
+    if args.shell not in SHELLS:
+        raise Invalid(f"shell: one of {', '.join(SHELLS)}, got {args.shell!r}")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]())
+
+
+def _words(name: str) -> str:
+    return " ".join(f"--{option.name}" for option in (*find(name).options, *GLOBAL))
+
+
+def _bash() -> str:
+    cases = "\n".join(f"    {name}) words='{_words(name)}' ;;" for name in HOMES)
+    return f"""_tb() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} command='' word words
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    case $word in -*) ;; *) command=$word; break ;; esac
+  done
+  case $command in
+    '') words='{" ".join(HOMES)} {" ".join(f"--{option.name}" for option in GLOBAL)}' ;;
+{cases}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
+}}
+complete -F _tb tb tiebreak"""
+
+
+def _zsh() -> str:
+    return f"autoload -Uz bashcompinit && bashcompinit\n{_bash()}"
+
+
+def _fish() -> str:
+    lines = []
+    for name in HOMES:
+        text = find(name).text.replace("'", "\\'")
+        lines.append(f"complete -c tb -n __fish_use_subcommand -f -a {name} -d '{text}'")
+        for option in (*find(name).options, *GLOBAL):
+            needs = " -r" if option.metavar else ""
+            about = option.text.replace("'", "\\'")
+            lines.append(
+                f"complete -c tb -n '__fish_seen_subcommand_from {name}' -l {option.name}{needs} -d '{about}'"
+            )
+    lines.append("complete -c tiebreak -w tb")
+    return "\n".join(lines)

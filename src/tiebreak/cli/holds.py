@@ -1,0 +1,168 @@
+"""Commands on holds: files, locks, seats and the slots of pools."""
+
+from __future__ import annotations
+
+from ..names import short
+from ..text import plain, span, table
+from .context import refuse_empty
+from .spec import Argument, Option, command, whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model import Hold
+    from .context import Context
+    from .spec import Args
+
+RESOURCES = Argument(
+    "resources", "paths, globs such as 'src/auth/**', or lock:NAME, seat:NAME, pool:NAME", many=True
+)
+RESOURCE = Argument("resource", "a path, a glob, or lock:NAME, seat:NAME, pool:NAME")
+LEASE = Option("lease", "DURATION", "how long it lasts unless renewed (default 30m)", default="30m")
+EPOCH = Option("epoch", "N", "the grant that is meant (default: the one you have now)", default=0, convert=whole)
+SLOT = Option("slot", "N", "which slot of a pool", convert=whole)
+
+
+def _called(hold: Hold) -> str:
+    slot = f" slot {hold.slot}" if hold.resource.startswith("pool:") else ""
+    return plain(hold.resource.removeprefix("file:")) + slot
+
+
+@command(
+    "hold",
+    "Take files, locks, seats or pool slots: all of them, or none.",
+    RESOURCES,
+    LEASE,
+    Option("wait", "DURATION", "wait that long for them", default="0s"),
+    Option("note", "TEXT", "what you are doing, for those who have to wait"),
+    Option("slots", "N", "make the pool, or change its size", convert=whole),
+    Option("new", text="refuse also what you hold already, instead of renewing it"),
+    example="tb hold src/auth.py 'tests/auth/**' --note 'moving to OAuth'",
+)
+def hold(context: Context, args: Args) -> None:
+    """Exit 0 when all are yours; 1 when somebody is in the way, naming them."""
+    held = context.board.hold(
+        *args.resources, lease=args.lease, wait=args.wait, note=args.note, slots=args.slots, again=not args.new
+    )
+    context.answer(held.holds)
+    if not context.json:
+        for each in held.holds:
+            context.say(f"{context.styled('held', 'good')} {_called(each)}  epoch {each.epoch}, for {span(held.lease)}")
+
+
+@command("renew", "Keep holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
+def renew(context: Context, args: Args) -> None:
+    """Also vouches for the files as they are now: a later difference is somebody else's."""
+    from ..board import fingerprint
+
+    board = context.board
+    wanted = [board.resource(text) for text in args.resources]
+    hashes = [fingerprint(resource) for resource in wanted]
+    held = board.holds.renew(resources=wanted, lease=args.lease, hashes=hashes)
+    context.answer(held, "\n".join(f"renewed {_called(each)}" for each in held))
+
+
+@command(
+    "drop",
+    "Give holds back; tells of each file whether somebody else changed it.",
+    Argument(RESOURCES.name, RESOURCES.text, many=True, optional=True),
+    Option("all", text="everything that you hold in this project"),
+    Option("mine", text="the changes in these files are your own"),
+    EPOCH,
+    SLOT,
+    example="tb drop src/auth.py",
+)
+def drop(context: Context, args: Args) -> None:
+    """Refused when a hold is not yours any more."""
+    from ..board import fingerprint
+
+    board = context.board
+    wanted = [board.resource(text) for text in args.resources]
+    slots: list[int] = [args.slot] * len(wanted) if args.slot is not None else []
+    if args.all:
+        mine = [each for each in board.holds.list() if board.is_me(each)]
+        wanted, slots = [each.resource for each in mine], [each.slot for each in mine]
+        if not wanted:
+            context.answer([], "you hold nothing here")
+            return
+    refuse_empty(wanted, "resources")
+    hashes = [None if args.mine else fingerprint(resource) for resource in wanted]
+    epochs = [args.epoch] * len(wanted)
+    released = board.holds.release(resources=wanted, slots=slots, epochs=epochs, hashes=hashes)
+    context.answer(released)
+    for each in released if not context.json else []:
+        context.say(f"{context.styled('dropped', 'good')} {plain(each.resource.removeprefix('file:'))}")
+        if each.changed:
+            context.say(
+                context.styled("  differs from what you last vouched for: if you did not write it, ", "warn")
+                + context.styled("somebody else did", "bad")
+            )
+
+
+@command(
+    "holds",
+    "List the live holds; those that run out first come first.",
+    Option("mine", text="only yours"),
+    Option("agent", "NAME", "only of this agent"),
+    Option("matching", "RESOURCE", "only those in the way of this path, glob or lock"),
+    Option("every-project", text="not only of this project"),
+    example="tb holds --matching src/auth.py",
+)
+def holds(context: Context, args: Args) -> None:
+    """Who has what, for how much longer, and why."""
+    board = context.board
+    found = board.holds.list(
+        project=None if args.every_project else board.project,
+        agent=board.agent if args.mine else args.agent,
+        matching=board.resource(args.matching) if args.matching else None,
+    )
+    if context.json:
+        context.answer(found)
+        return
+    if not found:
+        context.say("nothing is held")
+        return
+    now = board.upkeep.status().now
+    rows = [
+        [_called(each), each.holder or "-", str(each.epoch), span((each.until or now) - now), each.note or ""]
+        for each in found
+    ]
+    header = ["RESOURCE", "HOLDER", "EPOCH", "LEFT", "NOTE"]
+    context.say(table(rows, header=header, right={2, 3}, limit=context.width, colour=context.colour))
+
+
+@command(
+    "transfer",
+    "Hand a hold to another agent; you are fenced from that moment on.",
+    RESOURCE,
+    Option("to", "AGENT", "who gets it: name~session, as `tb agents --json` shows it"),
+    LEASE,
+    EPOCH,
+    SLOT,
+    example="tb transfer seat:coordinator --to bob~1k2j3",
+)
+def transfer(context: Context, args: Args) -> None:
+    """A new grant: the epoch goes up by one."""
+    board = context.board
+    refuse_empty([args.to] if args.to else [], "--to")
+    held = board.holds.transfer(
+        resource=board.resource(args.resource), to=args.to, lease=args.lease, epoch=args.epoch, slot=args.slot
+    )
+    context.answer(held, f"{_called(held)} now belongs to {short(args.to)} (epoch {held.epoch})")
+
+
+@command(
+    "break",
+    "Take a hold away from whoever has it, as an operator, with a reason that everybody can read.",
+    RESOURCE,
+    Option("reason", "TEXT", "why"),
+    SLOT,
+    example="tb break lock:deploy --reason 'the tab was closed an hour ago'",
+)
+def break_hold(context: Context, args: Args) -> None:
+    """The old holder's next write is refused."""
+    refuse_empty([args.reason] if args.reason else [], "--reason")
+    board = context.board
+    broken = board.call(
+        "holds.break", {"resource": board.resource(args.resource), "reason": args.reason, "slot": args.slot or 0}
+    )
+    context.answer(broken, f"broke the hold on {_called(broken)}")

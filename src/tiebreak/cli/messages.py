@@ -1,0 +1,116 @@
+"""Commands on messages."""
+
+from __future__ import annotations
+
+import sys
+
+from ..text import ago, block, plain
+from .spec import Argument, Option, command, whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model import Message
+    from .context import Context
+    from .spec import Args
+
+EVERYBODY = "all"
+
+
+@command(
+    "send",
+    "Send a message to an agent, or to everybody.",
+    Argument("to", f"an agent's name, or '{EVERYBODY}'"),
+    Argument("text", "what to say; - reads it from standard input", many=True),
+    Option("channel", "CHANNEL", "on this channel (default general)", default="general"),
+    Option("reply-to", "N", "answers this message, in its thread", convert=whole),
+    Option("importance", "PRIORITY", "low, normal, high or urgent", default="normal"),
+    Option("ack", text="ask for an acknowledgement"),
+    example="tb send bob 'the schema changed, please rebase' --importance high",
+)
+def send(context: Context, args: Args) -> None:
+    """Prints the message's number."""
+    body = sys.stdin.read() if args.text == ["-"] else " ".join(args.text)
+    message = context.board.messages.send(
+        body=body,
+        to=None if args.to == EVERYBODY else args.to,
+        channel=args.channel,
+        reply_to=args.reply_to,
+        importance=args.importance,
+        ack_requested=args.ack,
+    )
+    context.answer(message, f"sent message {message.number} to {plain(message.recipient or 'everybody')}")
+
+
+@command(
+    "inbox",
+    "Read your messages; what is shown counts as read.",
+    Option("all", text="also what you have read before"),
+    Option("peek", text="do not mark them as read"),
+    Option("channel", "CHANNEL", "only on this channel"),
+    Option("thread", "N", "only of this thread", convert=whole),
+    Option("search", "WORDS", "only with these words, among all that you may read"),
+    Option("follow", text="go on with new ones as they come"),
+    Option("limit", "N", "at most so many (default 100)", default=100, convert=whole),
+    example="tb inbox --follow",
+)
+def inbox(context: Context, args: Args) -> None:
+    """Unread ones by default."""
+    board = context.board
+    if args.search is not None:
+        _show(context, board.messages.search(query=args.search, limit=args.limit))
+        return
+    found = _read(context, args)
+    if args.follow:
+        seen = board.events.last()
+        found += _read(context, args, after=found[-1].number if found else 0)
+        newest = found[-1].number if found else 0
+        _mark(context, args, found)
+        for _ in board.follow(after=seen, event="message.sent"):
+            more = _read(context, args, after=newest)
+            newest = more[-1].number if more else newest
+            _mark(context, args, more)
+        return
+    if not found and not context.json:
+        context.say("no messages" if args.all else "no new messages")
+    _mark(context, args, found)
+
+
+def _read(context: Context, args: Args, after: int = 0) -> list[Message]:
+    found = context.board.messages.inbox(
+        every=args.all, channel=args.channel, thread=args.thread, after=after, limit=args.limit
+    )
+    if found or (context.json and not args.follow):
+        _show(context, found, lines=args.follow)
+    return found
+
+
+def _mark(context: Context, args: Args, found: list[Message]) -> None:
+    """Only after they were shown, so that none is lost; and not past what a filter has hidden."""
+    if found and not args.peek and args.channel is None and args.thread is None:
+        sys.stdout.flush()
+        context.board.messages.mark(upto=found[-1].number)
+
+
+def _show(context: Context, found: list[Message], *, lines: bool = False) -> None:
+    if context.json:
+        for each in found if lines else [found]:
+            context.answer(each)
+        return
+    if not found:
+        return
+    now = context.board.upkeep.status().now
+    for message in found:
+        to = "you" if message.recipient else f"everybody on {message.channel}"
+        marks = "" if message.importance == "normal" else f", {message.importance}"
+        if message.ack_requested and not message.acked_at:
+            marks += f", wants `tb ack {message.number}`"
+        head = f"{message.number}  {plain(message.sender)} to {plain(to)}, {ago(now - message.sent_at)} ago{marks}"
+        context.say(context.styled(head, "accent" if message.importance in ("low", "normal") else "warn"))
+        context.say("\n".join("    " + line for line in block(message.body).splitlines()))
+
+
+@command("ack", "Acknowledge a message.", Argument("number", "the message's number"), example="tb ack 7")
+def ack(context: Context, args: Args) -> None:
+    """Its sender sees that it was understood."""
+    message = context.board.messages.ack(number=whole(args.number))
+    context.answer(message, f"acknowledged message {message.number} of {plain(message.sender)}")

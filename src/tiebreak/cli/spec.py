@@ -1,0 +1,251 @@
+"""Commands, declared: from one declaration come parsing, help, completion and the reference.
+
+This is a small parser of our own because of time, not taste: importing a ready one costs more than the whole
+rest of a command (docs/decisions/002). It knows what the commands need and no more: `--name VALUE`,
+`--name=VALUE`, repeated options, flags, arguments, and `--` before a command to run.
+"""
+
+from __future__ import annotations
+
+from ..errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .context import Context
+
+
+class Option:
+    """`--name METAVAR`, or a flag without one. `many`: may be repeated and gives a list."""
+
+    __slots__ = ("convert", "default", "many", "metavar", "name", "text")
+
+    def __init__(
+        self,
+        name: str,
+        metavar: str = "",
+        text: str = "",
+        *,
+        default: Any = None,
+        many: bool = False,
+        convert: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.metavar = metavar
+        self.text = text
+        self.default = [] if many else (False if not metavar else default)
+        self.many = many
+        self.convert = convert
+
+    @property
+    def key(self) -> str:
+        """The name under which its value is found."""
+        return self.name.replace("-", "_")
+
+
+class Argument:
+    """A word without dashes. `many`: all that are left. `optional`: may be missing."""
+
+    __slots__ = ("many", "name", "optional", "text")
+
+    def __init__(self, name: str, text: str, *, many: bool = False, optional: bool = False) -> None:
+        self.name = name
+        self.text = text
+        self.many = many
+        self.optional = optional
+
+
+class Args(dict):  # type: ignore[type-arg]
+    """The parsed values, as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Command:
+    """One command: its words, its help and the function that runs it."""
+
+    __slots__ = ("arguments", "example", "name", "options", "rest", "run", "text")
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        run: Callable[[Context, Args], int | None],
+        arguments: tuple[Argument, ...],
+        options: tuple[Option, ...],
+        rest: str,
+        example: str,
+    ) -> None:
+        self.name = name
+        self.text = text
+        self.run = run
+        self.arguments = arguments
+        self.options = options
+        self.rest = rest
+        self.example = example
+
+
+GLOBAL = (
+    Option("board", "ADDRESS", "the board to use (default: TIEBREAK_BOARD, else your own)"),
+    Option("project", "NAME", "the project (default: TIEBREAK_PROJECT, else this repository)"),
+    Option("as", "AGENT", "who acts (default: TIEBREAK_AGENT, else a name for this session)"),
+    Option("json", text="answer in JSON"),
+    Option("help", text="show this help"),
+)
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    name: str,
+    text: str,
+    *parts: Argument | Option,
+    rest: str = "",
+    example: str = "",
+) -> Callable[[Callable[[Context, Args], int | None]], Callable[[Context, Args], int | None]]:
+    """Declare a function as a command. `rest` names what may follow `--`."""
+
+    def declare(run: Callable[[Context, Args], int | None]) -> Callable[[Context, Args], int | None]:
+        arguments = tuple(part for part in parts if isinstance(part, Argument))
+        options = tuple(part for part in parts if isinstance(part, Option))
+        COMMANDS[name] = Command(name, text, run, arguments, options, rest, example)
+        return run
+
+    return declare
+
+
+def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
+    """The command's name, the global options before it, and the words after it."""
+    found = Args({option.key: option.default for option in GLOBAL})
+    known = {option.name: option for option in GLOBAL}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        if word in ("-h", "--help"):
+            found["help"] = True
+        elif word == "--version":
+            return "version", found, left
+        else:
+            _take_option(word, left, known, found, "tb")
+    return (left.pop(0) if left else None), found, left
+
+
+def parse(wanted: Command, words: list[str], found: Args) -> Args:
+    """The values of a command's words; raises `Invalid` with what is wrong and how it should be."""
+    known = {option.name: option for option in (*wanted.options, *GLOBAL)}
+    found.update({option.key: list(option.default) if option.many else option.default for option in wanted.options})
+    left, plain = list(words), []
+    found["rest"] = []
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            if wanted.rest:
+                found["rest"] = left
+            else:
+                plain += left
+            break
+        if word in ("-h", "--help"):
+            found["help"] = True
+        elif word.startswith("--"):
+            _take_option(word, left, known, found, f"tb {wanted.name}")
+        elif word.startswith("-") and word != "-" and not word[1:].isdecimal():
+            raise Invalid(f"tb {wanted.name}: unknown option {word!r}", hint=f"`tb help {wanted.name}` shows them")
+        else:
+            plain.append(word)
+    if not found["help"]:
+        _place(wanted, plain, found)
+    return found
+
+
+def _take_option(word: str, left: list[str], known: dict[str, Option], found: Args, who: str) -> None:
+    name, mark, value = word[2:].partition("=")
+    option = known.get(name) if word.startswith("--") else None
+    if option is None:
+        close = _closest(name, known)
+        raise Invalid(
+            f"{who}: unknown option {word.partition('=')[0]!r}",
+            hint=f"did you mean --{close}?" if close else f"`{who} --help` shows the options",
+        )
+    if not option.metavar:
+        if mark:
+            raise Invalid(f"{who}: --{name} takes no value")
+        found[option.key] = True
+        return
+    if not mark:
+        if not left or left[0] == "--":
+            raise Invalid(f"{who}: --{name} needs a value ({option.metavar})")
+        value = left.pop(0)
+    if option.convert is not None:
+        value = option.convert(value)
+    if option.many:
+        found[option.key].append(value)
+    else:
+        found[option.key] = value
+
+
+def _place(wanted: Command, plain: list[str], found: Args) -> None:
+    for argument in wanted.arguments:
+        if argument.many:
+            found[argument.name], plain = plain, []
+        elif plain:
+            found[argument.name] = plain.pop(0)
+        else:
+            found[argument.name] = None
+        if not found[argument.name] and not argument.optional:
+            raise Invalid(
+                f"tb {wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}"
+            )
+    if plain:
+        raise Invalid(f"tb {wanted.name}: unexpected {plain[0]!r}", hint=f"usage: {usage(wanted)}")
+
+
+def usage(wanted: Command) -> str:
+    """One line: how to call it."""
+    words = [f"tb {wanted.name}"]
+    for argument in wanted.arguments:
+        word = argument.name.upper() + ("…" if argument.many else "")
+        words.append(f"[{word}]" if argument.optional else word)
+    if wanted.options:
+        words.append("[OPTIONS]")
+    if wanted.rest:
+        words.append(f"-- {wanted.rest}")
+    return " ".join(words)
+
+
+def _closest(name: str, known: dict[str, Option]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, 1)), "")
+
+
+def whole(value: str) -> int:
+    """A whole number on the command line."""
+    if not value.lstrip("-").isdecimal():
+        raise Invalid(f"expected a whole number, got {value!r}")
+    return int(value)
+
+
+def json_argument(value: str) -> Any:
+    """JSON on the command line: the text itself, `@FILE`, or `-` for standard input."""
+    import json
+    import sys
+
+    text = value
+    if value == "-":
+        text = sys.stdin.read()
+    elif value.startswith("@"):
+        try:
+            with open(value[1:], encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise Invalid(f"cannot read {value[1:]!r}: {exc}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise Invalid(f"not valid JSON: {exc}", hint='quote it for the shell, e.g. \'{"a": 1}\'') from None

@@ -1,0 +1,201 @@
+"""Commands about tasks that are not on the hot path: posting, deciding, looking."""
+
+from __future__ import annotations
+
+from ..names import PRIORITIES, STATES
+from ..text import Styled, ago, plain, span, table
+from .spec import Argument, Option, command, json_argument, whole
+from .working import REASON, REF, called, who
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model import Task
+    from .context import Context
+    from .spec import Args
+
+STYLES = {
+    "pending": "accent",
+    "claimed": "warn",
+    "completed": "good",
+    "failed": "bad",
+    "cancelled": "dim",
+    "blocked": "dim",
+    "urgent": "bad",
+    "high": "warn",
+    "low": "dim",
+}
+OPEN = ["blocked", "pending", "claimed"]
+
+
+@command(
+    "post",
+    "Put a task on the board.",
+    Argument("name", "what is to be done"),
+    Option("kind", "KIND", "what kind of task (ack, knowledge and decision are published, not worked on)", default="task"),
+    Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
+    Option("queue", "QUEUE", "the queue it waits in", default="default"),
+    Option("payload", "JSON", "what it carries: JSON, @FILE or -", convert=json_argument),
+    Option("key", "KEY", "a name that agents agree on; a known key answers with its task"),
+    Option("after", "REF", "comes after this task (repeatable)", many=True),
+    Option("run-anyway", text="run also when one of those failed"),
+    Option("delay", "DURATION", "not ready before", default="0s"),
+    Option("max-attempts", "N", "attempts before it fails (default 3)", default=3, convert=whole),
+    Option("backoff", "DURATION", "wait before the second attempt, doubled each time (default 1s)", default="1s"),
+    Option("tag", "TAG", "a tag (repeatable)", many=True),
+    Option("about", "REF", "the task that an announcement is about"),
+    example="tb post 'fix the login bug' --key login-bug --priority high --kind bug",
+)
+def post(context: Context, args: Args) -> None:
+    """Prints the task's number."""
+    task = context.board.tasks.post(
+        name=args.name,
+        kind=args.kind,
+        priority=args.priority,
+        queue=args.queue,
+        payload=args.payload,
+        key=args.key,
+        after=args.after,
+        run_anyway=args.run_anyway,
+        delay=args.delay,
+        max_attempts=args.max_attempts,
+        backoff=args.backoff,
+        tags=args.tag,
+        about=args.about,
+    )
+    context.answer(task, "" if context.json else f"{context.styled('posted', 'good')} {called(task)}  ({task.state})")
+
+
+@command(
+    "depend",
+    "Let a task come after others.",
+    REF,
+    Option("after", "REF", "the task that must be completed first (repeatable)", many=True),
+    example="tb depend '#7' --after '#5' --after '#6'",
+)
+def depend(context: Context, args: Args) -> None:
+    """A circle is refused."""
+    task = context.board.tasks.depend(ref=args.ref, after=args.after)
+    context.answer(task, f"{called(task)} is {task.state}")
+
+
+@command("cancel", "Call a task off.", REF, REASON, example="tb cancel '#42' --reason 'not needed any more'")
+def cancel(context: Context, args: Args) -> None:
+    """What is finished stays finished."""
+    task = context.board.tasks.cancel(ref=args.ref, reason=args.reason)
+    context.answer(task, f"cancelled {called(task)}")
+
+
+@command("retry", "Reopen a failed or cancelled task.", REF, REASON, example="tb retry '#42'")
+def retry(context: Context, args: Args) -> None:
+    """With a fresh set of attempts; its epochs go on counting."""
+    task = context.board.tasks.retry(ref=args.ref, reason=args.reason)
+    context.answer(task, f"reopened {called(task)}")
+
+
+@command("show", "Show one task in full.", REF, example="tb show login-bug")
+def show(context: Context, args: Args) -> None:
+    """All that the board knows about it."""
+    board = context.board
+    task = board.tasks.get(ref=args.ref)
+    if context.json:
+        context.answer(task)
+        return
+    now = board.upkeep.status().now
+    before = board.tasks.after(ref=task.id)
+    rows = [
+        ["state", Styled(task.state, STYLES.get(task.state, ""))],
+        ["holder", f"{who(task.holder)}, for another {span((task.until or now) - now)}" if task.state == "claimed" else who(task.holder)],
+        ["epoch", str(task.epoch)],
+        ["attempts", f"{task.attempts} of {task.max_attempts}"],
+        ["kind", task.kind],
+        ["queue", task.queue],
+        ["priority", Styled(task.priority, STYLES.get(task.priority, ""))],
+        ["key", task.key or "-"],
+        ["tags", " ".join(task.tags) or "-"],
+        ["after", " ".join(f"#{t.number}({t.state})" for t in before) or "-"],
+        ["reason", task.reason or "-"],
+        ["project", task.project],
+        ["id", task.id],
+        ["posted", f"{ago(now - task.created_at)} ago by {who(task.created_by)}"],
+    ]
+    if task.ready_at and task.state == "pending":
+        rows.insert(1, ["ready", ago(now - task.ready_at)])
+    context.say(context.styled(called(task), "bold"))
+    context.say(table([row for row in rows if row[1] != "-"], colour=context.colour))
+    for label, value in (("payload", task.payload), ("result", task.result)):
+        if value is not None:
+            import json
+
+            context.say(f"{label}\n" + plain_json(json.dumps(value, ensure_ascii=False, indent=2)))
+
+
+def plain_json(text: str) -> str:
+    """JSON written by somebody else, safe for a terminal, indented."""
+    return "\n".join("  " + plain(line) for line in text.splitlines())
+
+
+@command(
+    "tasks",
+    "List tasks, newest first; open ones unless told otherwise.",
+    Option("all", text="finished ones too"),
+    Option("state", "STATE", "only in this state (repeatable): " + ", ".join(STATES), many=True),
+    Option("kind", "KIND", "only of this kind"),
+    Option("queue", "QUEUE", "only in this queue"),
+    Option("priority", "PRIORITY", "only of this priority: " + ", ".join(PRIORITIES)),
+    Option("tag", "TAG", "only with this tag"),
+    Option("agent", "NAME", "only those held by this agent"),
+    Option("mine", text="only those that you hold"),
+    Option("name-contains", "TEXT", "only with this text in their name"),
+    Option("every-project", text="not only of this project"),
+    Option("before", "N", "page on: only with smaller numbers", convert=whole),
+    Option("limit", "N", "at most so many (default 50)", default=50, convert=whole),
+    example="tb tasks --state pending --priority urgent",
+)
+def tasks(context: Context, args: Args) -> None:
+    """Numbers, states, holders and ages."""
+    board = context.board
+    found = board.tasks.list(
+        project=None if args.every_project else board.project,
+        states=args.state or (None if args.all else OPEN),
+        kind=args.kind,
+        queue=args.queue,
+        priority=args.priority,
+        tag=args.tag,
+        agent=board.agent if args.mine else args.agent,
+        name_contains=args.name_contains,
+        before=args.before,
+        limit=args.limit,
+    )
+    if context.json:
+        context.answer(found)
+        return
+    if not found:
+        context.say("no tasks" if args.all or args.state else "no open tasks (--all shows finished ones)")
+        return
+    now = board.upkeep.status().now
+    context.say(
+        table(
+            [_row(task, now) for task in found],
+            header=["#", "STATE", "PRIORITY", "KIND", "HOLDER", "LEFT", "AGE", "NAME"],
+            right={0, 5, 6},
+            limit=context.width,
+            colour=context.colour,
+        )
+    )
+    if len(found) == args.limit:
+        context.say(context.styled(f"more: --before {found[-1].number}", "dim"))
+
+
+def _row(task: Task, now: float) -> list[str]:
+    left = span(task.until - now) if task.until and task.state == "claimed" else "-"
+    name = task.name if not task.key or task.key == task.name else f"{task.name}  [{task.key}]"
+    return [
+        str(task.number),
+        Styled(task.state, STYLES.get(task.state, "")),
+        Styled(task.priority, STYLES.get(task.priority, "")),
+        task.kind,
+        who(task.holder),
+        left,
+        ago(now - task.created_at),
+        name,
+    ]

@@ -1,0 +1,64 @@
+"""Commands for the board itself: forgetting, copying, looking after."""
+
+from __future__ import annotations
+
+import sys
+
+from ..text import Styled, plain, table
+from .spec import Argument, Option, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .context import Context
+    from .spec import Args
+
+STYLES = {"ok": "good", "warn": "warn", "bad": "bad"}
+
+
+@command(
+    "prune",
+    "Forget finished tasks, events and messages that are old enough; epochs are never forgotten.",
+    Option("older-than", "DURATION", "how old (default 30d)", default="30d"),
+    example="tb prune --older-than 7d",
+)
+def prune(context: Context, args: Args) -> None:
+    """In small steps, so that nobody has to wait long."""
+    total = dict.fromkeys(("tasks", "events", "messages", "agents", "answers"), 0)
+    more = True
+    while more:
+        step = context.board.upkeep.prune(older_than=args.older_than)
+        more = step.more
+        for name in total:
+            total[name] += getattr(step, name)
+        _progress(f"forgot {sum(total.values())} rows …" if more else "")
+    context.answer(total, "forgot " + ", ".join(f"{count} {name}" for name, count in total.items()))
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+@command("backup", "Copy the board to a new file, while others use it.", Argument("file", "the file to make"))
+def backup(context: Context, args: Args) -> None:
+    """The file gets its name when it is complete and on the disk."""
+    context.board.backup(args.file, lambda done, of: _progress(f"{done} of {of} pages"))
+    _progress("")
+    context.answer({"file": args.file}, f"backed up to {plain(args.file)}")
+
+
+@command(
+    "doctor",
+    "Examine the board: integrity, permissions, versions, WAL, disk, clock, holds of the dead.",
+    Option("repair", text="mend what can be mended safely"),
+    example="tb doctor --repair",
+)
+def doctor(context: Context, args: Args) -> int:
+    """Exit 0 when all is well or only worth a warning, 3 when something is broken."""
+    findings = context.board.doctor(repair=args.repair)
+    if context.json:
+        context.answer([{"level": level, "what": what, "details": details} for level, what, details in findings])
+    else:
+        rows: list[list[str]] = [[Styled(level, STYLES[level]), what, details] for level, what, details in findings]
+        context.say(table(rows, colour=context.colour))
+    return 3 if any(level == "bad" for level, _, _ in findings) else 0
