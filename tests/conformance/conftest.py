@@ -1,0 +1,32 @@
+"""Every case of the suite runs once on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tiebreak import Board
+
+from .engines import ENGINES, Place
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A fresh board on each engine."""
+    made: Place = ENGINES[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alice(place: Place) -> Board:
+    """The board as alice sees it."""
+    return place.open("alice")
+
+
+@pytest.fixture
+def bob(place: Place) -> Board:
+    """The same board as bob sees it."""
+    return place.open("bob")
