@@ -15,8 +15,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .board import Board, Claim, Holding, open
+    from .board import Board, open
     from .errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+    from .handles import Claim, Holding
     from .model import Agent, Event, Hold, Message, Task
 
 __version__ = "0.1.0"
@@ -27,8 +28,8 @@ __all__ = [
     "Claim",
     "Event",
     "Fenced",
-    "Holding",
     "Hold",
+    "Holding",
     "Invalid",
     "Lost",
     "Message",
@@ -42,7 +43,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "board": ("Board", "Claim", "Holding", "open"),
+    "board": ("Board", "open"),
+    "handles": ("Claim", "Holding"),
     "model": ("Agent", "Event", "Hold", "Message", "Task"),
 }
 

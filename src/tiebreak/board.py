@@ -1,32 +1,32 @@
 """The board as Python sees it: one API, the same wherever the board is.
 
 `board.tasks.post(…)`, `board.holds.list(…)` and so on are the operations themselves, with `agent` and
-`project` filled in. `claim`, `next` and `hold` wrap what was won in an object that knows its epoch, renews
-itself while used as a context manager, and says so when it was lost.
+`project` filled in. `claim`, `next` and `hold` wrap what was won in an object (see `handles`) that knows its
+epoch, renews itself while used as a context manager, and says so when it was lost.
 """
 
 from __future__ import annotations
 
-import io
 import os
 
 from . import operations
 from .engine import connect
-from .errors import Fenced, Lost, TiebreakError, TimedOut, Unavailable
+from .errors import Lost, TiebreakError, TimedOut, Unavailable
 from .names import agent as check_agent
 from .names import project as check_project
-from .names import short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Any, Generic, ParamSpec, TypeVar
 
     from .engine import Engine
-    from .model import Event, Hold, Released, Task
+    from .handles import Claim, Holding
+    from .model import Event, Hold, Task
     from .operations import Operation
     from .operations import agents as _agents
+    from .operations import claims as _claims
+    from .operations import dependencies as _dependencies
     from .operations import events as _events
     from .operations import holds as _holds
     from .operations import messages as _messages
@@ -162,15 +162,19 @@ class Board:
 
     # ── Winning ──────────────────────────────────────────────────────────────────────────────────────
 
-    def claim(
-        self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0
-    ) -> Claim:
+    def claim(self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0) -> Claim:
         """Win a task, waiting for it at most `wait`; raises `Lost` with who has it."""
+        from .handles import Claim
+
+        return Claim(self, self.win(ref, lease=lease, create=create, wait=wait), lease)
+
+    def win(self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0) -> Task:
+        """The same as `claim`, without an object that renews it."""
 
         def attempt() -> Task:
             return self.tasks.claim(ref=ref, lease=lease, create=create)  # type: ignore[arg-type]
 
-        return Claim(self, self._patiently(attempt, wait), lease)
+        return self._patiently(attempt, wait)
 
     def next(
         self,
@@ -183,15 +187,23 @@ class Board:
         wait: float | str = 0.0,
     ) -> list[Claim]:
         """Win the next ready tasks, waiting for some at most `wait`; an empty list when there are none."""
+        from .handles import Claim
+
+        won = self.win_next(kind=kind, queue=queue, tag=tag, count=count, lease=lease, wait=wait)
+        return [Claim(self, task, lease) for task in won]
+
+    def win_next(self, *, lease: float | str = 300.0, wait: float | str = 0.0, **filters: Any) -> list[Task]:
+        """The same as `next`, without objects that renew them."""
         from time import monotonic
 
-        end = monotonic() + _seconds(wait)
+        patience = _seconds(wait)
+        end = monotonic() + patience
         while True:
-            seen = self.events.last()
-            won = self.tasks.next(kind=kind, queue=queue, tag=tag, count=count, lease=lease)  # type: ignore[arg-type]
+            seen = self.events.last() if patience else 0
+            won = self.tasks.next(lease=lease, **filters)  # type: ignore[arg-type]
             left = end - monotonic()
             if won or left <= 0:
-                return [Claim(self, task, lease) for task in won]
+                return won
             due = self.tasks.due()
             self.engine.wait(seen, left if due is None else min(left, due + 0.001))
 
@@ -205,6 +217,8 @@ class Board:
         wait: float | str = 0.0,
     ) -> Holding:
         """Take resources, all or none, waiting for them at most `wait`; raises `Lost` with who is in the way."""
+        from .handles import Holding, fingerprint
+
         wanted = list(dict.fromkeys(self.resource(text) for text in resources))
 
         def attempt() -> list[Hold]:
@@ -223,9 +237,10 @@ class Board:
         """Try until it is won or the time is up; between two tries sleep until something could have changed."""
         from time import monotonic
 
-        end = monotonic() + _seconds(wait)
+        patience = _seconds(wait)
+        end = monotonic() + patience
         while True:
-            seen = self.events.last() if wait else 0
+            seen = self.events.last() if patience else 0
             try:
                 return attempt()
             except Lost as lost:
@@ -296,7 +311,11 @@ class Board:
         dead = [hold for hold in self.holds.list(project=None) if holder_id(hold) in gone]
         for hold in dead:
             findings.append(
-                ("warn", "holds", f"{hold.resource} in {hold.project} is held by {hold.holder}, who is gone; it runs out by itself")
+                (
+                    "warn",
+                    "holds",
+                    f"{hold.resource} in {hold.project} is held by {hold.holder}, who is gone; it runs out by itself",
+                )
             )
         return findings if dead else [*findings, ("ok", "holds", "none is held by somebody who is gone")]
 
@@ -346,21 +365,21 @@ class Tasks(Namespace):
     prefix = "tasks"
     if TYPE_CHECKING:
         post = Bound(_tasks.post)
-        depend = Bound(_tasks.depend)
-        claim = Bound(_tasks.claim)
-        claim_many = Bound(_tasks.claim_many)
-        next = Bound(_tasks.next_ready)
-        extend = Bound(_tasks.extend)
-        complete = Bound(_tasks.complete)
-        fail = Bound(_tasks.fail)
-        release = Bound(_tasks.release)
+        depend = Bound(_dependencies.depend)
+        claim = Bound(_claims.claim)
+        claim_many = Bound(_claims.claim_many)
+        next = Bound(_claims.next_ready)
+        extend = Bound(_claims.extend)
+        complete = Bound(_claims.complete)
+        fail = Bound(_claims.fail)
+        release = Bound(_claims.release)
         cancel = Bound(_tasks.cancel)
         retry = Bound(_tasks.retry)
         get = Bound(_tasks.get)
         list = Bound(_tasks.listing)
-        after = Bound(_tasks.predecessors)
-        due = Bound(_tasks.due)
-        sweep = Bound(_tasks.sweep)
+        after = Bound(_dependencies.predecessors)
+        due = Bound(_claims.due)
+        sweep = Bound(_claims.sweep)
 
 
 class Holds(Namespace):
@@ -417,207 +436,7 @@ class Upkeep(Namespace):
         prune = Bound(_upkeep.prune)
 
 
-class Grant:
-    """Something won: it carries its epoch, and as a context manager it renews itself and notices its loss.
-
-    Losing it cannot interrupt the code inside; call `check()` before anything that must not happen twice.
-    """
-
-    def __init__(self, board: Board, lease: float | str) -> None:
-        self.board = board
-        self.lease = _seconds(lease)
-        self.loss: TiebreakError | None = None
-        """Why it is lost, once it is known to be."""
-        self.on_loss: Callable[[], None] | None = None
-        """Called, in the renewing thread, when the loss is noticed."""
-        self._renewer: Any = None
-        self._extended()
-
-    def _extended(self) -> None:
-        from time import monotonic
-
-        self._expires = monotonic() + self.lease
-
-    def left(self) -> float:
-        """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
-        from time import monotonic
-
-        return self._expires - monotonic()
-
-    def check(self) -> None:
-        """Raise `Fenced` if this is not the current grant any more, as far as it is known here."""
-        if self.loss is not None:
-            raise self.loss
-        if self.left() <= 0:
-            raise Fenced(f"{self}: the lease ran out before it could be renewed")
-
-    def renew(self) -> None:
-        """Keep it for another lease."""
-        raise NotImplementedError
-
-    def _end(self, failed: BaseException | None) -> None:
-        raise NotImplementedError
-
-    def __enter__(self: G) -> G:
-        from .renewal import Renewer
-
-        self._renewer = Renewer(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._renewer.stop()
-        if self.loss is not None and error is None:
-            raise self.loss
-        if self.loss is None:
-            self._end(error)
-
-
-if TYPE_CHECKING:
-    G = TypeVar("G", bound=Grant)
-
-
-class Claim(Grant):
-    """A claimed task. As a context manager it completes at the end, or fails with the exception's text."""
-
-    def __init__(self, board: Board, task: Task, lease: float | str) -> None:
-        self.task = task
-        super().__init__(board, lease)
-        self._over = False
-
-    @property
-    def epoch(self) -> int:
-        """The fence of this claim."""
-        return self.task.epoch
-
-    def _params(self) -> dict[str, Any]:
-        return {"ref": self.task.id, "project": self.task.project, "epoch": self.task.epoch}
-
-    def renew(self) -> None:
-        """Keep the claim for another lease."""
-        self.task = self.board.tasks.extend(lease=self.lease, **self._params())
-        self._extended()
-
-    def complete(self, result: Any = None, **ack: Any) -> Task:
-        """Finish the task; with `ack=True` and so on, announce it in the same step."""
-        return self._finish(self.board.tasks.complete(result=result, **ack, **self._params()))
-
-    def fail(self, reason: str | None = None, *, retry: bool = True) -> Task:
-        """Report that this attempt failed."""
-        return self._finish(self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
-
-    def release(self, reason: str | None = None) -> Task:
-        """Give the task back without using the attempt up."""
-        return self._finish(self.board.tasks.release(reason=reason, **self._params()))
-
-    def _finish(self, task: Task) -> Task:
-        self._over = True
-        self.task = task
-        return task
-
-    def _end(self, failed: BaseException | None) -> None:
-        if self._over:
-            return
-        if failed is None:
-            self.complete()
-        elif isinstance(failed, Exception):
-            from .text import plain
-
-            self.fail(plain(f"{type(failed).__name__}: {failed}")[:1000])
-        else:
-            self.release("interrupted")
-
-    def __repr__(self) -> str:
-        return f"<Claim #{self.task.number} {self.task.name!r} epoch={self.epoch}>"
-
-
-class Holding(Grant):
-    """Resources that are held. As a context manager it gives them back at the end."""
-
-    def __init__(self, board: Board, holds: list[Hold], lease: float | str) -> None:
-        self.holds = holds
-        super().__init__(board, lease)
-        self.released: list[Released] = []
-
-    @property
-    def epoch(self) -> int:
-        """The fence of the first resource."""
-        return self.holds[0].epoch
-
-    @property
-    def slot(self) -> int:
-        """The slot that was won, counted from 0."""
-        return self.holds[0].slot
-
-    def _params(self) -> dict[str, Any]:
-        return {
-            "resources": [hold.resource for hold in self.holds],
-            "project": self.holds[0].project,
-            "epochs": [hold.epoch for hold in self.holds],
-            "slots": [hold.slot for hold in self.holds],
-        }
-
-    def renew(self) -> None:
-        """Keep them for another lease."""
-        self.holds = self.board.holds.renew(lease=self.lease, **self._params())
-        self._extended()
-
-    def vouch(self) -> None:
-        """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
-        hashes = [fingerprint(hold.resource) for hold in self.holds]
-        self.holds = self.board.holds.renew(lease=self.lease, hashes=hashes, **self._params())
-        self._extended()
-
-    def release(self) -> list[Released]:
-        """Give them back; tells of each file whether somebody else changed it."""
-        hashes = [fingerprint(hold.resource) for hold in self.holds]
-        self.released = self.board.holds.release(hashes=hashes, **self._params())
-        return self.released
-
-    def _end(self, failed: BaseException | None) -> None:
-        if not self.released:
-            self.release()
-
-    def __repr__(self) -> str:
-        return f"<Holding {', '.join(hold.resource for hold in self.holds)} epoch={self.epoch}>"
-
-
-def fingerprint(resource: str) -> str | None:
-    """What a held file contains now, in short; None for globs and for what is not a file."""
-    from .paths import is_glob, repository
-
-    if not resource.startswith("file:") or is_glob(resource[5:]):
-        return None
-    repo = repository(os.getcwd())
-    return _digest(os.path.join(repo.root if repo else "/", _unescaped(resource[5:])))
-
-
-def _unescaped(path: str) -> str:
-    for special in "[*?":
-        path = path.replace(f"[{special}]", special)
-    return path
-
-
-def _digest(path: str) -> str | None:
-    from _blake2 import blake2b  # what hashlib offers, without its 3 ms of import
-
-    state = blake2b(digest_size=16)
-    try:
-        with io.open(path, "rb") as file:
-            while piece := file.read(1 << 20):
-                state.update(piece)
-    except FileNotFoundError:
-        return "absent"
-    except OSError:
-        return None
-    return str(state.hexdigest())
-
-
 def _seconds(value: float | str) -> float:
     from .names import seconds
 
     return seconds(value)
-
-
-__all__ = ["Board", "Claim", "Grant", "Holding", "default_address", "open", "short"]

@@ -36,9 +36,16 @@ else:
         def __init_subclass__(cls):
             cls._fields = tuple(cls.__annotations__)
             cls._kinds = tuple(kind.removesuffix(" | None") for kind in cls.__annotations__.values())
+
+        def __getattr__(self, name):
+            # Only before the first look at a field of this class: most commands look at one class of nine.
+            cls = type(self)
+            if name not in cls._fields:
+                raise AttributeError(f"{cls.__name__} has no field {name!r}")
             for i, (field, kind) in enumerate(zip(cls._fields, cls._kinds, strict=True)):
                 view = _VIEWS.get(kind)
                 setattr(cls, field, property(_viewed(i, view[0]) if view else itemgetter(i)))
+            return getattr(self, name)
 
         def __repr__(self):
             shown = ", ".join(f"{f}={getattr(self, f)!r}" for f in self._fields)
@@ -63,7 +70,7 @@ def _stored_time(value: Any) -> int:
         from .text import parse_rfc3339
 
         value = parse_rfc3339(value)
-    return round(value * 1_000_000)
+    return round(float(value) * 1_000_000)
 
 
 def _parsed(stored: str | None) -> Any:
@@ -199,7 +206,7 @@ class Event(Record):
     epoch: int
     until: Time | None
     note: str | None
-    count: int
+    times: int
     data: Json
 
 

@@ -12,9 +12,7 @@ from .errors import Invalid
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
-
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     Name: TypeAlias = str
     Note: TypeAlias = str
@@ -95,7 +93,7 @@ def _line(value: Any, what: str, limit: int) -> str:
     text = _text(value, what, limit)
     if not text.isprintable():
         bad = next(c for c in text if not c.isprintable())
-        raise Invalid(f"{what}: control characters are not allowed ({ascii(bad)} in {shown(text)})")
+        raise Invalid(f"{what}: control characters are not allowed ({bad!a} in {shown(text)})")
     return text
 
 
@@ -128,7 +126,7 @@ def _encodable(value: str, what: str) -> str:
 def label(value: Any, what: str = "label") -> str:
     """A short identifier: a kind, a queue, a tag, a channel."""
     out = _line(value, what, MAX_LABEL)
-    if out[0] not in _LETTERS and out[0] != "_" or not _LABEL.issuperset(out.replace("_", "")):
+    if (out[0] not in _LETTERS and out[0] != "_") or not _LABEL.issuperset(out.replace("_", "")):
         raise Invalid(f"{what}: letters, digits and ._:/+@- only, got {shown(out)}")
     return out
 

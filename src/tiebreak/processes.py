@@ -452,9 +452,7 @@ def _run(*command: str) -> str:
 
     try:
         # The start time must read the same whatever the caller's language and time zone.
-        done = subprocess.run(
-            command, env={"LC_ALL": "C", "TZ": "UTC0"}, capture_output=True, timeout=5, check=False
-        )
+        done = subprocess.run(command, env={"LC_ALL": "C", "TZ": "UTC0"}, capture_output=True, timeout=5, check=False)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.decode("utf-8", "replace")

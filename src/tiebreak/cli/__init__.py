@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .spec import Command
 
-GROUPS = {
+GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
         "working": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
@@ -29,6 +29,23 @@ GROUPS = {
     "Help": {"help": ("help", "completion", "version")},
 }
 HOMES = {name: module for group in GROUPS.values() for module, names in group.items() for name in names}
+
+
+def launch() -> None:
+    """What `tb` runs: a command, and then the end at once.
+
+    Taking the interpreter apart in good order would cost a command more time than its work; everything that
+    matters is closed and flushed by then.
+    """
+    import os
+
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 1
+    os._exit(code)
 
 
 def main(words: list[str] | None = None) -> int:

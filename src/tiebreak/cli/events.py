@@ -50,7 +50,7 @@ def why(context: Context, args: Args) -> None:
         sentences = board.events.why(ref=args.ref, limit=args.limit)
     except NotFound as missing:
         # Perhaps a path as it is written from this folder.
-        if args.ref.startswith("#") or os.path.isabs(args.ref) is False and ":" in args.ref:
+        if args.ref.startswith("#") or (os.path.isabs(args.ref) is False and ":" in args.ref):
             raise
         try:
             sentences = board.events.why(ref=board.resource(args.ref), limit=args.limit)
@@ -141,7 +141,9 @@ def _newest(context: Context, filters: dict[str, Any], limit: int) -> int:
 
 
 def _line(context: Context, event: Event) -> str:
-    style = STYLES.get(event.state or "", "") or ("bad" if event.event.endswith((".refused", ".fenced", ".broken")) else "")
+    style = STYLES.get(event.state or "", "") or (
+        "bad" if event.event.endswith((".refused", ".fenced", ".broken")) else ""
+    )
     parts = [
         context.styled(f"{event.number:>6}", "dim"),
         rfc3339(event.at)[11:19],
@@ -151,8 +153,8 @@ def _line(context: Context, event: Event) -> str:
     ]
     if event.epoch:
         parts.append(context.styled(f"epoch {event.epoch}", "dim"))
-    if event.count > 1:
-        parts.append(f"×{event.count}")
+    if event.times > 1:
+        parts.append(f"×{event.times}")
     if event.note:
         parts.append(context.styled(f"({plain(event.note)})", "dim"))
     return "  ".join(parts)

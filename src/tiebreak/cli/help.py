@@ -66,7 +66,11 @@ def version(context: Context, args: Args) -> None:
 
     from .. import __version__
 
-    facts = {"tiebreak": __version__, "sqlite": apsw.sqlite_lib_version(), "python": platform.python_version()}
+    facts = {
+        "tiebreak": __version__,
+        "sqlite": apsw.sqlite_lib_version(),
+        "python": platform.python_version(),
+    }
     context.answer(facts, " ".join(f"{name} {value}" for name, value in facts.items()))
 
 
@@ -116,8 +120,6 @@ def _fish() -> str:
         for option in (*find(name).options, *GLOBAL):
             needs = " -r" if option.metavar else ""
             about = option.text.replace("'", "\\'")
-            lines.append(
-                f"complete -c tb -n '__fish_seen_subcommand_from {name}' -l {option.name}{needs} -d '{about}'"
-            )
+            lines.append(f"complete -c tb -n '__fish_seen_subcommand_from {name}' -l {option.name}{needs} -d '{about}'")
     lines.append("complete -c tiebreak -w tb")
     return "\n".join(lines)

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .spec import Args
 
-RESOURCES = Argument(
-    "resources", "paths, globs such as 'src/auth/**', or lock:NAME, seat:NAME, pool:NAME", many=True
-)
+RESOURCES = Argument("resources", "paths, globs such as 'src/auth/**', or lock:NAME, seat:NAME, pool:NAME", many=True)
 RESOURCE = Argument("resource", "a path, a glob, or lock:NAME, seat:NAME, pool:NAME")
 LEASE = Option("lease", "DURATION", "how long it lasts unless renewed (default 30m)", default="30m")
 EPOCH = Option("epoch", "N", "the grant that is meant (default: the one you have now)", default=0, convert=whole)
@@ -41,7 +39,12 @@ def _called(hold: Hold) -> str:
 def hold(context: Context, args: Args) -> None:
     """Exit 0 when all are yours; 1 when somebody is in the way, naming them."""
     held = context.board.hold(
-        *args.resources, lease=args.lease, wait=args.wait, note=args.note, slots=args.slots, again=not args.new
+        *args.resources,
+        lease=args.lease,
+        wait=args.wait,
+        note=args.note,
+        slots=args.slots,
+        again=not args.new,
     )
     context.answer(held.holds)
     if not context.json:
@@ -52,7 +55,7 @@ def hold(context: Context, args: Args) -> None:
 @command("renew", "Keep holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
 def renew(context: Context, args: Args) -> None:
     """Also vouches for the files as they are now: a later difference is somebody else's."""
-    from ..board import fingerprint
+    from ..handles import fingerprint
 
     board = context.board
     wanted = [board.resource(text) for text in args.resources]
@@ -73,7 +76,7 @@ def renew(context: Context, args: Args) -> None:
 )
 def drop(context: Context, args: Args) -> None:
     """Refused when a hold is not yours any more."""
-    from ..board import fingerprint
+    from ..handles import fingerprint
 
     board = context.board
     wanted = [board.resource(text) for text in args.resources]
@@ -163,6 +166,7 @@ def break_hold(context: Context, args: Args) -> None:
     refuse_empty([args.reason] if args.reason else [], "--reason")
     board = context.board
     broken = board.call(
-        "holds.break", {"resource": board.resource(args.resource), "reason": args.reason, "slot": args.slot or 0}
+        "holds.break",
+        {"resource": board.resource(args.resource), "reason": args.reason, "slot": args.slot or 0},
     )
     context.answer(broken, f"broke the hold on {_called(broken)}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queue import SimpleQueue
     from typing import Any
 
-    from ..board import Holding
+    from ..handles import Holding
     from .context import Context
     from .spec import Args
 
@@ -54,8 +54,11 @@ def run(context: Context, args: Args) -> int:
     )
     from ..names import seconds
 
+    running = _Run(context, holding, seconds(args.grace, "grace"))
+    # Started before the hold begins to renew itself: a fork is only safe while there is one thread.
+    code = running.start(args.rest)
     with holding:
-        return _Run(context, holding, seconds(args.grace, "grace")).command(args.rest)
+        return running.watch() if code is None else code
 
 
 class _Run:
@@ -69,22 +72,30 @@ class _Run:
         # The command must be gone by the time that the lease ends: leave room for the grace period.
         self._grace = min(grace, holding.lease / 4)
         self._news: SimpleQueue[Any] = SimpleQueue()
+        self._child: subprocess.Popen[bytes]
         holding.on_loss = lambda: self._news.put("lost")
 
-    def command(self, words: list[str]) -> int:
+    def start(self, words: list[str]) -> int | None:
+        """Start the command; the exit code if that is not possible."""
         try:
-            child = subprocess.Popen(
-                words, env={**os.environ, **self._environment()}, process_group=0, preexec_fn=_die_with_parent()
+            self._child = subprocess.Popen(
+                words,
+                env={**os.environ, **self._environment()},
+                process_group=0,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509
             )
         except OSError as exc:
-            reason = exc.strerror or str(exc)
-            self._context.complain(Invalid(f"cannot run {words[0]!r}: {reason}"))
+            self._context.complain(Invalid(f"cannot run {words[0]!r}: {exc.strerror or exc}"))
             return 127 if isinstance(exc, FileNotFoundError) else 126
-        restore = self._lend_terminal(child.pid)
+        return None
+
+    def watch(self) -> int:
+        """Wait for the command, or for the loss of the hold."""
+        restore = self._lend_terminal(self._child.pid)
         for number in FORWARDED:
-            signal.signal(number, lambda n, _: _signal(child.pid, n))
+            signal.signal(number, lambda n, _: _signal(self._child.pid, n))
         try:
-            code = self._watch(child)
+            code = self._outcome(self._child)
         finally:
             restore()
         return code if code >= 0 else 128 - code
@@ -100,7 +111,7 @@ class _Run:
             "TIEBREAK_SLOT": str(first.slot),
         }
 
-    def _watch(self, child: subprocess.Popen[bytes]) -> int:
+    def _outcome(self, child: subprocess.Popen[bytes]) -> int:
         import threading
         from queue import Empty
 

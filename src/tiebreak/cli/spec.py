@@ -139,7 +139,7 @@ def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
 def parse(wanted: Command, words: list[str], found: Args) -> Args:
     """The values of a command's words; raises `Invalid` with what is wrong and how it should be."""
     known = {option.name: option for option in (*wanted.options, *GLOBAL)}
-    found.update({option.key: list(option.default) if option.many else option.default for option in wanted.options})
+    found.update({option.key: [] if option.many else option.default for option in wanted.options})
     left, plain = list(words), []
     found["rest"] = []
     while left:
@@ -198,9 +198,7 @@ def _place(wanted: Command, plain: list[str], found: Args) -> None:
         else:
             found[argument.name] = None
         if not found[argument.name] and not argument.optional:
-            raise Invalid(
-                f"tb {wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}"
-            )
+            raise Invalid(f"tb {wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}")
     if plain:
         raise Invalid(f"tb {wanted.name}: unexpected {plain[0]!r}", hint=f"usage: {usage(wanted)}")
 
@@ -248,4 +246,4 @@ def json_argument(value: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise Invalid(f"not valid JSON: {exc}", hint='quote it for the shell, e.g. \'{"a": 1}\'') from None
+        raise Invalid(f"not valid JSON: {exc}", hint="quote it for the shell, e.g. '{\"a\": 1}'") from None

@@ -31,7 +31,12 @@ OPEN = ["blocked", "pending", "claimed"]
     "post",
     "Put a task on the board.",
     Argument("name", "what is to be done"),
-    Option("kind", "KIND", "what kind of task (ack, knowledge and decision are published, not worked on)", default="task"),
+    Option(
+        "kind",
+        "KIND",
+        "what kind of task (ack, knowledge and decision are published, not worked on)",
+        default="task",
+    ),
     Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
     Option("queue", "QUEUE", "the queue it waits in", default="default"),
     Option("payload", "JSON", "what it carries: JSON, @FILE or -", convert=json_argument),
@@ -104,7 +109,12 @@ def show(context: Context, args: Args) -> None:
     before = board.tasks.after(ref=task.id)
     rows = [
         ["state", Styled(task.state, STYLES.get(task.state, ""))],
-        ["holder", f"{who(task.holder)}, for another {span((task.until or now) - now)}" if task.state == "claimed" else who(task.holder)],
+        [
+            "holder",
+            f"{who(task.holder)}, for another {span((task.until or now) - now)}"
+            if task.state == "claimed"
+            else who(task.holder),
+        ],
         ["epoch", str(task.epoch)],
         ["attempts", f"{task.attempts} of {task.max_attempts}"],
         ["kind", task.kind],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..names import short
+from ..names import seconds, short
 from ..text import plain, span
 from .spec import Argument, Option, command, json_argument, whole
 
@@ -45,8 +45,8 @@ def grant(context: Context, task: Task, verb: str, lease: float) -> None:
 )
 def claim(context: Context, args: Args) -> None:
     """Exit 0 when won; 1 when lost, naming the holder."""
-    won = context.board.claim(args.ref, lease=args.lease, create=not args.no_create, wait=args.wait)
-    grant(context, won.task, "won", won.lease)
+    task = context.board.win(args.ref, lease=args.lease, create=not args.no_create, wait=args.wait)
+    grant(context, task, "won", seconds(args.lease))
 
 
 @command(
@@ -62,14 +62,13 @@ def claim(context: Context, args: Args) -> None:
 )
 def next_ready(context: Context, args: Args) -> int:
     """Exit 0 when something was won; 1 when nothing is ready (2 after waiting in vain)."""
-    won = context.board.next(
+    won = context.board.win_next(
         kind=args.kind, queue=args.queue, tag=args.tag, count=args.count, lease=args.lease, wait=args.wait
     )
     if context.json:
-        context.answer([claim.task for claim in won])
-    for claim in won:
-        if not context.json:
-            grant(context, claim.task, "won", claim.lease)
+        context.answer(won)
+    for task in won if not context.json else []:
+        grant(context, task, "won", seconds(args.lease))
     if not won and not context.json:
         context.say("nothing is ready")
     return 0 if won else 2 if args.wait not in ("0", "0s") else 1
@@ -78,11 +77,8 @@ def next_ready(context: Context, args: Args) -> int:
 @command("extend", "Keep a claim for another lease.", REF, LEASE, EPOCH, example="tb extend '#42' --lease 30m")
 def extend(context: Context, args: Args) -> None:
     """The lease counts from now."""
-    from ..names import lease
-
-    seconds = lease(args.lease)
-    task = context.board.tasks.extend(ref=args.ref, lease=seconds, epoch=args.epoch)
-    grant(context, task, "extended", seconds)
+    task = context.board.tasks.extend(ref=args.ref, lease=args.lease, epoch=args.epoch)
+    grant(context, task, "extended", seconds(args.lease))
 
 
 @command(
@@ -127,7 +123,14 @@ def fail(context: Context, args: Args) -> None:
     _tell(context, task, "failed" if task.state == "failed" else f"will be retried ({left} left)", "warn")
 
 
-@command("release", "Give a claim back without using the attempt up.", REF, REASON, EPOCH, example="tb release '#42'")
+@command(
+    "release",
+    "Give a claim back without using the attempt up.",
+    REF,
+    REASON,
+    EPOCH,
+    example="tb release '#42'",
+)
 def release(context: Context, args: Args) -> None:
     """It is ready again at once."""
     task = context.board.tasks.release(ref=args.ref, epoch=args.epoch, reason=args.reason)

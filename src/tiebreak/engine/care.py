@@ -80,7 +80,11 @@ def _version() -> tuple[str, str, str]:
     text = apsw.sqlite_lib_version()
     known = tuple(int(part) for part in text.split(".")[:3])
     if known < FIXED_IN:
-        return "bad", "sqlite", f"{text} can corrupt a board with several writers; install apsw 3.51.3 or newer"
+        return (
+            "bad",
+            "sqlite",
+            f"{text} can corrupt a board with several writers; install apsw 3.51.3 or newer",
+        )
     return "ok", "sqlite", text
 
 
@@ -95,14 +99,24 @@ def _settings(connection: apsw.Connection) -> tuple[str, str, str]:
     mode = str(connection.pragma("journal_mode")).lower()
     level = connection.pragma("synchronous")
     durable = mode == "wal" and level == 2
-    return ("ok" if durable else "bad"), "durability", f"journal {mode}, synchronous {'FULL' if level == 2 else level}"
+    return (
+        ("ok" if durable else "bad"),
+        "durability",
+        f"journal {mode}, synchronous {'FULL' if level == 2 else level}",
+    )
 
 
 def _permissions(path: str) -> list[tuple[str, str, str]]:
     out = []
     for name in (path, path + "-wal", path + "-shm", path + "-gate", path + "-refused"):
         if os.path.exists(name) and os.stat(name).st_mode & 0o077:
-            out.append(("warn", "permissions", f"{name} can be read by others (mode {os.stat(name).st_mode & 0o777:o})"))
+            out.append(
+                (
+                    "warn",
+                    "permissions",
+                    f"{name} can be read by others (mode {os.stat(name).st_mode & 0o777:o})",
+                )
+            )
     return out or [("ok", "permissions", "only you can read the board")]
 
 

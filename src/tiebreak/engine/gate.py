@@ -43,6 +43,12 @@ class Gate:
             os.close(self._held)
         self._held = -1
 
+    def __enter__(self) -> None:
+        self.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
     def _queue(self) -> int:
         turn = _Turn(self.path)
         start_new_thread(turn.take, ())

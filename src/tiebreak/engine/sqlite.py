@@ -19,10 +19,10 @@ from _thread import allocate_lock, start_new_thread
 
 import apsw
 
-from .. import clock as clocks
 from ..errors import TiebreakError, Unavailable
 from ..operations import perform
 from .gate import Gate
+from .opening import board_clock, create, prepare
 from .refusals import Refusals
 
 TYPE_CHECKING = False
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-VERSION = 1
-"""The newest schema that this code knows."""
-APPLICATION_ID = 0x74696562  # "tieb"
 DEADLINE = 30.0
 CHECKPOINT_PAGES = 1000
 CHECKPOINT_PAGES_AT_CLOSE = 64
@@ -45,9 +42,11 @@ CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 FLOOR = 1.0
 """A waiter looks again after this many seconds even if nothing woke it."""
 
-_FRAGMENTS = {"now": ":now", "skip_locked": "", "search": (
-    "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)"
-)}
+_FRAGMENTS = {
+    "now": ":now",
+    "skip_locked": "",
+    "search": ("messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)"),
+}
 _prepared: dict[str, str] = {}
 
 
@@ -121,14 +120,13 @@ class SqliteEngine:
         self._reader: apsw.Connection | None = None
         self._watches: list[Any] = []
         self._pages = 0
-        _create(self.path)
+        create(self.path)
         self._gate = Gate(self.path + "-gate", self.deadline)
         self._refusals = Refusals(self.path + "-refused")
         self._writer = self._connect()
         self._writer.set_wal_hook(self._committed)
-        self._now = self._given_clock or (lambda: 0)
-        self._check_schema()
-        self._now = self._given_clock or self._board_clock()
+        prepare(self._writer, self._gate, self.path)
+        self._now = self._given_clock or board_clock(self._writer, self._gate)
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
@@ -138,79 +136,6 @@ class SqliteEngine:
         if sys.platform == "darwin":
             connection.execute("PRAGMA fullfsync = ON")
         return connection
-
-    # ── Opening ──────────────────────────────────────────────────────────────────────────────────────
-
-    def _check_schema(self) -> None:
-        version = self._version()
-        if version < VERSION:
-            self._in_gate(self._migrate)
-            version = self._version()
-        if version > VERSION:
-            raise Unavailable(
-                f"board {self.path}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
-                hint="upgrade tiebreak on this machine",
-            )
-
-    def _version(self) -> int:
-        sql = "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
-        version, application = self._writer.execute(sql).fetchone()
-        if application not in (0, APPLICATION_ID) or (version and not application):
-            raise Unavailable(f"board {self.path}: a SQLite database, but not a tiebreak board")
-        return int(version)
-
-    def _migrate(self) -> None:
-        """Bring the schema up to date, one file at a time; whoever comes second finds it done."""
-        version = self._version()
-        if version == 0:
-            if self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                raise Unavailable(f"board {self.path}: a SQLite database, but not a tiebreak board")
-            self._writer.execute("PRAGMA journal_mode = WAL")
-        with self._writer:
-            for step in range(version + 1, VERSION + 1):
-                folder = os.path.join(os.path.dirname(__file__), "schema")
-                with open(os.path.join(folder, f"sqlite-{step}.sql"), encoding="utf-8") as file:
-                    self._writer.execute(file.read())
-            self._writer.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._writer.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _board_clock(self) -> Callable[[], int]:
-        """Board time: the boot-time clock plus the offset that was stored when this boot first used the board."""
-        boot = _boot_id()
-        offset = self._stored_offset(boot)
-        if offset is None:
-            offset = self._in_gate(lambda: self._store_offset(boot))
-        shift = int(offset)
-        return lambda: clocks.since_boot() + shift
-
-    def _stored_offset(self, boot: str) -> int | None:
-        row = self._writer.execute(
-            "SELECT value FROM board WHERE name = 'clock.offset' AND EXISTS "
-            "(SELECT 1 FROM board WHERE name = 'clock.boot' AND value = ?)",
-            (boot,),
-        ).fetchone()
-        return int(row[0]) if row else None
-
-    def _store_offset(self, boot: str) -> int:
-        with self._writer:
-            offset = self._stored_offset(boot)
-            if offset is None:
-                seen = self._writer.execute("SELECT coalesce(max(at), 0) FROM events WHERE number = "
-                                            "(SELECT max(number) FROM events)").fetchone()[0]
-                offset = clocks.offset(seen)
-                self._writer.execute(
-                    "INSERT INTO board (name, value) VALUES ('clock.boot', ?1), ('clock.offset', ?2) "
-                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                    (boot, str(offset)),
-                )
-        return offset
-
-    def _in_gate(self, work: Callable[[], T]) -> T:
-        self._gate.enter()
-        try:
-            return work()
-        finally:
-            self._gate.leave()
 
     # ── Running operations ───────────────────────────────────────────────────────────────────────────
 
@@ -285,7 +210,7 @@ class SqliteEngine:
         for row in rows:
             tx._cursor.execute(
                 "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, "
-                "note, count, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "note, times, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row[1:],
             )
         return bool(rows)
@@ -296,10 +221,13 @@ class SqliteEngine:
         with self._reading:
             try:
                 reader = self._reader = self._reader or self._connect()
-                with reader:  # one snapshot for all statements of the operation
+                reader.execute("BEGIN")  # one snapshot for all statements of the operation
+                try:
                     tx = SqliteTransaction(reader, self._refusals)
                     tx.now = self._now()
                     return work(tx)
+                finally:
+                    reader.execute("ROLLBACK")
             except apsw.Error as exc:
                 raise unavailable(exc, self.path) from exc
 
@@ -373,6 +301,14 @@ class SqliteEngine:
         except apsw.BusyError:
             pass  # somebody else is at it
 
+    def _shorten_wal(self) -> None:
+        """Empty the WAL if nobody else uses it: the next process would have to read all of it."""
+        self._writer.set_busy_timeout(0)
+        try:
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            pass  # whoever uses it closes later
+
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
@@ -403,7 +339,7 @@ class SqliteEngine:
             try:
                 self._refusals.spill()
                 if self._pages > CHECKPOINT_PAGES_AT_CLOSE:
-                    self._checkpoint(self._writer)
+                    self._shorten_wal()
             except (OSError, apsw.Error):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
             self._writer.close()
@@ -412,26 +348,6 @@ class SqliteEngine:
             for watch in self._watches:
                 watch.close()
             self._gate.close()
-
-
-def _create(path: str) -> None:
-    """Make the file, readable by its owner alone. Only if it is new: opening and closing a database that
-    this process has open elsewhere would drop that connection's locks."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        if os.path.isdir(path):
-            raise Unavailable(f"board {path}: is a folder, not a file") from None
-
-
-def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        from ..processes import identity
-
-        return identity().boot
 
 
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (

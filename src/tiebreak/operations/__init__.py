@@ -1,7 +1,7 @@
 """Operations: everything that can be done on a board, each declared once.
 
 An operation is a function of a transaction with keyword parameters. Its decorator gives it a name
-(`tasks.claim`, whose first half is the module it lives in) and says whether it writes. From that one
+(`tasks.claim`) and says whether it writes. From that one
 declaration come the local call, the JSON-RPC method, the remote client, the validation of parameters
 and the reference. Nothing in this package knows which database it runs on.
 """
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
             """The refusals about a subject that no change has carried yet, as rows of events."""
 
 else:
+
     class Generic:
         """A stand-in, so that nothing imports `typing` at run time."""
 
@@ -50,7 +51,15 @@ else:
 
     P = R = None
 
-MODULES = ("tasks", "holds", "messages", "agents", "events", "upkeep")
+MODULES = {
+    "tasks": ("claims", "tasks", "dependencies"),
+    "holds": ("holds",),
+    "messages": ("messages",),
+    "agents": ("agents",),
+    "events": ("events",),
+    "upkeep": ("upkeep",),
+}
+"""Where the operations of each group are, those that are called most often first."""
 
 
 class Operation(Generic[P, R]):
@@ -64,7 +73,7 @@ class Operation(Generic[P, R]):
         kinds = {k: v for k, v in function.__annotations__.items() if k != "tx"}
         self.returns: str = kinds.pop("return")
         self._kinds: dict[str, str] = kinds
-        self._defaults: dict[str, Any] = function.__kwdefaults__ or {}  # type: ignore[attr-defined]
+        self._defaults: dict[str, Any] = function.__kwdefaults__ or {}
 
     def __call__(self, tx: Transaction, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run inside a transaction, trusting the parameters."""
@@ -101,9 +110,7 @@ class Operation(Generic[P, R]):
 REGISTRY: dict[str, Operation[..., Any]] = {}
 
 
-def operation(
-    name: str, *, writes: bool
-) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
+def operation(name: str, *, writes: bool) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
     """Declare a function of a transaction as an operation."""
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
@@ -116,8 +123,9 @@ def operation(
 
 def find(name: str) -> Operation[..., Any]:
     """The operation of that name; its module is loaded on first use."""
-    module = name.partition(".")[0]
-    if name not in REGISTRY and module in MODULES:
+    for module in MODULES.get(name.partition(".")[0], ()):
+        if name in REGISTRY:
+            break
         __import__(f"{__name__}.{module}")
     if name not in REGISTRY:
         raise Invalid(f"unknown operation {shown(name)}", hint="`tb help` lists what there is")
@@ -125,10 +133,11 @@ def find(name: str) -> Operation[..., Any]:
 
 
 def every() -> dict[str, Operation[..., Any]]:
-    """All operations, in the order of their modules."""
-    for module in MODULES:
+    """All operations, group by group."""
+    for module in (module for modules in MODULES.values() for module in modules):
         __import__(f"{__name__}.{module}")
-    return dict(sorted(REGISTRY.items(), key=lambda item: MODULES.index(item[0].partition(".")[0])))
+    groups = list(MODULES)
+    return dict(sorted(REGISTRY.items(), key=lambda item: groups.index(item[0].partition(".")[0])))
 
 
 def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R:

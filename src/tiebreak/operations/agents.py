@@ -91,7 +91,7 @@ def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", do
 def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Agent:
     """Say good-bye. Claims and holds stay until they are released or run out."""
     row = tx.first(
-        f"UPDATE agents SET left_at = {{now}} WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",  # noqa: S608
+        f"UPDATE agents SET left_at = {{now}} WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",
         agent=agent,
         project=project,
     )
@@ -121,7 +121,7 @@ def listing(
     if agent is not None:
         where.append(by_name("id"))
     params = {"project": project, "who": agent and short(agent)}
-    rows = tx.all(f"SELECT {_COLUMNS} FROM agents WHERE {' AND '.join(where)}", **params)  # noqa: S608
+    rows = tx.all(f"SELECT {_COLUMNS} FROM agents WHERE {' AND '.join(where)}", **params)
     signs = _signs_of_life(tx, project)
     known = [_judged(tx, row, signs) for row in rows]
     known += _unannounced(tx, {(a.project, a.id) for a in known}, signs, agent)
@@ -143,7 +143,10 @@ def _signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str]
 
 
 def _unannounced(
-    tx: Transaction, known: set[tuple[str, str]], signs: dict[tuple[str, str], tuple[int, int]], agent: str | None
+    tx: Transaction,
+    known: set[tuple[str, str]],
+    signs: dict[tuple[str, str], tuple[int, int]],
+    agent: str | None,
 ) -> list[Agent]:
     return [
         _judged(tx, (who, where, "", None, None, None, None, None, 0, 0, first, latest, 0), {})

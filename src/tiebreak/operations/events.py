@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 COLUMNS = columns(Event)
 _INSERT = (
-    "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, count, data) "
-    "VALUES ({now}, :event, :project, :subject, :name, :kind, :state, :priority, :agent, :epoch, :until, :note, "
-    ":count, :data)"
+    "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, "
+    "times, data) VALUES ({now}, :event, :project, :subject, :name, :kind, :state, :priority, :agent, :epoch, :until, "
+    ":note, :times, :data)"
 )
 
 
@@ -47,7 +47,7 @@ def append(
     epoch: int = 0,
     until: int = 0,
     note: str | None = None,
-    count: int = 1,
+    times: int = 1,
     data: Any = None,
 ) -> None:
     """Write down what this transaction did."""
@@ -64,7 +64,7 @@ def append(
         epoch=epoch,
         until=until,
         note=note,
-        count=count,
+        times=times,
         data=None if data is None else json_text(data),
     )
 
@@ -125,7 +125,7 @@ def read(
     given = {"project": project, "subject": subject, "kind": kind, "state": state, "priority": priority}
     where += [f"{column} = :{column}" for column, value in given.items() if value is not None]
     rows = tx.all(
-        f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)} ORDER BY number LIMIT :limit",  # noqa: S608
+        f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)} ORDER BY number LIMIT :limit",
         after=after,
         limit=limit,
         event=event,

@@ -35,11 +35,19 @@ GIVE_BACK = "displaced = NULL, holder = NULL, until = 0"
 
 
 def win(
-    tx: Transaction, table: str, also: str, where: str, returning: str, *, agent: str, lease: float, **params: Any
+    tx: Transaction,
+    table: str,
+    also: str,
+    where: str,
+    returning: str,
+    *,
+    agent: str,
+    lease: float,
+    **params: Any,
 ) -> tuple[Any, ...] | None:
     """Try to win one row: the row as it is now, or None if it was not free."""
     return tx.first(
-        f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}",  # noqa: S608
+        f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}",
         agent=agent,
         lease=micros(lease),
         **params,
@@ -47,11 +55,19 @@ def win(
 
 
 def write(
-    tx: Transaction, table: str, change: str, where: str, returning: str, *, agent: str, epoch: int, **params: Any
+    tx: Transaction,
+    table: str,
+    change: str,
+    where: str,
+    returning: str,
+    *,
+    agent: str,
+    epoch: int,
+    **params: Any,
 ) -> tuple[Any, ...] | None:
     """Change a row as its holder: the row as it is now, or None if the fence did not let it pass."""
     return tx.first(
-        f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}",  # noqa: S608
+        f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}",
         agent=agent,
         epoch=epoch,
         **params,
@@ -83,7 +99,11 @@ def lost(what: str, *, agent: str, holder: str, until: int, epoch: int, now: int
 def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int], now: int, again: str) -> Fenced:
     """The refusal for a write that came too late; `row` is the grant as it is: holder, epoch, until."""
     holder, current, until = row
-    facts = {"holder": short(holder) if holder else None, "epoch": current, "until": until / 1_000_000 or None}
+    facts = {
+        "holder": short(holder) if holder else None,
+        "epoch": current,
+        "until": until / 1_000_000 or None,
+    }
     if holder == agent and epoch in (0, current):
         late = _span((now - until) / 1_000_000)
         return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", hint=again, **facts)

@@ -63,7 +63,14 @@ def take(
 
 
 def _take(
-    tx: Transaction, resource: str, agent: str, project: str, lease: float, note: str | None, hash: str | None, again: bool
+    tx: Transaction,
+    resource: str,
+    agent: str,
+    project: str,
+    lease: float,
+    note: str | None,
+    hash: str | None,
+    again: bool,
 ) -> Hold:
     glob = resource.startswith("file:") and is_glob(resource[5:])
     if resource.startswith("file:"):
@@ -126,7 +133,7 @@ def _refuse_overlap(tx: Transaction, resource: str, agent: str, project: str, gl
     """A pattern conflicts with every live hold of somebody else that could match the same path."""
     narrow = "" if glob else " AND glob = 1"
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM holds WHERE project = :project AND {LIVE}{narrow} "  # noqa: S608
+        f"SELECT {_COLUMNS} FROM holds WHERE project = :project AND {LIVE}{narrow} "
         "AND holder <> :agent AND resource <> :resource AND substr(resource, 1, 5) = 'file:' ORDER BY resource",
         project=project,
         agent=agent,
@@ -151,7 +158,6 @@ def _refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
         note=f"held by {short(holder)}" + (f" as {hold.resource}" if hold.resource != resource else ""),
     )
     what = _called(resource) if hold.resource == resource else f"{_called(resource)} (by {_called(hold.resource)})"
-    doing = f": {hold.note}" if hold.note else ""
     error = lost(
         what,
         agent=agent,
@@ -159,28 +165,36 @@ def _refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
         until=micros(hold.until or 0),
         epoch=hold.epoch,
         now=tx.now,
-        hint=f"ask for it with `tb send {short(holder)} …`, or wait with --wait{doing}",
+        hint=f"ask for it with `tb send {short(holder)} …`, or wait for it with --wait",
     )
+    if hold.note:
+        error.message += f": {hold.note}"
     error.data.update(resource=hold.resource, note=hold.note)
     return error
 
 
 def _take_slot(
-    tx: Transaction, resource: str, agent: str, project: str, lease: float, note: str | None, slots: int | None
+    tx: Transaction,
+    resource: str,
+    agent: str,
+    project: str,
+    lease: float,
+    note: str | None,
+    slots: int | None,
 ) -> Hold:
     size = _pool_size(tx, resource, project, slots)
     free = tx.first(
-        f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND slot < :size AND NOT {LIVE} "  # noqa: S608
+        f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND slot < :size AND NOT {LIVE} "
         "ORDER BY slot LIMIT 1",
         project=project,
         resource=resource,
         size=size,
     )
-    hold = free and _grant(tx, resource, free[0], agent, project, lease, note)
-    if hold:
+    hold = _grant(tx, resource, free[0], agent, project, lease, note) if free else None
+    if hold is not None:
         return hold
     row = tx.first(
-        f"SELECT {_COLUMNS} FROM holds WHERE project = :project AND resource = :resource AND slot < :size "  # noqa: S608
+        f"SELECT {_COLUMNS} FROM holds WHERE project = :project AND resource = :resource AND slot < :size "
         "ORDER BY until LIMIT 1",
         project=project,
         resource=resource,
@@ -193,7 +207,9 @@ def _take_slot(
 def _pool_size(tx: Transaction, resource: str, project: str, slots: int | None) -> int:
     """The number of slots; the first mention of a pool with `slots` makes it, a later one resizes it."""
     row = tx.first(
-        "SELECT slots FROM pools WHERE project = :project AND resource = :resource", project=project, resource=resource
+        "SELECT slots FROM pools WHERE project = :project AND resource = :resource",
+        project=project,
+        resource=resource,
     )
     if slots is None or (row and row[0] == slots):
         if row is None:
@@ -235,7 +251,14 @@ def renew(
 
 
 def _renew(
-    tx: Transaction, resource: str, slot: int, agent: str, project: str, epoch: int, lease: float, hash: str | None
+    tx: Transaction,
+    resource: str,
+    slot: int,
+    agent: str,
+    project: str,
+    epoch: int,
+    lease: float,
+    hash: str | None,
 ) -> Hold | None:
     row = write(
         tx,
@@ -343,12 +366,15 @@ def break_hold(
 ) -> Hold:
     """Take a hold away from whoever has it, as an operator, with a reason that everybody can read."""
     row = tx.first(
-        f"SELECT holder FROM holds WHERE {_THIS} AND {LIVE}", project=project, resource=resource, slot=slot  # noqa: S608
+        f"SELECT holder FROM holds WHERE {_THIS} AND {LIVE}",
+        project=project,
+        resource=resource,
+        slot=slot,
     )
     if row is None:
         raise NotFound(f"{_called(resource)} is not held by anybody")
     broken = tx.first(
-        f"UPDATE holds SET {GIVE_BACK} WHERE {_THIS} AND holder = :holder RETURNING {_COLUMNS}",  # noqa: S608
+        f"UPDATE holds SET {GIVE_BACK} WHERE {_THIS} AND holder = :holder RETURNING {_COLUMNS}",
         project=project,
         resource=resource,
         slot=slot,
@@ -375,7 +401,7 @@ def listing(
     if agent is not None:
         where.append(by_name("holder"))
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM holds WHERE {' AND '.join(where)} ORDER BY until, resource, slot LIMIT :limit",  # noqa: S608
+        f"SELECT {_COLUMNS} FROM holds WHERE {' AND '.join(where)} ORDER BY until, resource, slot LIMIT :limit",
         project=project,
         who=agent and short(agent),
         limit=limit,
@@ -393,7 +419,10 @@ def conflict(a: str, b: str) -> bool:
 
 def _row(tx: Transaction, project: str, resource: str, slot: int) -> Hold:
     row = tx.first(
-        f"SELECT {_COLUMNS} FROM holds WHERE {_THIS}", project=project, resource=resource, slot=slot  # noqa: S608
+        f"SELECT {_COLUMNS} FROM holds WHERE {_THIS}",
+        project=project,
+        resource=resource,
+        slot=slot,
     )
     return record(Hold, row or (project, resource, slot, None, 0, 0, 0, None, None))
 
@@ -403,7 +432,7 @@ def _slot(tx: Transaction, resource: str, given: int | None, agent: str, project
     if given is not None or not resource.startswith("pool:"):
         return given or 0
     rows = tx.all(
-        f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND holder = :agent AND {LIVE} "  # noqa: S608
+        f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND holder = :agent AND {LIVE} "
         "ORDER BY slot LIMIT 2",
         project=project,
         resource=resource,
@@ -436,7 +465,9 @@ def _stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, 
     )
 
 
-def _tell(tx: Transaction, event: str, hold: Hold, *, agent: str, epoch: int | None = None, note: str | None = None) -> None:
+def _tell(
+    tx: Transaction, event: str, hold: Hold, *, agent: str, epoch: int | None = None, note: str | None = None
+) -> None:
     append(
         tx,
         event,

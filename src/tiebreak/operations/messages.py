@@ -72,7 +72,7 @@ def _first_line(body: str) -> str:
 
 def _find(tx: Transaction, number: int, project: str, agent: str) -> Message:
     row = tx.first(
-        f"SELECT {_COLUMNS} FROM {_FROM} WHERE messages.number = :number AND project = :project",  # noqa: S608
+        f"SELECT {_COLUMNS} FROM {_FROM} WHERE messages.number = :number AND project = :project",
         number=number,
         project=project,
         me=short(agent),
@@ -109,7 +109,9 @@ def inbox(
     return _select(tx, where, agent, project=project, after=after, channel=channel, thread=thread, limit=limit)
 
 
-_CURSOR = "SELECT coalesce(max(cursors.message), 0) FROM cursors WHERE cursors.project = :project AND cursors.agent = :me"
+_CURSOR = (
+    "SELECT coalesce(max(cursors.message), 0) FROM cursors WHERE cursors.project = :project AND cursors.agent = :me"
+)
 _JOINED = (
     "SELECT coalesce(min(joined_at), 0) FROM agents WHERE agents.project = :project "
     "AND (agents.id = :me OR substr(agents.id, 1, length(:me) + 1) = :me || '~')"
@@ -118,7 +120,7 @@ _JOINED = (
 
 def _select(tx: Transaction, where: list[str], agent: str, *, limit: int, **params: object) -> list[Message]:
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM {_FROM} WHERE {' AND '.join(where)} ORDER BY messages.number LIMIT :limit",  # noqa: S608
+        f"SELECT {_COLUMNS} FROM {_FROM} WHERE {' AND '.join(where)} ORDER BY messages.number LIMIT :limit",
         me=short(agent),
         limit=limit,
         **params,
@@ -134,7 +136,8 @@ def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project
         raise Invalid(f"upto: the newest message is {row[0]}, got {upto}")
     moved = tx.first(
         "INSERT INTO cursors (project, agent, message) VALUES (:project, :me, :upto) ON CONFLICT (project, agent) "
-        "DO UPDATE SET message = CASE WHEN cursors.message > :upto THEN cursors.message ELSE :upto END RETURNING message",
+        "DO UPDATE SET message = CASE WHEN cursors.message > :upto THEN cursors.message ELSE :upto END "
+        "RETURNING message",
         project=project,
         me=short(agent),
         upto=upto,
@@ -149,7 +152,8 @@ def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Projec
     if message.recipient not in (None, short(agent)):
         raise Invalid(f"message {number} is not for you but for {message.recipient}")
     new = tx.first(
-        "INSERT INTO acks (message, agent, acked_at) VALUES (:number, :me, {now}) ON CONFLICT DO NOTHING RETURNING agent",
+        "INSERT INTO acks (message, agent, acked_at) VALUES (:number, :me, {now}) ON CONFLICT DO NOTHING "
+        "RETURNING agent",
         number=number,
         me=short(agent),
     )

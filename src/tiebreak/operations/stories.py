@@ -7,7 +7,8 @@ from ..model import Event, Sentence, columns, record
 from ..names import RESOURCE_TYPES, resource, shown
 from ..paths import matches
 from ..text import ago, span
-from . import holds, tasks
+from .holds import listing as live_holds
+from .references import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
     if ref.partition(":")[0] in RESOURCE_TYPES and ":" in ref:
         return _of_resource(tx, resource(ref, "ref"), project, limit)
     try:
-        task = tasks.find(tx, ref, project)
+        task = find(tx, ref, project)
     except NotFound:
         sentences = _of_resource(tx, resource("file:" + ref, "ref"), project, limit) if "#" not in ref else []
         if not sentences:
@@ -71,7 +72,7 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
     sentences = _told(tx, subjects, project, limit)
     if not sentences:
         raise NotFound(f"nothing ever happened to {wanted} in project {project}")
-    live = holds.listing(tx, project=project, matching=wanted)
+    live = live_holds(tx, project=project, matching=wanted)
     for hold in live:
         left = span((hold.until or 0) - tx.now / 1e6)
         text = f"Now: {hold.resource} is held by {hold.holder} for another {left} (epoch {hold.epoch})."
@@ -83,7 +84,7 @@ def _told(tx: Transaction, subjects: list[str], project: str, limit: int) -> lis
     events: list[Event] = []
     for subject in subjects:
         rows = tx.all(
-            f"SELECT {_EVENTS} FROM events WHERE subject = :subject AND project = :project "  # noqa: S608
+            f"SELECT {_EVENTS} FROM events WHERE subject = :subject AND project = :project "
             "ORDER BY number DESC LIMIT :limit",
             subject=subject,
             project=project,
@@ -91,8 +92,8 @@ def _told(tx: Transaction, subjects: list[str], project: str, limit: int) -> lis
         )
         rows += tx.refusals(subject)
         events += [record(Event, row) for row in rows]
-    # A refusal that is still to be carried has no number yet: it comes last.
-    events.sort(key=lambda e: (e.number == 0, e.number, e.at))
+    # By time, not by number: a refusal is older than the change that carried it into the log.
+    events.sort(key=lambda e: (e.at, e.number == 0, e.number))
     return [_sentence(event) for event in events[-limit:]]
 
 
@@ -104,7 +105,7 @@ def _sentence(event: Event) -> Sentence:
         what=(event.name or "").removeprefix("file:"),
         epoch=event.epoch,
         lease=span((event.until or event.at) - event.at),
-        times=f" {event.count} times" if event.count > 1 else "",
+        times=f" {event.times} times" if event.times > 1 else "",
         note=note if event.event == "task.linked" else f": {note}" if note else "",
     )
     stored = tuple(event)

@@ -24,7 +24,7 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
     """How many tasks are in each state, and how many holds, agents, messages and events there are."""
     here = "project = :project" if project else "TRUE"
     lapsed = "state = 'claimed' AND until <= {now}"
-    rows = tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} GROUP BY state", project=project)  # noqa: S608
+    rows = tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} GROUP BY state", project=project)
     counts = dict(rows)
     for state, more in (("pending", "attempts < max_attempts"), ("failed", "attempts >= max_attempts")):
         moved = _count(tx, "tasks", f"{here} AND {lapsed} AND {more}", project)
@@ -48,7 +48,7 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
 
 
 def _count(tx: Transaction, table: str, where: str, project: str | None) -> int:
-    row = tx.first(f"SELECT count(*) FROM {table} WHERE {where}", project=project)  # noqa: S608
+    row = tx.first(f"SELECT count(*) FROM {table} WHERE {where}", project=project)
     return int(row[0]) if row else 0
 
 
@@ -66,7 +66,9 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
         limit=limit,
     )
     tasks = tx.all(
-        f"DELETE FROM tasks WHERE number IN ({_OLD_TASKS}) RETURNING number", before=before, limit=limit  # noqa: S608
+        f"DELETE FROM tasks WHERE number IN ({_OLD_TASKS}) RETURNING number",
+        before=before,
+        limit=limit,
     )
     for (number,) in tasks:
         tx.all("DELETE FROM edges WHERE task = :number OR after = :number", number=number)
@@ -89,7 +91,7 @@ _LOGS = (("events", "at"), ("messages", "sent_at"))
 def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -> int:
     """Logs are in order of time, so the oldest rows are the first ones."""
     rows = tx.all(
-        f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} WHERE number < "  # noqa: S608
+        f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} WHERE number < "
         f"(SELECT max(number) FROM {table}) ORDER BY number LIMIT :limit) AND {column} <= :before RETURNING number",
         before=before,
         limit=limit,

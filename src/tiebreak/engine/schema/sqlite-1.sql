@@ -159,7 +159,7 @@ CREATE TABLE events (                      -- what happened, in order; appended 
   epoch    INTEGER NOT NULL DEFAULT 0,
   until    INTEGER NOT NULL DEFAULT 0,
   note     TEXT,
-  count    INTEGER NOT NULL DEFAULT 1,     -- how many refusals were carried by this one
+  times    INTEGER NOT NULL DEFAULT 1,     -- how many refusals were carried by this one
   data     TEXT
 ) STRICT;
 CREATE INDEX events_subject ON events (subject, number) WHERE subject IS NOT NULL;

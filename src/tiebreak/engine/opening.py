@@ -1,0 +1,129 @@
+"""Opening a SQLite board: making the file, bringing its schema up to date, starting its clock.
+
+All of it happens in the gate, so any number of processes may open a board that does not exist yet at the same
+moment: the first one makes it, the others find it made.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .. import clock
+from ..errors import Unavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    import apsw
+
+    from .gate import Gate
+
+VERSION = 1
+"""The newest schema that this code knows."""
+APPLICATION_ID = 0x74696562  # "tieb"
+
+
+def create(path: str) -> None:
+    """Make the file, readable by its owner alone.
+
+    Only if it is new: opening and closing a database that this process has open elsewhere would drop that
+    connection's locks.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if os.path.isdir(path):
+            raise Unavailable(f"board {path}: is a folder, not a file") from None
+
+
+def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
+    """Make sure that the schema is the one that this code knows."""
+    version = _version(connection, path)
+    if version < VERSION:
+        with gate:
+            _migrate(connection, path)
+        version = _version(connection, path)
+    if version > VERSION:
+        raise Unavailable(
+            f"board {path}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
+            hint="upgrade tiebreak on this machine",
+        )
+
+
+def _version(connection: apsw.Connection, path: str) -> int:
+    version, application = _rows(
+        connection, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
+    )[0]
+    if application not in (0, APPLICATION_ID) or (version and not application):
+        raise Unavailable(f"board {path}: a SQLite database, but not a tiebreak board")
+    return int(version)
+
+
+def _migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the schema up to date, one file at a time; whoever comes second finds it done."""
+    version = _version(connection, path)
+    if version == 0:
+        if connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
+            raise Unavailable(f"board {path}: a SQLite database, but not a tiebreak board")
+        connection.execute("PRAGMA journal_mode = WAL")
+    with connection:
+        for step in range(version + 1, VERSION + 1):
+            folder = os.path.join(os.path.dirname(__file__), "schema")
+            with open(os.path.join(folder, f"sqlite-{step}.sql"), encoding="utf-8") as file:
+                connection.execute(file.read())
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _rows(connection: apsw.Connection, sql: str, *params: str) -> list[Any]:
+    return connection.execute(sql, params).fetchall()
+
+
+def board_clock(connection: apsw.Connection, gate: Gate) -> Callable[[], int]:
+    """Board time: the boot-time clock plus the offset that was stored when this boot first used the board."""
+    boot = _boot_id()
+    offset = _stored_offset(connection, boot)
+    if offset is None:
+        with gate:
+            offset = _store_offset(connection, boot)
+    shift = offset
+    return lambda: clock.since_boot() + shift
+
+
+def _stored_offset(connection: apsw.Connection, boot: str) -> int | None:
+    rows = _rows(
+        connection,
+        "SELECT value FROM board WHERE name = 'clock.offset' AND EXISTS "
+        "(SELECT 1 FROM board WHERE name = 'clock.boot' AND value = ?)",
+        boot,
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def _store_offset(connection: apsw.Connection, boot: str) -> int:
+    known = _stored_offset(connection, boot)
+    if known is not None:
+        return known
+    newest = _rows(connection, "SELECT at FROM events ORDER BY number DESC LIMIT 1")
+    offset = clock.offset(newest[0][0] if newest else 0)
+    connection.execute(
+        "INSERT INTO board (name, value) VALUES ('clock.boot', ?1), ('clock.offset', ?2) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (boot, str(offset)),
+    )
+    return offset
+
+
+def _boot_id() -> str:
+    try:
+        fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(fd, 64).decode().strip()
+        finally:
+            os.close(fd)
+    except OSError:
+        from ..processes import identity
+
+        return identity().boot

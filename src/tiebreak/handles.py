@@ -1,0 +1,247 @@
+"""Handles: what was won, as an object that carries its epoch.
+
+As a context manager a handle renews itself in the background and gives back at the end. Losing a grant cannot
+interrupt the code inside; the handle remembers the loss, refuses to finish, and raises it at the end or when
+asked with `check()`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from time import monotonic
+
+from .errors import Fenced, Refused, TiebreakError
+from .names import seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, TypeVar
+
+    from .board import Board
+    from .model import Hold, Released, Task
+
+    G = TypeVar("G", bound="Grant")
+
+
+class Grant:
+    """Something won: it carries its epoch, and as a context manager it renews itself and notices its loss.
+
+    Losing it cannot interrupt the code inside; call `check()` before anything that must not happen twice.
+    """
+
+    def __init__(self, board: Board, lease: float | str) -> None:
+        self.board = board
+        self.lease = seconds(lease)
+        self.loss: TiebreakError | None = None
+        """Why it is lost, once it is known to be."""
+        self.on_loss: Callable[[], None] | None = None
+        """Called, in the renewing thread, when the loss is noticed."""
+        self._renewer: Any = None
+        self._extended()
+
+    def _extended(self) -> None:
+        self._expires = monotonic() + self.lease
+
+    def left(self) -> float:
+        """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
+        return self._expires - monotonic()
+
+    def check(self) -> None:
+        """Raise `Fenced` if this is not the current grant any more, as far as it is known here."""
+        if self.loss is not None:
+            raise self.loss
+        if self.left() <= 0:
+            raise Fenced(f"{self}: the lease ran out before it could be renewed")
+
+    def renew(self) -> None:
+        """Keep it for another lease."""
+        raise NotImplementedError
+
+    def _end(self, failed: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: G) -> G:
+        self._renewer = Renewer(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._renewer.stop()
+        if self.loss is not None and error is None:
+            raise self.loss
+        if self.loss is None:
+            self._end(error)
+
+
+class Claim(Grant):
+    """A claimed task. As a context manager it completes at the end, or fails with the exception's text."""
+
+    def __init__(self, board: Board, task: Task, lease: float | str) -> None:
+        self.task = task
+        super().__init__(board, lease)
+        self._over = False
+
+    @property
+    def epoch(self) -> int:
+        """The fence of this claim."""
+        return self.task.epoch
+
+    def _params(self) -> dict[str, Any]:
+        return {"ref": self.task.id, "project": self.task.project, "epoch": self.task.epoch}
+
+    def renew(self) -> None:
+        """Keep the claim for another lease."""
+        self.task = self.board.tasks.extend(lease=self.lease, **self._params())
+        self._extended()
+
+    def complete(self, result: Any = None, **ack: Any) -> Task:
+        """Finish the task; with `ack=True` and so on, announce it in the same step."""
+        return self._finish(self.board.tasks.complete(result=result, **ack, **self._params()))
+
+    def fail(self, reason: str | None = None, *, retry: bool = True) -> Task:
+        """Report that this attempt failed."""
+        return self._finish(self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
+
+    def release(self, reason: str | None = None) -> Task:
+        """Give the task back without using the attempt up."""
+        return self._finish(self.board.tasks.release(reason=reason, **self._params()))
+
+    def _finish(self, task: Task) -> Task:
+        self._over = True
+        self.task = task
+        return task
+
+    def _end(self, failed: BaseException | None) -> None:
+        if self._over:
+            return
+        if failed is None:
+            self.complete()
+        elif isinstance(failed, Exception):
+            from .text import plain
+
+            self.fail(plain(f"{type(failed).__name__}: {failed}")[:1000])
+        else:
+            self.release("interrupted")
+
+    def __repr__(self) -> str:
+        return f"<Claim #{self.task.number} {self.task.name!r} epoch={self.epoch}>"
+
+
+class Holding(Grant):
+    """Resources that are held. As a context manager it gives them back at the end."""
+
+    def __init__(self, board: Board, holds: list[Hold], lease: float | str) -> None:
+        self.holds = holds
+        super().__init__(board, lease)
+        self.released: list[Released] = []
+
+    @property
+    def epoch(self) -> int:
+        """The fence of the first resource."""
+        return self.holds[0].epoch
+
+    @property
+    def slot(self) -> int:
+        """The slot that was won, counted from 0."""
+        return self.holds[0].slot
+
+    def _params(self) -> dict[str, Any]:
+        return {
+            "resources": [hold.resource for hold in self.holds],
+            "project": self.holds[0].project,
+            "epochs": [hold.epoch for hold in self.holds],
+            "slots": [hold.slot for hold in self.holds],
+        }
+
+    def renew(self) -> None:
+        """Keep them for another lease."""
+        self.holds = self.board.holds.renew(lease=self.lease, **self._params())
+        self._extended()
+
+    def vouch(self) -> None:
+        """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
+        hashes = [fingerprint(hold.resource) for hold in self.holds]
+        self.holds = self.board.holds.renew(lease=self.lease, hashes=hashes, **self._params())
+        self._extended()
+
+    def release(self) -> list[Released]:
+        """Give them back; tells of each file whether somebody else changed it."""
+        hashes = [fingerprint(hold.resource) for hold in self.holds]
+        self.released = self.board.holds.release(hashes=hashes, **self._params())
+        return self.released
+
+    def _end(self, failed: BaseException | None) -> None:
+        if not self.released:
+            self.release()
+
+    def __repr__(self) -> str:
+        return f"<Holding {', '.join(hold.resource for hold in self.holds)} epoch={self.epoch}>"
+
+
+def fingerprint(resource: str) -> str | None:
+    """What a held file contains now, in short; None for globs and for what is not a file."""
+    from .paths import is_glob, repository
+
+    if not resource.startswith("file:") or is_glob(resource[5:]):
+        return None
+    repo = repository(os.getcwd())
+    return _digest(os.path.join(repo.root if repo else "/", _unescaped(resource[5:])))
+
+
+def _unescaped(path: str) -> str:
+    for special in "[*?":
+        path = path.replace(f"[{special}]", special)
+    return path
+
+
+def _digest(path: str) -> str | None:
+    from _blake2 import blake2b  # what hashlib offers, without its 3 ms of import
+
+    state = blake2b(digest_size=16)
+    try:
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                state.update(piece)
+    except FileNotFoundError:
+        return "absent"
+    except OSError:
+        return None
+    return str(state.hexdigest())
+
+
+class Renewer:
+    """Renews a grant every third of its lease, until it is stopped or the grant is lost."""
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"renew {grant!r}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Renew no more; a renewal under way is waited for, so that none comes after the end."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = self._grant.lease / 3
+        while not self._stop.wait(pause):
+            pause = self._grant.lease / 3
+            try:
+                self._grant.renew()
+            except Refused as exc:
+                return self._lose(exc)
+            except TiebreakError as exc:
+                # The board cannot be reached: try again soon, as long as the lease may still be ours.
+                pause = min(1.0, self._grant.lease / 10)
+                if self._grant.left() <= 0:
+                    return self._lose(Fenced(f"{self._grant!r}: the lease ran out unrenewed ({exc})"))
+
+    def _lose(self, why: TiebreakError) -> None:
+        self._grant.loss = why
+        if self._grant.on_loss is not None:
+            self._grant.on_loss()

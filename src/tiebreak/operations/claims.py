@@ -1,0 +1,403 @@
+"""Claims: won by exactly one, worked on and finished by that one alone.
+
+A claim is a grant (see `grants`), so extending, completing, failing and releasing are fenced by holder, epoch
+and lease, without exception. Attempts are counted when a task is won, so that one that kills its workers ends.
+
+An expired claim can be won like a free task; `settle` only writes down what time has already done.
+"""
+
+from __future__ import annotations
+
+from ..clock import SECOND, micros
+from ..errors import Fenced, Refused
+from ..model import Task, holder_id, record
+from ..names import FINAL, PRIORITIES, json_text, short
+from ..names import key as check_key
+from . import operation
+from .events import of_task
+from .grants import EXTEND, FREE, GIVE_BACK, GRANT, fenced, lost, win, write
+from .references import ADDRESS, FINISHED, LAPSED, STORED, address, called, find, lookup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..names import AgentId, Count, Epoch, Json, Label, Lease, Name, Note, Priority, Project, Ref
+    from . import Transaction
+
+CLAIM_LEASE = 300.0
+MAX_BACKOFF = 3600 * SECOND
+SETTLE_AT_ONCE = 1000
+
+_READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
+_CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}"
+_WON = STORED + ", displaced"
+
+
+@operation("tasks.claim", writes=True)
+def claim(
+    tx: Transaction,
+    *,
+    ref: Ref,
+    agent: AgentId = "",
+    project: Project = "",
+    lease: Lease = CLAIM_LEASE,
+    create: bool = True,
+) -> Task:
+    """Win a ready task, or learn who has it.
+
+    With `create`, a key that nobody has posted yet is posted and won in one step, so that agents need
+    not agree on who posts.
+    """
+    column, value = address(ref)
+    won = _win(tx, column, value, agent, project, lease)
+    if won is None and column == "key":
+        task = lookup(tx, ref, project)
+        if task is None and create:
+            from .tasks import post
+
+            post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
+        elif task is not None and task.key != ref:
+            column, value = "number", task.number
+        won = _win(tx, column, value, agent, project, lease)
+    if won is None:
+        raise _not_won(tx, find(tx, ref, project), agent)
+    return won
+
+
+def _win(tx: Transaction, column: str, value: Any, agent: str, project: str, lease: float) -> Task | None:
+    where = f"{ADDRESS[column]} AND {_READY}"
+    row = win(tx, "tasks", _CLAIMED, where, _WON, agent=agent, lease=lease, value=value, project=project)
+    return None if row is None else _granted(tx, row)
+
+
+def _granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
+    """Write down a grant, and first the lapse of the one that it replaced."""
+    task = record(Task, row[:-1])
+    if row[-1] is not None:
+        of_task(tx, "task.expired", task, agent=row[-1], epoch=task.epoch - 1)
+    of_task(
+        tx,
+        "task.claimed",
+        task,
+        agent=holder_id(task),
+        epoch=task.epoch,
+        until=row[Task._fields.index("until")],
+    )
+    return task
+
+
+def _not_won(tx: Transaction, task: Task, agent: str) -> Refused:
+    holder = holder_id(task)
+    tx.refuse(
+        "task.refused",
+        project=task.project,
+        subject=task.id,
+        name=task.name,
+        kind=task.kind,
+        agent=agent,
+        epoch=task.epoch,
+        note=f"held by {short(holder)}" if task.state == "claimed" and holder else task.state,
+    )
+    if task.state == "claimed" and holder:
+        mine = holder == agent
+        hint = (
+            f"`tb extend '#{task.number}'` keeps it"
+            if mine
+            else f"`tb why '#{task.number}'` tells more; `tb next` finds other work"
+        )
+        until = micros(task.until or 0)
+        return lost(called(task), agent=agent, holder=holder, until=until, epoch=task.epoch, now=tx.now, hint=hint)
+    if task.state == "blocked":
+        rows = tx.all(
+            "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
+            "WHERE edges.task = :number AND finished_at = 0 ORDER BY tasks.number",
+            number=task.number,
+        )
+        return Refused(f"{called(task)} is blocked by {', '.join(f'#{n}' for (n,) in rows)}", state=task.state)
+    if task.state == "pending":
+        return Refused(f"{called(task)} is not ready yet", state=task.state, ready_at=task.ready_at)
+    by = f" by {task.holder}" if task.holder else ""
+    return Refused(f"{called(task)} is {task.state}{by} already", state=task.state, epoch=task.epoch)
+
+
+@operation("tasks.claim_many", writes=True)
+def claim_many(
+    tx: Transaction,
+    *,
+    refs: list[Ref],
+    agent: AgentId = "",
+    project: Project = "",
+    lease: Lease = CLAIM_LEASE,
+) -> list[Task]:
+    """Win as many of these tasks as are free, in one step; those not won are left out."""
+    won = []
+    for ref in refs:
+        column, value = address(ref)
+        task = _win(tx, column, value, agent, project, lease)
+        if task is not None:
+            won.append(task)
+        elif column == "id":
+            tx.refuse("task.refused", project=project, subject=value, agent=agent)
+    return won
+
+
+@operation("tasks.next", writes=True)
+def next_ready(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    kind: Label | None = None,
+    queue: Label | None = None,
+    tag: Label | None = None,
+    count: Count = 1,
+    lease: Lease = CLAIM_LEASE,
+) -> list[Task]:
+    """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list."""
+    _settle(tx, project)
+    where = ["state = 'pending'", "ready_at = 0", "project = :project"]
+    where += [f"{column} = :{column}" for column, v in (("kind", kind), ("queue", queue)) if v is not None]
+    if tag is not None:
+        where.append("tags LIKE :tag ESCAPE '!'")
+    rows = tx.all(
+        f"WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE {' AND '.join(where)} "
+        "ORDER BY priority DESC, number LIMIT :count {skip_locked}) "
+        f"UPDATE tasks SET {GRANT}{_CLAIMED} FROM picked "
+        f"WHERE number = picked.n AND {_READY} AND {FREE} RETURNING {_WON}",
+        project=project,
+        kind=kind,
+        queue=queue,
+        tag=None if tag is None else f"% {tag.replace('_', '!_')} %",
+        count=count,
+        agent=agent,
+        lease=micros(lease),
+    )
+    tasks = [_granted(tx, row) for row in rows]
+    return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
+
+
+def _settle(tx: Transaction, project: str) -> None:
+    """Write down what time has done: claims that lapsed, delays that are over."""
+    due = tx.first(
+        "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
+        "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' "
+        "AND ready_at > 0 AND ready_at <= {now})",
+        project=project,
+    )
+    lapsed, ready = due or (0, 0)
+    if lapsed:
+        _expire(tx, project)
+    if ready:
+        tx.all(
+            "UPDATE tasks SET ready_at = 0 WHERE number IN (SELECT number FROM tasks WHERE project = :project "
+            "AND state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked})",
+            project=project,
+            most=SETTLE_AT_ONCE,
+        )
+
+
+def _expire(tx: Transaction, project: str) -> int:
+    rows = tx.all(
+        f"SELECT {STORED} FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {{now}} "
+        "ORDER BY until LIMIT :most {skip_locked}",
+        project=project,
+        most=SETTLE_AT_ONCE,
+    )
+    for old in (record(Task, row) for row in rows):
+        again = old.attempts < old.max_attempts
+        row = tx.first(
+            f"UPDATE tasks SET state = :state, {GIVE_BACK}, updated_at = {{now}}, reason = :reason, "
+            f"finished_at = :finished WHERE number = :number AND epoch = :epoch AND {LAPSED} RETURNING {STORED}",
+            state="pending" if again else "failed",
+            reason=None if again else f"the lease of attempt {old.attempts} of {old.max_attempts} ran out",
+            finished=0 if again else tx.now,
+            number=old.number,
+            epoch=old.epoch,
+        )
+        if row is not None:
+            task = record(Task, row)
+            of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
+            if not again:
+                _let_others_go_on(tx, task)
+    return len(rows)
+
+
+def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:
+    """Change a task as its holder, or explain why the fence did not let it pass."""
+    column, value = address(ref)
+    task = None
+    if column == "key":
+        task = find(tx, ref, project)
+        column, value = "number", task.number
+    where = f"{ADDRESS[column]} AND state = 'claimed'"
+    row = write(tx, "tasks", change, where, STORED, agent=agent, epoch=epoch, value=value, project=project, **params)
+    if row is not None:
+        return record(Task, row)
+    raise _stale(tx, task or find(tx, ref, project), agent, epoch)
+
+
+def _stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
+    tx.refuse(
+        "task.fenced",
+        project=task.project,
+        subject=task.id,
+        name=task.name,
+        kind=task.kind,
+        agent=agent,
+        epoch=epoch,
+        note=task.state,
+    )
+    if task.state in FINAL:
+        by = f" by {task.holder}" if task.holder and holder_id(task) != agent else ""
+        return Fenced(
+            f"{called(task)} is {task.state}{by} already, nothing was written",
+            holder=task.holder,
+            epoch=task.epoch,
+            state=task.state,
+        )
+    row = tx.first("SELECT holder, epoch, until FROM tasks WHERE number = :number", number=task.number)
+    return fenced(
+        called(task),
+        agent=agent,
+        epoch=epoch,
+        row=row or (None, 0, 0),
+        now=tx.now,
+        again=f"`tb claim '#{task.number}'` takes it again if it is free",
+    )
+
+
+@operation("tasks.extend", writes=True)
+def extend(
+    tx: Transaction,
+    *,
+    ref: Ref,
+    agent: AgentId = "",
+    project: Project = "",
+    epoch: Epoch = 0,
+    lease: Lease = CLAIM_LEASE,
+) -> Task:
+    """Keep a claim for another lease, counted from now."""
+    change = f"{EXTEND}, updated_at = {{now}}"
+    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
+    of_task(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
+    return task
+
+
+@operation("tasks.complete", writes=True)
+def complete(
+    tx: Transaction,
+    *,
+    ref: Ref,
+    agent: AgentId = "",
+    project: Project = "",
+    epoch: Epoch = 0,
+    result: Json | None = None,
+    ack: bool = False,
+    ack_name: Name | None = None,
+    ack_priority: Priority = "normal",
+    ack_payload: Json | None = None,
+) -> Task:
+    """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
+    change = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
+    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
+    of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
+    _let_others_go_on(tx, task)
+    if ack:
+        from .tasks import post
+
+        post(
+            tx,
+            name=ack_name or f"done: {task.name}"[:200],
+            agent=agent,
+            project=task.project,
+            kind="ack",
+            priority=ack_priority,
+            payload=ack_payload,
+            about=task.id,
+        )
+    return task
+
+
+@operation("tasks.fail", writes=True)
+def fail(
+    tx: Transaction,
+    *,
+    ref: Ref,
+    agent: AgentId = "",
+    project: Project = "",
+    epoch: Epoch = 0,
+    reason: Note | None = None,
+    retry: bool = True,
+) -> Task:
+    """Report that an attempt failed. With attempts left and `retry`, it becomes ready again after a backoff."""
+    before = find(tx, ref, project)
+    if retry and before.attempts < before.max_attempts:
+        wait = _backoff(tx, before)
+        change = f"state = 'pending', reason = :reason, ready_at = :ready_at, {GIVE_BACK}, updated_at = {{now}}"
+        ready_at = tx.now + wait if wait else 0
+        task = _as_holder(
+            tx,
+            change,
+            ref=f"#{before.number}",
+            agent=agent,
+            project=project,
+            epoch=epoch,
+            reason=reason,
+            ready_at=ready_at,
+        )
+        of_task(tx, "task.retrying", task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
+        return task
+    change = f"state = 'failed', reason = :reason, {FINISHED}"
+    task = _as_holder(tx, change, ref=f"#{before.number}", agent=agent, project=project, epoch=epoch, reason=reason)
+    of_task(tx, "task.failed", task, agent=agent, epoch=task.epoch, note=reason)
+    _let_others_go_on(tx, task)
+    return task
+
+
+def _backoff(tx: Transaction, task: Task) -> int:
+    row = tx.first("SELECT backoff FROM tasks WHERE number = :number", number=task.number)
+    base = row[0] if row else 0
+    return min(MAX_BACKOFF, base << min(task.attempts - 1, 40)) if task.attempts else base
+
+
+def _let_others_go_on(tx: Transaction, ended: Task) -> None:
+    if tx.first("SELECT 1 FROM edges WHERE after = :number LIMIT 1", number=ended.number) is not None:
+        from .dependencies import release_dependents
+
+        release_dependents(tx, ended)
+
+
+@operation("tasks.release", writes=True)
+def release(
+    tx: Transaction,
+    *,
+    ref: Ref,
+    agent: AgentId = "",
+    project: Project = "",
+    epoch: Epoch = 0,
+    reason: Note | None = None,
+) -> Task:
+    """Give a claim back at once, without using the attempt up."""
+    change = f"state = 'pending', attempts = attempts - 1, {GIVE_BACK}, updated_at = {{now}}"
+    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch)
+    of_task(tx, "task.released", task, agent=agent, epoch=task.epoch, note=reason)
+    return task
+
+
+@operation("tasks.due", writes=False)
+def due(tx: Transaction, *, project: Project = "") -> float | None:
+    """In how many seconds a delayed or claimed task becomes ready by time alone; None if there is none."""
+    row = tx.first(
+        "SELECT (SELECT min(ready_at) FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0), "
+        "(SELECT min(until) FROM tasks WHERE project = :project AND state = 'claimed')",
+        project=project,
+    )
+    moments = [moment for moment in row or () if moment is not None]
+    return max(0, min(moments) - tx.now) / SECOND if moments else None
+
+
+@operation("tasks.sweep", writes=True)
+def sweep(tx: Transaction, *, project: Project = "") -> int:
+    """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
+    return _expire(tx, project)

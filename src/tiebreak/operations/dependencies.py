@@ -1,0 +1,140 @@
+"""Dependencies: what comes after what, and what becomes of it.
+
+A task is blocked until every task that it comes after is completed. When one of those fails or is cancelled,
+it is cancelled with that reason, and so are those that come after it; unless it was posted to run anyway. The
+graph has no circles because an edge that would close one is refused.
+"""
+
+from __future__ import annotations
+
+from ..errors import Refused
+from ..model import Task, record
+from ..names import FINAL
+from . import operation
+from .events import of_task
+from .references import FINISHED, SHOWN, STATE, STORED, called, find
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..names import AgentId, Project, Ref
+    from . import Transaction
+
+
+def find_predecessors(tx: Transaction, after: list[str], project: str, run_anyway: bool) -> list[Task]:
+    """The tasks to come after; one that has already ended badly is refused."""
+    found = {task.number: task for task in (find(tx, ref, project) for ref in after)}
+    for task in found.values():
+        if task.state in ("failed", "cancelled") and not run_anyway:
+            raise Refused(
+                f"cannot come after {called(task)}, which is {task.state}",
+                hint="retry that one first, or run anyway",
+            )
+    return list(found.values())
+
+
+def link(tx: Transaction, task: int, after: int) -> None:
+    """Write down that one task comes after another."""
+    tx.all(
+        "INSERT INTO edges (task, after) VALUES (:task, :after) ON CONFLICT DO NOTHING",
+        task=task,
+        after=after,
+    )
+
+
+@operation("tasks.depend", writes=True)
+def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", project: Project = "") -> Task:
+    """Let a task that nobody has started come after others; a circle is refused."""
+    tx.serialize("edges", project)
+    task = find(tx, ref, project)
+    if task.state not in ("blocked", "pending"):
+        raise Refused(f"{called(task)} is {task.state} already")
+    before = [b for b in find_predecessors(tx, after, project, False) if not _linked(tx, task.number, b.number)]
+    for b in before:
+        _refuse_circle(tx, task, b)
+        link(tx, task.number, b.number)
+    waiting = sum(b.state not in FINAL for b in before)
+    if waiting:
+        row = tx.first(
+            "UPDATE tasks SET state = 'blocked', blockers = blockers + :waiting, updated_at = {now} "
+            f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",
+            waiting=waiting,
+            number=task.number,
+        )
+        if row is None:
+            raise Refused(f"{called(task)} was claimed meanwhile")
+        task = record(Task, row)
+    if before:
+        of_task(tx, "task.linked", task, agent=agent, note="after " + ", ".join(f"#{b.number}" for b in before))
+    return task
+
+
+def _linked(tx: Transaction, task: int, after: int) -> bool:
+    return tx.first("SELECT 1 FROM edges WHERE task = :task AND after = :after", task=task, after=after) is not None
+
+
+def _refuse_circle(tx: Transaction, task: Task, before: Task) -> None:
+    circle = tx.first(
+        "WITH RECURSIVE earlier (number) AS (SELECT :before UNION "
+        "SELECT edges.after FROM edges JOIN earlier ON edges.task = earlier.number) "
+        "SELECT 1 FROM earlier WHERE number = :task",
+        before=before.number,
+        task=task.number,
+    )
+    if circle is not None:
+        raise Refused(f"{called(task)} cannot come after {called(before)}: that would be a circle")
+
+
+@operation("tasks.after", writes=False)
+def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Task]:
+    """The tasks that a task comes after."""
+    task = find(tx, ref, project)
+    rows = tx.all(
+        f"SELECT {SHOWN} FROM tasks WHERE number IN "
+        "(SELECT after FROM edges WHERE edges.task = :number) ORDER BY number",
+        number=task.number,
+    )
+    return [record(Task, row) for row in rows]
+
+
+def cancel_row(tx: Transaction, number: int, reason: str | None) -> Task | None:
+    """Call a task off; None if it had ended already."""
+    row = tx.first(
+        f"UPDATE tasks SET state = 'cancelled', reason = :reason, holder = NULL, blockers = 0, {FINISHED} "
+        f"WHERE number = :number AND {STATE} IN ('blocked', 'pending', 'claimed') RETURNING {STORED}",
+        number=number,
+        reason=reason,
+    )
+    return None if row is None else record(Task, row)
+
+
+def release_dependents(tx: Transaction, ended: Task) -> None:
+    """Let those that come after a finished task go on, or cancel them with it."""
+    tx.serialize("edges", ended.project)
+    ends = [ended]
+    while ends:
+        end = ends.pop()
+        rows = tx.all(
+            "SELECT tasks.number, run_anyway FROM edges JOIN tasks ON tasks.number = edges.task "
+            "WHERE edges.after = :number AND state = 'blocked' ORDER BY tasks.number",
+            number=end.number,
+        )
+        for number, run_anyway in rows:
+            if end.state == "completed" or run_anyway:
+                _unblock(tx, number)
+            else:
+                reason = f"comes after {called(end)}, which was {end.state}"
+                cancelled = cancel_row(tx, number, reason[:1000])
+                if cancelled is not None:
+                    of_task(tx, "task.cancelled", cancelled, note=reason[:1000])
+                    ends.append(cancelled)
+
+
+def _unblock(tx: Transaction, number: int) -> None:
+    row = tx.first(
+        "UPDATE tasks SET blockers = blockers - 1, updated_at = {now}, "
+        "state = CASE WHEN blockers > 1 THEN 'blocked' ELSE 'pending' END "
+        f"WHERE number = :number AND state = 'blocked' RETURNING {STORED}",
+        number=number,
+    )
+    if row is not None and (task := record(Task, row)).state == "pending":
+        of_task(tx, "task.ready", task)

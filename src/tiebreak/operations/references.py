@@ -1,0 +1,99 @@
+"""References and columns: how a task is named, and how its row is to be seen.
+
+Expiry needs no sweeper: an expired claim counts as pending (as failed, when its attempts are used up) in
+every read. That rule stands here, once, as `STATE`.
+"""
+
+from __future__ import annotations
+
+from ..errors import Invalid, NotFound
+from ..model import Task, columns, record
+from ..names import is_uuid, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Transaction
+
+STORED = columns(Task)
+"""A task's columns as they are in the table."""
+STATE = (
+    "CASE WHEN state = 'claimed' AND until <= {now} "
+    "THEN CASE WHEN attempts < max_attempts THEN 'pending' ELSE 'failed' END ELSE state END"
+)
+LAPSED = "(state = 'claimed' AND until <= {now})"
+SHOWN = STORED.replace(" state,", f" {STATE},").replace(
+    " holder, epoch, until,",
+    f" CASE WHEN {LAPSED} THEN NULL ELSE holder END, epoch, CASE WHEN {LAPSED} THEN 0 ELSE until END,",
+)
+"""A task's columns as they are to be seen: a lapsed claim has no holder any more."""
+FINISHED = "displaced = NULL, until = 0, ready_at = 0, finished_at = {now}, updated_at = {now}"
+"""What every end of a task has in common; its holder stays, to tell who ended it."""
+ADDRESS = {
+    "number": "number = :value",
+    "id": "id = :value",
+    "key": "project = :project AND key = :value",
+}
+
+
+def address(ref: str) -> tuple[str, Any]:
+    """Which column a reference speaks of, and the value to look for."""
+    if ref.startswith("#"):
+        if not ref[1:].isdecimal() or len(ref) > 16:
+            raise Invalid(f"ref: {shown(ref)} is not a task number such as #42")
+        return "number", int(ref[1:])
+    if is_uuid(ref):
+        return "id", ref.lower()
+    return "key", ref
+
+
+def find(tx: Transaction, ref: str, project: str) -> Task:
+    """The task that a reference names, as it is to be seen; raises `NotFound`."""
+    task = lookup(tx, ref, project)
+    if task is None:
+        where = f" in project {project}" if address(ref)[0] == "key" else ""
+        raise NotFound(f"no task {shown(ref)}{where}", hint="`tb tasks --all` lists them")
+    return task
+
+
+def lookup(tx: Transaction, ref: str, project: str) -> Task | None:
+    """The task that a reference names, or None. A key wins over the beginning of an id."""
+    column, value = address(ref)
+    task = _by(tx, column, value, project)
+    return _by_prefix(tx, ref.lower()) if task is None and column == "key" else task
+
+
+def by_key(tx: Transaction, key: str, project: str) -> Task | None:
+    """The task that has this key, or None."""
+    return _by(tx, "key", key, project)
+
+
+def _by(tx: Transaction, column: str, value: Any, project: str) -> Task | None:
+    row = tx.first(
+        f"SELECT {SHOWN} FROM tasks WHERE {ADDRESS[column]}",
+        value=value,
+        project=project,
+    )
+    return None if row is None else record(Task, row)
+
+
+def _by_prefix(tx: Transaction, prefix: str) -> Task | None:
+    if not 4 <= len(prefix) < 36 or not all(c in "0123456789abcdef-" for c in prefix):
+        return None
+    rows = tx.all(
+        f"SELECT {SHOWN} FROM tasks WHERE id >= :low AND id < :high ORDER BY id LIMIT 2",
+        low=prefix,
+        high=prefix + "g",
+    )
+    if len(rows) > 1:
+        raise Invalid(
+            f"ref: {shown(prefix)} is the beginning of more than one id",
+            hint="use #number or more characters",
+        )
+    return record(Task, rows[0]) if rows else None
+
+
+def called(task: Task) -> str:
+    """A task as messages call it."""
+    return f"#{task.number} {task.key or task.name!r}"
