@@ -14,6 +14,7 @@ from .engine import connect
 from .errors import Lost, TiebreakError, TimedOut, Unavailable
 from .names import agent as check_agent
 from .names import project as check_project
+from .names import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Board:
         """The same as `next`, without objects that renew them."""
         from time import monotonic
 
-        patience = _seconds(wait)
+        patience = seconds(wait)
         end = monotonic() + patience
         while True:
             seen = self.events.last() if patience else 0
@@ -237,7 +238,7 @@ class Board:
         """Try until it is won or the time is up; between two tries sleep until something could have changed."""
         from time import monotonic
 
-        patience = _seconds(wait)
+        patience = seconds(wait)
         end = monotonic() + patience
         while True:
             seen = self.events.last() if patience else 0
@@ -277,7 +278,7 @@ class Board:
         """Every matching event after a number (after now, if none is given), as they happen, none left out."""
         from time import monotonic
 
-        end = None if timeout is None else monotonic() + _seconds(timeout)
+        end = None if timeout is None else monotonic() + seconds(timeout)
         seen = self.events.last() if after is None else after
         self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
         while True:
@@ -434,9 +435,3 @@ class Upkeep(Namespace):
     if TYPE_CHECKING:
         status = Bound(_upkeep.status)
         prune = Bound(_upkeep.prune)
-
-
-def _seconds(value: float | str) -> float:
-    from .names import seconds
-
-    return seconds(value)

@@ -56,8 +56,17 @@ class Grant:
         if self.left() <= 0:
             raise Fenced(f"{self}: the lease ran out before it could be renewed")
 
+    @property
+    def epoch(self) -> int:
+        """The fence."""
+        raise NotImplementedError
+
     def renew(self) -> None:
         """Keep it for another lease."""
+        raise NotImplementedError
+
+    def release(self) -> Any:
+        """Give it back."""
         raise NotImplementedError
 
     def _end(self, failed: BaseException | None) -> None:

@@ -1,0 +1,198 @@
+"""The board for asyncio: the same board, its calls made in threads.
+
+    board = await tiebreak.aio.open()
+    await board.tasks.post(name="fix the login bug", key="login-bug")
+    async with await board.claim("login-bug") as claim:
+        ...
+
+No rule stands here: every call is the call of the same name on `Board`, `Claim` or `Holding`. What is added is
+what only asyncio has: a task that is cancelled while it wins something gives it back, and waiting ends soon
+after its task is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from . import board as sync
+from .errors import TiebreakError, TimedOut
+from .handles import Grant
+from .names import seconds
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from .board import Board
+    from .handles import Claim, Holding
+    from .model import Event
+
+P = ParamSpec("P")
+R = TypeVar("R")
+G = TypeVar("G", bound=Grant)
+
+THREADS = 64
+GLANCE = 1.0
+"""Waiting sleeps at most so long at once, so that a cancelled task leaves no thread behind for long."""
+
+
+async def open(
+    address: str | os.PathLike[str] | None = None, *, agent: str | None = None, project: str | None = None
+) -> AsyncBoard:
+    """Open a board; the same as `tiebreak.open`."""
+    return AsyncBoard(await asyncio.to_thread(sync.open, address, agent=agent, project=project))
+
+
+class AsyncBoard:
+    """A board whose operations are awaited. `board.sync` is the board itself."""
+
+    def __init__(self, board: Board) -> None:
+        self.sync = board
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tiebreak")
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call anything of the board in a thread: `await board.run(board.sync.tasks.get, ref="#1")`."""
+        return await asyncio.shield(self._start(function, *args, **kwargs))
+
+    def _start(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> AsyncNamespace:
+        """The groups of operations: `tasks`, `holds`, `messages`, `agents`, `events`, `upkeep`."""
+        group = getattr(self.sync, name)
+        if not isinstance(group, sync.Namespace):
+            raise AttributeError(f"AsyncBoard has no attribute {name!r}; board.sync has")
+        return AsyncNamespace(self, group)
+
+    async def claim(self, ref: str, **options: Any) -> AsyncGrant[Claim]:
+        """Win a task; raises `Lost`."""
+        return AsyncGrant(self, await self._win(lambda: self.sync.claim(ref, **options)))
+
+    async def next(self, **options: Any) -> list[AsyncGrant[Claim]]:
+        """Win the next ready tasks; an empty list when there are none."""
+        wait = options.pop("wait", 0.0)
+        end = monotonic() + seconds(wait)
+        while True:
+            left = max(0.0, end - monotonic())
+            won = await self._win_all(partial(self.sync.next, wait=min(left, GLANCE), **options))
+            if won or left <= 0:
+                return [AsyncGrant(self, claim) for claim in won]
+
+    async def hold(self, *resources: str, **options: Any) -> AsyncGrant[Holding]:
+        """Take resources, all or none; raises `Lost`."""
+        return AsyncGrant(self, await self._win(lambda: self.sync.hold(*resources, **options)))
+
+    async def _win(self, attempt: Callable[[], G]) -> G:
+        [won] = await self._win_all(lambda: [attempt()])
+        return won
+
+    async def _win_all(self, attempt: Callable[[], list[G]]) -> list[G]:
+        """Win something; if the task is cancelled meanwhile, nobody would know of the win, so it is given back."""
+        started = self._start(attempt)
+        try:
+            return await asyncio.shield(started)
+        except asyncio.CancelledError:
+            started.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, started: asyncio.Future[list[G]]) -> None:
+        if started.cancelled() or started.exception() is not None:
+            return
+        for grant in started.result():
+            self._threads.submit(_release, grant)
+
+    async def wait(self, *, timeout: float | str | None = None, **options: Any) -> Event:
+        """The next event that matches; raises `TimedOut`."""
+        async for event in self.follow(timeout=timeout, **options):
+            return event
+        raise TimedOut(f"nothing matched within {timeout}")
+
+    async def follow(
+        self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
+    ) -> AsyncIterator[Event]:
+        """Every matching event after a number, as they happen."""
+        end = None if timeout is None else monotonic() + seconds(timeout)
+        seen = await self.run(self.sync.events.last) if after is None else after
+        while True:
+            left = GLANCE if end is None else min(GLANCE, max(0.0, end - monotonic()))
+            newest = await self.run(self.sync.events.last)
+            found = await self.run(_glance, self.sync, seen, left, filters)
+            for event in found:
+                yield event
+            seen = found[-1].number if found else max(seen, newest)
+            if end is not None and monotonic() >= end and not found:
+                return
+
+    async def close(self) -> None:
+        """Close the board."""
+        await self.run(self.sync.close)
+        self._threads.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncBoard:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _glance(board: Board, seen: int, nap: float, filters: dict[str, Any]) -> list[Event]:
+    """What is there now, or what comes within a nap."""
+    for event in board.follow(after=seen, timeout=nap, **filters):
+        more = board.events.read(after=event.number, limit=1000, **filters)
+        return [event, *more]
+    return []
+
+
+def _release(grant: Grant) -> None:
+    try:
+        grant.release()
+    except TiebreakError:
+        pass  # it ran out or was taken away: nothing is left to give back
+
+
+class AsyncNamespace:
+    """One group of operations, awaited."""
+
+    def __init__(self, board: AsyncBoard, group: sync.Namespace) -> None:
+        self._board = board
+        self._group = group
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        call = getattr(self._group, name)
+        return lambda **params: self._board.run(call, **params)
+
+
+class AsyncGrant(Generic[G]):
+    """A claim or a holding whose methods are awaited; as an async context manager it renews itself."""
+
+    def __init__(self, board: AsyncBoard, grant: G) -> None:
+        self._board = board
+        self.sync = grant
+
+    @property
+    def epoch(self) -> int:
+        """The fence."""
+        return self.sync.epoch
+
+    def check(self) -> None:
+        """Raise if it is lost, as far as it is known here."""
+        self.sync.check()
+
+    def __getattr__(self, name: str) -> Any:
+        """Fields at once, methods to be awaited."""
+        value = getattr(self.sync, name)
+        if not callable(value):
+            return value
+        return lambda *args, **kwargs: self._board.run(value, *args, **kwargs)
+
+    async def __aenter__(self) -> AsyncGrant[G]:
+        await self._board.run(self.sync.__enter__)
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        await self._board.run(self.sync.__exit__, kind, error, trace)
