@@ -105,7 +105,7 @@ class Board:
         if self._project is None:
             self._project = os.environ.get("TIEBREAK_PROJECT")
         if not self._project:
-            from .paths import project_name
+            from .repository import project_name
 
             self._project = project_name(os.getcwd())
         return check_project(self._project)
@@ -118,7 +118,8 @@ class Board:
         kind, mark, rest = text.partition(":")
         if mark and kind in RESOURCE_TYPES and kind != "file":
             return check_resource(text)
-        from .paths import confine, repository
+        from .paths import confine
+        from .repository import repository
 
         path = rest if mark and kind == "file" else text
         here = os.getcwd()

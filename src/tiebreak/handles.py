@@ -193,18 +193,13 @@ class Holding(Grant):
 
 def fingerprint(resource: str) -> str | None:
     """What a held file contains now, in short; None for globs and for what is not a file."""
-    from .paths import is_glob, repository
+    from .globs import is_glob, unescape
+    from .repository import repository
 
     if not resource.startswith("file:") or is_glob(resource[5:]):
         return None
     repo = repository(os.getcwd())
-    return _digest(os.path.join(repo.root if repo else "/", _unescaped(resource[5:])))
-
-
-def _unescaped(path: str) -> str:
-    for special in "[*?":
-        path = path.replace(f"[{special}]", special)
-    return path
+    return _digest(os.path.join(repo.root if repo else "/", unescape(resource[5:])))
 
 
 def _digest(path: str) -> str | None:

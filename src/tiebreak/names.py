@@ -79,6 +79,14 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def checksum(data: bytes) -> int:
+    """A stable 64-bit number for a name (FNV-1a): no secret, no import, a few microseconds."""
+    out = 0xCBF29CE484222325
+    for byte in data:
+        out = (out ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return out
+
+
 def _text(value: Any, what: str, limit: int) -> str:
     if not isinstance(value, str):
         raise Invalid(f"{what}: expected text, got {shown(value)}")

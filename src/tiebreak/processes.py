@@ -12,9 +12,10 @@ share all of this; they are told apart by `TIEBREAK_SESSION`, as are several age
 
 from __future__ import annotations
 
-import binascii
 import os
 import sys
+
+from .names import checksum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def token(who: Identity) -> str:
     Seven digits for host and boot, then pid and start time. The pid comes with its length, so two
     processes of one boot never share a token.
     """
-    place = binascii.crc32(f"{who.host}\0{who.boot}".encode("utf-8", "surrogatepass"))
+    place = checksum(f"{who.host}\0{who.boot}".encode("utf-8", "surrogatepass")) % 36**7
     pid = _base36(who.pid)
     return _base36(place).rjust(7, "0") + _base36(len(pid)) + pid + _base36(who.started)
 
@@ -187,14 +188,8 @@ def _client_session(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _digest(value: str) -> str:
-    """A stable name for any text: 48 bits, ten digits.
-
-    Two polynomials, because two CRC-32s that differ only in their seed differ by a constant for
-    texts of one length and are no better than one. It need not resist forgery, since a name proves
-    nothing, and it costs no import.
-    """
-    data = value.encode("utf-8", "surrogatepass")
-    return _base36(binascii.crc32(data) << 16 | binascii.crc_hqx(data, 0xFFFF)).rjust(10, "0")
+    """A stable name for any text: ten digits, 51 bits. It proves nothing, so it need not resist forgery."""
+    return _base36(checksum(value.encode("utf-8", "surrogatepass")) % 36**10).rjust(10, "0")
 
 
 def _login(environ: Mapping[str, str]) -> str:

@@ -90,9 +90,7 @@ def test_block_keeps_lines_and_nothing_else() -> None:
 
 
 def test_html_cannot_open_a_tag_or_leave_an_attribute() -> None:
-    assert html("""<a href="x" id='y'>&\x1b\n""") == (
-        "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;\\x1b\\n"
-    )
+    assert html("""<a href="x" id='y'>&\x1b\n""") == ("&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;\\x1b\\n")
 
 
 @given(anything)

@@ -53,9 +53,7 @@ class Writer:
 
     def __init__(self, path: str) -> None:
         command = [sys.executable, "-c", WRITER, path]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self._expect("ready")
 
     def tell(self, order: str) -> None:
@@ -285,9 +283,7 @@ def test_overflow_alone_is_a_change(path: str, writer: Writer, monkeypatch: pyte
 
 
 @linux
-def test_file_system_that_keeps_silent_is_found_out(
-    path: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_system_that_keeps_silent_is_found_out(path: str, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FLOOR", 0.02)
     monkeypatch.setattr(module._Inotify, "_add", lambda *_: None)
     with Watch(path) as watch:
@@ -510,9 +506,7 @@ def kqueue() -> SimpleNamespace:
 
 
 @linux
-def test_kqueue_opens_the_wal_and_the_directory_but_never_the_database(
-    tmp_path: Path, kqueue: SimpleNamespace
-) -> None:
+def test_kqueue_opens_the_wal_and_the_directory_but_never_the_database(tmp_path: Path, kqueue: SimpleNamespace) -> None:
     for name in ("f", "f-wal", "f-shm"):
         (tmp_path / name).write_text("x")
     source = module._Kqueue(str(tmp_path / "f"), kqueue)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Invalid, Lost, NotFound, Refused
+from ..globs import is_glob, overlap
 from ..model import Hold, Released, columns, holder_id, record
 from ..names import short
-from ..paths import is_glob, overlap
 from . import operation
 from .events import append
 from .grants import EXTEND, GIVE_BACK, LIVE, PASS_ON, by_name, fenced, lost, win, write

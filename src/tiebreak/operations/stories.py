@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..errors import NotFound
+from ..globs import matches
 from ..model import Event, Sentence, columns, record
 from ..names import RESOURCE_TYPES, resource, shown
-from ..paths import matches
 from ..text import ago, span
 from .holds import listing as live_holds
 from .references import find
