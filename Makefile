@@ -57,8 +57,8 @@ fmt: .venv/.stamp ## Format, and mend what can be mended
 	$(BIN)/ruff format .
 
 docs: .venv/.stamp ## Regenerate the references
-	$(BIN)/python -m tiebreak.cli.reference > docs/cli.md.new
-	mv docs/cli.md.new docs/cli.md
+	for name in cli operations; do \
+		$(BIN)/python -m tiebreak.cli.reference $$name > docs/$$name.md.new && mv docs/$$name.md.new docs/$$name.md; done
 
 clean: ## Remove everything that can be made again
 	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

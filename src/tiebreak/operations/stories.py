@@ -21,7 +21,7 @@ _SENTENCES = {
     "task.posted": "{who} posted {what}{note}.",
     "task.claimed": "{who} claimed it for {lease} (epoch {epoch}).",
     "task.refused": "{who} was refused{times}{note}.",
-    "task.fenced": "{who} came too late with a write of epoch {epoch}, which was refused{times}{note}.",
+    "task.fenced": "{who} {late} and was refused{times}.",
     "task.extended": "{who} renewed the claim for {lease} (epoch {epoch}).",
     "task.expired": "The lease of {who} ran out (epoch {epoch}){note}.",
     "task.completed": "{who} completed it (epoch {epoch}).",
@@ -34,7 +34,7 @@ _SENTENCES = {
     "task.linked": "{who} put it {note}.",
     "hold.taken": "{who} took {what} for {lease} (epoch {epoch}){note}.",
     "hold.refused": "{who} was refused {what}{times}{note}.",
-    "hold.fenced": "{who} came too late with a write of epoch {epoch}, which was refused{times}{note}.",
+    "hold.fenced": "{who} {late} and was refused{times}.",
     "hold.renewed": "{who} renewed {what} for {lease} (epoch {epoch}).",
     "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}).",
     "hold.released": "{who} released {what} (epoch {epoch}){note}.",
@@ -106,6 +106,7 @@ def _sentence(event: Event) -> Sentence:
         epoch=event.epoch,
         lease=span((event.until or event.at) - event.at),
         times=f" {event.times} times" if event.times > 1 else "",
+        late=f"came too late with a write of epoch {event.epoch}" if event.epoch else "tried to write without holding it",
         note=note if event.event == "task.linked" else f": {note}" if note else "",
     )
     stored = tuple(event)

@@ -1,0 +1,29 @@
+"""The references in docs/ are generated: they must say what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tiebreak.cli import HOMES, find, reference
+from tiebreak.operations import every
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(("name", "made"), [("cli.md", reference.cli), ("operations.md", reference.operations)])
+def test_a_reference_that_has_drifted_from_the_code_is_noticed(name: str, made: object) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == made(), f"run `make docs` to renew docs/{name}"  # type: ignore[operator]
+
+
+def test_no_command_or_option_goes_without_help() -> None:
+    for name in HOMES:
+        command = find(name)
+        assert command.text
+        assert command.run.__doc__
+        assert all(part.text for part in (*command.arguments, *command.options)), name
+
+
+def test_no_operation_goes_without_a_word() -> None:
+    assert [name for name, operation in every().items() if not operation.__doc__] == []
