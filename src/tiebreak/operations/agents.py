@@ -151,7 +151,7 @@ def _unannounced(
     return [
         _judged(tx, (who, where, "", None, None, None, None, None, 0, 0, first, latest, 0), {})
         for (where, who), (first, latest) in signs.items()
-        if (where, who) not in known and agent in (None, short(who))
+        if (where, who) not in known and (agent is None or short(agent) == short(who))
     ]
 
 

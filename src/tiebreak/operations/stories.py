@@ -106,7 +106,9 @@ def _sentence(event: Event) -> Sentence:
         epoch=event.epoch,
         lease=span((event.until or event.at) - event.at),
         times=f" {event.times} times" if event.times > 1 else "",
-        late=f"came too late with a write of epoch {event.epoch}" if event.epoch else "tried to write without holding it",
+        late=f"came too late with a write of epoch {event.epoch}"
+        if event.epoch
+        else "tried to write without holding it",
         note=note if event.event == "task.linked" else f": {note}" if note else "",
     )
     stored = tuple(event)

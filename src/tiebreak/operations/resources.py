@@ -1,0 +1,188 @@
+"""Resources: the row of one hold, and the statements on it that several operations share."""
+
+from __future__ import annotations
+
+from ..clock import micros
+from ..model import Hold, columns, holder_id, record
+from ..names import short
+from .events import append
+from .grants import EXTEND, fenced, lost, win, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..errors import Refused
+    from . import Transaction
+
+COLUMNS = columns(Hold)
+THIS = "project = :project AND resource = :resource AND slot = :slot"
+
+
+def ensure(tx: Transaction, project: str, resource: str, slot: int, glob: bool) -> None:
+    """Make sure that the resource has its row; it is free at first."""
+    tx.all(
+        "INSERT INTO holds (project, resource, slot, glob) VALUES (:project, :resource, :slot, :glob) "
+        "ON CONFLICT DO NOTHING",
+        project=project,
+        resource=resource,
+        slot=slot,
+        glob=int(glob),
+    )
+
+
+def grant(
+    tx: Transaction,
+    resource: str,
+    slot: int,
+    agent: str,
+    project: str,
+    lease: float,
+    note: str | None,
+    hash: str | None = None,
+) -> Hold | None:
+    """Try to win a resource; None if somebody has it."""
+    also = ", taken_at = {now}, note = :note, hash = :hash"
+    row = win(
+        tx,
+        "holds",
+        also,
+        THIS,
+        COLUMNS + ", displaced",
+        agent=agent,
+        lease=lease,
+        project=project,
+        resource=resource,
+        slot=slot,
+        note=note,
+        hash=hash,
+    )
+    if row is None:
+        return None
+    hold = record(Hold, row[:-1])
+    if row[-1] is not None:
+        tell(tx, "hold.expired", hold, agent=row[-1], epoch=hold.epoch - 1)
+    tell(tx, "hold.taken", hold, agent=agent, note=note)
+    return hold
+
+
+def prolong(
+    tx: Transaction,
+    resource: str,
+    slot: int,
+    agent: str,
+    project: str,
+    epoch: int,
+    lease: float,
+    hash: str | None,
+) -> Hold | None:
+    """Extend a hold as its holder; None if the fence did not let it pass."""
+    row = write(
+        tx,
+        "holds",
+        f"{EXTEND}, hash = coalesce(:hash, hash)",
+        THIS,
+        COLUMNS,
+        agent=agent,
+        epoch=epoch,
+        lease=micros(lease),
+        hash=hash,
+        project=project,
+        resource=resource,
+        slot=slot,
+    )
+    if row is None:
+        return None
+    hold = record(Hold, row)
+    tell(tx, "hold.renewed", hold, agent=agent)
+    return hold
+
+
+def current(tx: Transaction, project: str, resource: str, slot: int) -> Hold:
+    """The hold as it is stored."""
+    row = tx.first(
+        f"SELECT {COLUMNS} FROM holds WHERE {THIS}",
+        project=project,
+        resource=resource,
+        slot=slot,
+    )
+    return record(Hold, row or (project, resource, slot, None, 0, 0, 0, None, None))
+
+
+def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
+    """The refusal for somebody who came second."""
+    holder = holder_id(hold) or ""
+    tx.refuse(
+        "hold.refused",
+        project=hold.project,
+        subject=resource,
+        name=resource,
+        kind=kind_of(resource),
+        agent=agent,
+        epoch=hold.epoch,
+        note=f"held by {short(holder)}" + (f" as {hold.resource}" if hold.resource != resource else ""),
+    )
+    what = called(resource) if hold.resource == resource else f"{called(resource)} (by {called(hold.resource)})"
+    error = lost(
+        what,
+        agent=agent,
+        holder=holder,
+        until=micros(hold.until or 0),
+        epoch=hold.epoch,
+        now=tx.now,
+        hint=f"ask for it with `tb send {short(holder)} …`, or wait for it with --wait",
+    )
+    if hold.note:
+        error.message += f": {hold.note}"
+    error.data.update(resource=hold.resource, note=hold.note)
+    return error
+
+
+def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, epoch: int) -> Refused:
+    """The refusal for a write that came too late."""
+    hold = current(tx, project, resource, slot)
+    tx.refuse(
+        "hold.fenced",
+        project=project,
+        subject=resource,
+        name=resource,
+        kind=kind_of(resource),
+        agent=agent,
+        epoch=epoch,
+        note=f"held by {hold.holder}" if hold.holder else "free",
+    )
+    return fenced(
+        called(resource),
+        agent=agent,
+        epoch=epoch,
+        row=(holder_id(hold), hold.epoch, micros(hold.until or 0)),
+        now=tx.now,
+        again=f"`tb hold {called(resource)}` takes it again if it is free",
+    )
+
+
+def tell(
+    tx: Transaction, event: str, hold: Hold, *, agent: str, epoch: int | None = None, note: str | None = None
+) -> None:
+    """Write down what happened to a resource."""
+    append(
+        tx,
+        event,
+        hold.project,
+        subject=hold.resource,
+        name=hold.resource,
+        kind=kind_of(hold.resource),
+        agent=agent,
+        epoch=hold.epoch if epoch is None else epoch,
+        until=micros(hold.until or 0),
+        note=note,
+        data={"slot": hold.slot} if hold.resource.startswith("pool:") else None,
+    )
+
+
+def kind_of(resource: str) -> str:
+    """`file`, `lock`, `seat` or `pool`."""
+    return resource.partition(":")[0]
+
+
+def called(resource: str) -> str:
+    """A resource as people call it."""
+    return resource.removeprefix("file:")
