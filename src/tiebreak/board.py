@@ -8,10 +8,11 @@ epoch, renews itself while used as a context manager, and says so when it was lo
 from __future__ import annotations
 
 import os
+from time import monotonic
 
 from . import operations
 from .engine import connect
-from .errors import Lost, TiebreakError, TimedOut, Unavailable
+from .errors import Lost, Refused, TiebreakError, TimedOut, Unavailable
 from .names import agent as check_agent
 from .names import project as check_project
 from .names import seconds
@@ -110,6 +111,13 @@ class Board:
             self._project = project_name(os.getcwd())
         return check_project(self._project)
 
+    def root(self) -> str:
+        """The folder that paths are relative to: the top of the repository around the current folder, else `/`."""
+        from .repository import repository
+
+        found = repository(os.getcwd())
+        return found.root if found else "/"
+
     def resource(self, text: str) -> str:
         """A resource as a person writes it, in its one spelling; a text without a type is a path from here."""
         from .names import RESOURCE_TYPES
@@ -119,14 +127,11 @@ class Board:
         if mark and kind in RESOURCE_TYPES and kind != "file":
             return check_resource(text)
         from .paths import confine
-        from .repository import repository
 
         path = rest if mark and kind == "file" else text
-        here = os.getcwd()
-        repo = repository(here)
         if path and os.path.isdir(path) and not path.endswith("/"):
             path += "/"  # a folder means everything below it
-        return "file:" + confine(path, root=repo.root if repo else "/", base=here)
+        return "file:" + confine(path, root=self.root(), base=os.getcwd())
 
     def is_me(self, row: Task | Hold) -> bool:
         """Whether this very incarnation has it."""
@@ -168,15 +173,15 @@ class Board:
         """Win a task, waiting for it at most `wait`; raises `Lost` with who has it."""
         from .handles import Claim
 
-        return Claim(self, self.win(ref, lease=lease, create=create, wait=wait), lease)
+        task, asked = self._patiently(lambda: self._claim(ref, lease, create), wait)
+        return Claim(self, task, lease, asked)
 
     def win(self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0) -> Task:
         """The same as `claim`, without an object that renews it."""
+        return self._patiently(lambda: self._claim(ref, lease, create), wait)[0]
 
-        def attempt() -> Task:
-            return self.tasks.claim(ref=ref, lease=lease, create=create)  # type: ignore[arg-type]
-
-        return self._patiently(attempt, wait)
+    def _claim(self, ref: str, lease: float | str, create: bool) -> Task:
+        return self.tasks.claim(ref=ref, lease=lease, create=create)  # type: ignore[arg-type]
 
     def next(
         self,
@@ -191,21 +196,24 @@ class Board:
         """Win the next ready tasks, waiting for some at most `wait`; an empty list when there are none."""
         from .handles import Claim
 
-        won = self.win_next(kind=kind, queue=queue, tag=tag, count=count, lease=lease, wait=wait)
-        return [Claim(self, task, lease) for task in won]
+        filters = {"kind": kind, "queue": queue, "tag": tag, "count": count}
+        won, asked = self._next(filters, lease, wait)
+        return [Claim(self, task, lease, asked) for task in won]
 
     def win_next(self, *, lease: float | str = 300.0, wait: float | str = 0.0, **filters: Any) -> list[Task]:
         """The same as `next`, without objects that renew them."""
-        from time import monotonic
+        return self._next(filters, lease, wait)[0]
 
-        patience = seconds(wait)
+    def _next(self, filters: dict[str, Any], lease: float | str, wait: float | str) -> tuple[list[Task], float]:
+        patience = seconds(wait, "wait")
         end = monotonic() + patience
         while True:
             seen = self.events.last() if patience else 0
+            asked = monotonic()
             won = self.tasks.next(lease=lease, **filters)  # type: ignore[arg-type]
             left = end - monotonic()
             if won or left <= 0:
-                return won
+                return won, asked
             due = self.tasks.due()
             self.engine.wait(seen, left if due is None else min(left, due + 0.001))
 
@@ -221,6 +229,7 @@ class Board:
         """Take resources, all or none, waiting for them at most `wait`; raises `Lost` with who is in the way."""
         from .handles import Holding, fingerprint
 
+        root = self.root()
         wanted = list(dict.fromkeys(self.resource(text) for text in resources))
 
         def attempt() -> list[Hold]:
@@ -228,35 +237,35 @@ class Board:
                 resources=wanted,
                 lease=lease,  # type: ignore[arg-type]
                 note=note,
-                hashes=[fingerprint(resource) for resource in wanted],
+                hashes=[fingerprint(resource, root) for resource in wanted],
                 slots=slots,
                 again=again,
             )
 
-        return Holding(self, self._patiently(attempt, wait), lease)
+        holds, asked = self._patiently(attempt, wait)
+        return Holding(self, holds, lease, asked, root)
 
-    def _patiently(self, attempt: Callable[[], R], wait: float | str) -> R:
-        """Try until it is won or the time is up; between two tries sleep until something could have changed."""
-        from time import monotonic
-
-        patience = seconds(wait)
+    def _patiently(self, attempt: Callable[[], R], wait: float | str) -> tuple[R, float]:
+        """Try until it is won or the time is up, and tell when the winning try began."""
+        patience = seconds(wait, "wait")
         end = monotonic() + patience
         while True:
             seen = self.events.last() if patience else 0
+            asked = monotonic()
             try:
-                return attempt()
-            except Lost as lost:
-                if end - monotonic() <= 0:
+                return attempt(), asked
+            except Refused as refusal:
+                if end - monotonic() <= 0 or not _may_change(refusal):
                     raise
-                self._until_it_changes(lost, seen, end)
+                self._until_it_changes(refusal, seen, end)
 
-    def _until_it_changes(self, lost: Lost, seen: int, end: float) -> None:
-        from time import monotonic
-
-        free_at = monotonic() + float(lost.data.get("left") or 0.0) + 0.001
-        subject = lost.data.get("resource") or lost.data.get("id")
-        while (left := min(end, free_at) - monotonic()) > 0:
-            if self.engine.wait(seen, left):
+    def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
+        """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
+        left = refusal.data.get("left")
+        wake = end if left is None else min(end, monotonic() + left + 0.001)
+        subject = refusal.data.get("resource") or refusal.data.get("id")
+        while (nap := wake - monotonic()) > 0:
+            if self.engine.wait(seen, nap):
                 seen, about = self._look(seen, subject)
                 if about:
                     return
@@ -277,8 +286,6 @@ class Board:
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> Iterator[Event]:
         """Every matching event after a number (after now, if none is given), as they happen, none left out."""
-        from time import monotonic
-
         end = None if timeout is None else monotonic() + seconds(timeout)
         seen = self.events.last() if after is None else after
         self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
@@ -337,6 +344,11 @@ class Board:
 
     def __repr__(self) -> str:
         return f"<Board {self.engine.address} project={self.project} agent={self.agent}>"
+
+
+def _may_change(refusal: Refused) -> bool:
+    """Whether waiting can help: somebody has it, or it is not ready yet."""
+    return isinstance(refusal, Lost) or refusal.data.get("state") in ("blocked", "pending")
 
 
 class Namespace:

@@ -12,7 +12,9 @@ import threading
 from time import monotonic
 
 from .errors import Fenced, Refused, TiebreakError
+from .globs import is_glob, unescape
 from .names import seconds
+from .text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,26 +26,24 @@ if TYPE_CHECKING:
     from .model import Hold, Released, Task
 
     G = TypeVar("G", bound="Grant")
+    R = TypeVar("R")
 
 
 class Grant:
-    """Something won: it carries its epoch, and as a context manager it renews itself and notices its loss.
+    """Something won. It carries its epoch, renews itself as a context manager, and notices its loss."""
 
-    Losing it cannot interrupt the code inside; call `check()` before anything that must not happen twice.
-    """
-
-    def __init__(self, board: Board, lease: float | str) -> None:
+    def __init__(self, board: Board, lease: float | str, asked: float) -> None:
         self.board = board
         self.lease = seconds(lease)
         self.loss: TiebreakError | None = None
         """Why it is lost, once it is known to be."""
         self.on_loss: Callable[[], None] | None = None
         """Called, in the renewing thread, when the loss is noticed."""
-        self._renewer: Any = None
-        self._extended()
-
-    def _extended(self) -> None:
-        self._expires = monotonic() + self.lease
+        self.over = False
+        """Whether it was finished or given back by its holder."""
+        self._expires = asked + self.lease
+        self._turn = threading.Lock()
+        self._renewer: Renewer | None = None
 
     def left(self) -> float:
         """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
@@ -54,7 +54,7 @@ class Grant:
         if self.loss is not None:
             raise self.loss
         if self.left() <= 0:
-            raise Fenced(f"{self}: the lease ran out before it could be renewed")
+            raise Fenced(f"{self!r}: the lease ran out before it could be renewed")
 
     @property
     def epoch(self) -> int:
@@ -63,14 +63,27 @@ class Grant:
 
     def renew(self) -> None:
         """Keep it for another lease."""
-        raise NotImplementedError
+        with self._turn:
+            asked = monotonic()
+            self._renew()
+            self._expires = asked + self.lease
 
     def release(self) -> Any:
         """Give it back."""
         raise NotImplementedError
 
+    def _renew(self) -> None:
+        raise NotImplementedError
+
     def _end(self, failed: BaseException | None) -> None:
         raise NotImplementedError
+
+    def _finish(self, how: Callable[[], R]) -> R:
+        """Finish or give back, so that no renewal comes in between and takes the end for a loss."""
+        with self._turn:
+            answer = how()
+            self.over = True
+            return answer
 
     def __enter__(self: G) -> G:
         self._renewer = Renewer(self)
@@ -79,20 +92,25 @@ class Grant:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._renewer.stop()
-        if self.loss is not None and error is None:
-            raise self.loss
-        if self.loss is None:
-            self._end(error)
+        if self._renewer is not None:
+            self._renewer.stop()
+        try:
+            if self.loss is not None:
+                raise self.loss
+            if not self.over:
+                self._end(error)
+        except TiebreakError as exc:
+            if error is None:
+                raise
+            error.add_note(f"and meanwhile {exc}")  # what went wrong inside matters more
 
 
 class Claim(Grant):
     """A claimed task. As a context manager it completes at the end, or fails with the exception's text."""
 
-    def __init__(self, board: Board, task: Task, lease: float | str) -> None:
+    def __init__(self, board: Board, task: Task, lease: float | str, asked: float) -> None:
+        super().__init__(board, lease, asked)
         self.task = task
-        super().__init__(board, lease)
-        self._over = False
 
     @property
     def epoch(self) -> int:
@@ -102,36 +120,29 @@ class Claim(Grant):
     def _params(self) -> dict[str, Any]:
         return {"ref": self.task.id, "project": self.task.project, "epoch": self.task.epoch}
 
-    def renew(self) -> None:
-        """Keep the claim for another lease."""
+    def _renew(self) -> None:
         self.task = self.board.tasks.extend(lease=self.lease, **self._params())
-        self._extended()
 
     def complete(self, result: Any = None, **ack: Any) -> Task:
         """Finish the task; with `ack=True` and so on, announce it in the same step."""
-        return self._finish(self.board.tasks.complete(result=result, **ack, **self._params()))
+        return self._ended(lambda: self.board.tasks.complete(result=result, **ack, **self._params()))
 
     def fail(self, reason: str | None = None, *, retry: bool = True) -> Task:
         """Report that this attempt failed."""
-        return self._finish(self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
+        return self._ended(lambda: self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
 
     def release(self, reason: str | None = None) -> Task:
         """Give the task back without using the attempt up."""
-        return self._finish(self.board.tasks.release(reason=reason, **self._params()))
+        return self._ended(lambda: self.board.tasks.release(reason=reason, **self._params()))
 
-    def _finish(self, task: Task) -> Task:
-        self._over = True
-        self.task = task
-        return task
+    def _ended(self, how: Callable[[], Task]) -> Task:
+        self.task = self._finish(how)
+        return self.task
 
     def _end(self, failed: BaseException | None) -> None:
-        if self._over:
-            return
         if failed is None:
             self.complete()
         elif isinstance(failed, Exception):
-            from .text import plain
-
             self.fail(plain(f"{type(failed).__name__}: {failed}")[:1000])
         else:
             self.release("interrupted")
@@ -143,10 +154,12 @@ class Claim(Grant):
 class Holding(Grant):
     """Resources that are held. As a context manager it gives them back at the end."""
 
-    def __init__(self, board: Board, holds: list[Hold], lease: float | str) -> None:
+    def __init__(self, board: Board, holds: list[Hold], lease: float | str, asked: float, root: str) -> None:
+        super().__init__(board, lease, asked)
         self.holds = holds
-        super().__init__(board, lease)
         self.released: list[Released] = []
+        """What the board said when they were given back."""
+        self._root = root
 
     @property
     def epoch(self) -> int:
@@ -166,40 +179,36 @@ class Holding(Grant):
             "slots": [hold.slot for hold in self.holds],
         }
 
-    def renew(self) -> None:
-        """Keep them for another lease."""
+    def _hashes(self) -> list[str | None]:
+        return [fingerprint(hold.resource, self._root) for hold in self.holds]
+
+    def _renew(self) -> None:
         self.holds = self.board.holds.renew(lease=self.lease, **self._params())
-        self._extended()
 
     def vouch(self) -> None:
         """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
-        hashes = [fingerprint(hold.resource) for hold in self.holds]
-        self.holds = self.board.holds.renew(lease=self.lease, hashes=hashes, **self._params())
-        self._extended()
+        with self._turn:
+            asked = monotonic()
+            self.holds = self.board.holds.renew(lease=self.lease, hashes=self._hashes(), **self._params())
+            self._expires = asked + self.lease
 
     def release(self) -> list[Released]:
         """Give them back; tells of each file whether somebody else changed it."""
-        hashes = [fingerprint(hold.resource) for hold in self.holds]
-        self.released = self.board.holds.release(hashes=hashes, **self._params())
+        self.released = self._finish(lambda: self.board.holds.release(hashes=self._hashes(), **self._params()))
         return self.released
 
     def _end(self, failed: BaseException | None) -> None:
-        if not self.released:
-            self.release()
+        self.release()
 
     def __repr__(self) -> str:
         return f"<Holding {', '.join(hold.resource for hold in self.holds)} epoch={self.epoch}>"
 
 
-def fingerprint(resource: str) -> str | None:
+def fingerprint(resource: str, root: str) -> str | None:
     """What a held file contains now, in short; None for globs and for what is not a file."""
-    from .globs import is_glob, unescape
-    from .repository import repository
-
     if not resource.startswith("file:") or is_glob(resource[5:]):
         return None
-    repo = repository(os.getcwd())
-    return _digest(os.path.join(repo.root if repo else "/", unescape(resource[5:])))
+    return _digest(os.path.join(root, *(unescape(part) for part in resource[5:].split("/"))))
 
 
 def _digest(path: str) -> str | None:
@@ -233,7 +242,7 @@ class Renewer:
 
     def _run(self) -> None:
         pause = self._grant.lease / 3
-        while not self._stop.wait(pause):
+        while not self._stop.wait(pause) and not self._grant.over:
             pause = self._grant.lease / 3
             try:
                 self._grant.renew()
@@ -246,6 +255,8 @@ class Renewer:
                     return self._lose(Fenced(f"{self._grant!r}: the lease ran out unrenewed ({exc})"))
 
     def _lose(self, why: TiebreakError) -> None:
+        if self._grant.over:
+            return  # it was finished while this renewal waited for its turn
         self._grant.loss = why
         if self._grant.on_loss is not None:
             self._grant.on_loss()

@@ -92,9 +92,9 @@ _VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "Time": (_seconds, _stored_time),
     "Json": (_parsed, _stored_json),
     "Priority": (PRIORITIES.__getitem__, PRIORITIES.index),
-    "Words": (lambda stored: tuple(stored.split()), " ".join),
+    "Words": (lambda stored: tuple(stored.split()), lambda words: f" {' '.join(words)} " if words else ""),
     "Holder": (lambda stored: short(stored) if stored else None, lambda value: value),
-    "bool": (bool, int),
+    "bool": (lambda stored: None if stored is None else bool(stored), int),
 }
 
 
@@ -266,10 +266,13 @@ def holder_id(row: Task | Hold) -> str | None:
     return tuple.__getitem__(row, row._fields.index("holder"))  # type: ignore[no-any-return]
 
 
+_WITH_SESSION = ("holder", "agent")
+
+
 def encode(value: Any) -> Any:
     """A record, a list of records or a plain value as JSON, with times in RFC 3339.
 
-    A holder is split in its name and its session, so that the wire carries the whole identity.
+    Who acts is split in a name and a session, so that the wire carries the whole identity and the name is plain.
     """
     if isinstance(value, list):
         return [encode(item) for item in value]
@@ -278,8 +281,12 @@ def encode(value: Any) -> Any:
     out: dict[str, Any] = {}
     for field, kind in zip(value._fields, value._kinds, strict=True):
         out[field] = _shown(kind, getattr(value, field))
-        if field == "holder":
-            out["session"] = (holder_id(value) or "").partition("~")[2] or None
+        if kind == "Holder":
+            whole = tuple.__getitem__(value, value._fields.index(field))
+            if field in _WITH_SESSION:
+                out["session"] = (whole or "").partition("~")[2] or None
+            else:
+                out[field] = whole
     return out
 
 
@@ -301,8 +308,9 @@ def decode(kind: str, data: Any) -> Any:
     cls: Any = RECORDS.get(kind)
     if cls is None:
         return data
-    if data.get("session"):
-        data = {**data, "holder": f"{data['holder']}~{data['session']}"}
+    for field in _WITH_SESSION:
+        if field in cls._fields and data.get("session"):
+            data = {**data, field: f"{data[field]}~{data['session']}"}
     return record(cls, [_stored(k, data.get(f)) for f, k in zip(cls._fields, cls._kinds, strict=True)])
 
 

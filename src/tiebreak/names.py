@@ -52,13 +52,17 @@ MAX_RESOURCE = 1024
 MAX_NOTE = 1000
 MAX_TEXT = 65_536
 MAX_JSON = 262_144
+MAX_DEPTH = 100
 MAX_LIST = 1000
+MAX_GLOB = 256
 MAX_LEASE = 7 * DAY
 MAX_DELAY = 3650 * DAY
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _LABEL = _LETTERS | frozenset("._:/+@-")
 _SESSION = _LETTERS | frozenset("._-")
+_SPACES = frozenset("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")
+_MAX = 2**53
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
 
 
@@ -75,7 +79,10 @@ class Rule:
 
 def shown(value: object) -> str:
     """A value as an error message may quote it: escaped and short."""
-    text = ascii(value)
+    try:
+        text = ascii(value)
+    except (ValueError, RecursionError):  # a number with thousands of digits, a list in itself
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -99,8 +106,7 @@ def _text(value: Any, what: str, limit: int) -> str:
 
 def _line(value: Any, what: str, limit: int) -> str:
     text = _text(value, what, limit)
-    if not text.isprintable():
-        bad = next(c for c in text if not c.isprintable())
+    if not text.isprintable() and (bad := next((c for c in text if not c.isprintable() and c not in _SPACES), "")):
         raise Invalid(f"{what}: control characters are not allowed ({bad!a} in {shown(text)})")
     return text
 
@@ -149,7 +155,7 @@ def key(value: Any, what: str = "key") -> str:
 
 def ref(value: Any, what: str = "ref") -> str:
     """A task's id, `#number`, unique id prefix or key."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX:
         return f"#{value}"
     return _line(value, what, MAX_KEY)
 
@@ -194,9 +200,13 @@ def resource(value: Any, what: str = "resource") -> str:
     if not mark or kind not in RESOURCE_TYPES:
         raise Invalid(f"{what}: must start with one of file: lock: seat: pool:, got {shown(out)}")
     if kind == "file":
+        from .globs import is_glob
         from .paths import canonical
 
-        return "file:" + canonical(rest)
+        path = canonical(rest)
+        if len(path) > MAX_GLOB and is_glob(path):  # comparing two globs takes time in proportion to both
+            raise Invalid(f"{what}: a glob of {len(path)} characters, the limit is {MAX_GLOB}")
+        return "file:" + path
     return f"{kind}:{label(rest, what)}"
 
 
@@ -252,7 +262,7 @@ def _integer(low: int, high: int) -> Callable[[Any, str], int]:
         if isinstance(value, bool) or not isinstance(value, int):
             raise Invalid(f"{what}: expected a whole number, got {shown(value)}")
         if not low <= value <= high:
-            raise Invalid(f"{what}: must be between {low} and {high}, got {value}")
+            raise Invalid(f"{what}: must be between {low} and {high}, got {shown(value)}")
         return value
 
     return check
@@ -278,7 +288,20 @@ def json_text(value: Any, what: str = "payload") -> str | None:
         raise Invalid(f"{what}: not a JSON value ({exc})") from None
     if size > MAX_JSON:
         raise Invalid(f"{what}: {size} bytes of JSON, the limit is {MAX_JSON}")
+    if out.count("[") + out.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise Invalid(f"{what}: nested more than {MAX_DEPTH} levels deep")
     return out
+
+
+def _depth(value: Any) -> int:
+    """How deep a value is nested, without recursion."""
+    deepest, left = 0, [(value, 1)]
+    while left:
+        item, depth = left.pop()
+        if isinstance(item, (dict, list, tuple)):
+            deepest = max(deepest, depth)
+            left += [(inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)]
+    return deepest
 
 
 def json_value(value: Any, what: str) -> Any:
@@ -286,8 +309,6 @@ def json_value(value: Any, what: str) -> Any:
     json_text(value, what)
     return value
 
-
-_MAX = 2**53
 
 RULES: dict[str, Rule] = {
     "Name": Rule(name, "one printable line, at most 200 characters", {"type": "string", "maxLength": 200}),

@@ -59,7 +59,7 @@ def renew(context: Context, args: Args) -> None:
 
     board = context.board
     wanted = [board.resource(text) for text in args.resources]
-    hashes = [fingerprint(resource) for resource in wanted]
+    hashes = [fingerprint(resource, board.root()) for resource in wanted]
     held = board.holds.renew(resources=wanted, lease=args.lease, hashes=hashes)
     context.answer(held, "\n".join(f"renewed {_called(each)}" for each in held))
 
@@ -88,7 +88,7 @@ def drop(context: Context, args: Args) -> None:
             context.answer([], "you hold nothing here")
             return
     refuse_empty(wanted, "resources")
-    hashes = [None if args.mine else fingerprint(resource) for resource in wanted]
+    hashes = [None if args.mine else fingerprint(resource, board.root()) for resource in wanted]
     epochs = [args.epoch] * len(wanted)
     released = board.holds.release(resources=wanted, slots=slots, epochs=epochs, hashes=hashes)
     context.answer(released)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DEADLINE = 30.0
-CHECKPOINT_PAGES = 1000
+CHECKPOINT_PAGES = 2000
 CHECKPOINT_PAGES_AT_CLOSE = 64
 CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 FLOOR = 1.0
@@ -45,7 +45,9 @@ FLOOR = 1.0
 _FRAGMENTS = {
     "now": ":now",
     "skip_locked": "",
-    "search": ("messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)"),
+    "position": "instr",
+    "lower": "unicode_lower",
+    "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
 }
 _prepared: dict[str, str] = {}
 
@@ -98,6 +100,11 @@ def _match(words: str) -> str:
     return " ".join(f'"{word.rstrip("*")}"' + ("*" if word.endswith("*") else "") for word in words.split())
 
 
+def _lower(*args: Any) -> Any:
+    """SQLite's own lower() knows only ASCII."""
+    return None if args[0] is None else args[0].lower()
+
+
 class SqliteEngine:
     """Runs operations on a SQLite file. Threads may share it; a forked child gets connections of its own."""
 
@@ -116,10 +123,13 @@ class SqliteEngine:
 
     def _start(self) -> None:
         self._pid = os.getpid()
+        self._closed = False
         self._writing, self._reading, self._checkpointing = allocate_lock(), allocate_lock(), allocate_lock()
         self._reader: apsw.Connection | None = None
         self._watches: list[Any] = []
         self._pages = 0
+        self._copy_at = CHECKPOINT_PAGES
+        self._copied = False
         create(self.path)
         self._gate = Gate(self.path + "-gate", self.deadline)
         self._refusals = Refusals(self.path + "-refused")
@@ -132,6 +142,7 @@ class SqliteEngine:
         connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
         connection.set_busy_timeout(int(self.deadline * 1000))
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.create_scalar_function("unicode_lower", _lower, 1, deterministic=True)
         connection.execute("PRAGMA synchronous = FULL")
         if sys.platform == "darwin":
             connection.execute("PRAGMA fullfsync = ON")
@@ -201,8 +212,9 @@ class SqliteEngine:
             raise
         if carried:
             self._refusals.written()
-        if self._pages > CHECKPOINT_PAGES:
-            self._checkpoint_soon()
+        if self._pages < self._copy_at - CHECKPOINT_PAGES:
+            self._copy_at = CHECKPOINT_PAGES  # the WAL has started anew
+        self._care_for_wal()
         return answer
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
@@ -247,26 +259,38 @@ class SqliteEngine:
         The watch is set up before the first look, so a commit in between is not missed. A notification can
         come before its commit is visible, hence the short series of looks after each.
         """
-        from time import monotonic, sleep
+        from time import monotonic
 
-        from .watch import Watch, recheck_delays
+        from .watch import Watch
 
         end = monotonic() + timeout
         watch = self._watches.pop() if self._watches else Watch(self.path)
         try:
             watch.drain()
-            while not self._newest() > after:
+            noticed = True  # a commit under way may have been noticed before the watch was set
+            while True:
+                if self._look_for(after, end, patiently=noticed):
+                    return True
                 left = end - monotonic()
                 if left <= 0:
                     return False
-                if watch.wait(min(left, FLOOR)):
-                    for delay in recheck_delays():
-                        sleep(min(delay, max(0.0, end - monotonic())))
-                        if self._newest() > after:
-                            return True
-            return True
+                noticed = watch.wait(min(left, FLOOR))
         finally:
             self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
+
+    def _look_for(self, after: int, end: float, *, patiently: bool) -> bool:
+        """Whether there is an event after this number; with patience, a few looks within a quarter of a second."""
+        from time import monotonic, sleep
+
+        from .watch import recheck_delays
+
+        for delay in recheck_delays():
+            sleep(min(delay, max(0.0, end - monotonic())))
+            if self._newest() > after:
+                return True
+            if not patiently or monotonic() >= end:
+                return False
+        return False
 
     def _newest(self) -> int:
         return self._read(lambda tx: (tx.first("SELECT max(number) FROM events") or (0,))[0] or 0)
@@ -277,18 +301,28 @@ class SqliteEngine:
         self._pages = pages
         return apsw.SQLITE_OK
 
-    def _checkpoint_soon(self) -> None:
-        """Called in the gate, after a commit."""
-        if self._pages > CHECKPOINT_PAGES_AT_ANY_COST:
-            self._checkpoint(self._writer)
-        elif self._checkpointing.acquire(blocking=False):
-            start_new_thread(self._checkpoint_apart, ())
+    def _care_for_wal(self) -> None:
+        """Called in the gate, after a commit: keep the WAL short without making anybody wait for it.
 
-    def _checkpoint_apart(self) -> None:
+        A thread copies the bulk while others write. What they wrote meanwhile is little; the next one in the gate
+        copies that too, and only then can the WAL start anew.
+        """
+        if self._pages < self._copy_at and self._pages <= CHECKPOINT_PAGES_AT_ANY_COST:
+            return
+        if self._copied or self._pages > CHECKPOINT_PAGES_AT_ANY_COST:
+            self._checkpoint(self._writer)
+            self._copied = False
+            # If a reader keeps the WAL from starting anew, do not try again with every commit.
+            self._copy_at = self._pages + CHECKPOINT_PAGES
+        elif self._checkpointing.acquire(blocking=False):
+            start_new_thread(self._copy, ())
+
+    def _copy(self) -> None:
         try:
             connection = self._connect()
             self._checkpoint(connection)
             connection.close()
+            self._copied = True
         except apsw.Error:
             pass  # the next commit asks again
         finally:
@@ -297,7 +331,6 @@ class SqliteEngine:
     def _checkpoint(self, connection: apsw.Connection) -> None:
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._pages = 0
         except apsw.BusyError:
             pass  # somebody else is at it
 
@@ -333,8 +366,9 @@ class SqliteEngine:
 
     def close(self) -> None:
         """Close the connections; refusals that nobody carried yet are left beside the board."""
-        if self._pid != os.getpid():
+        if self._closed or self._pid != os.getpid():
             return
+        self._closed = True
         with self._writing, self._reading, self._checkpointing:
             try:
                 self._refusals.spill()

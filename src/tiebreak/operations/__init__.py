@@ -147,24 +147,26 @@ def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], 
     return _repeatable(tx, wanted, params, once)
 
 
-def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str) -> R:
+def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:
     import json
+    from hashlib import blake2b
 
     from ..model import decode, encode
 
-    if not once.isascii() or not once.isprintable() or not 8 <= len(once) <= 128:
+    if not isinstance(once, str) or not once.isascii() or not once.isprintable() or not 8 <= len(once) <= 128:
         raise Invalid("once: 8 to 128 printable ASCII characters")
+    request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
     tx.serialize("once", once)
-    known = tx.first("SELECT operation, answer FROM answers WHERE once = :once", once=once)
+    known = tx.first("SELECT request, answer FROM answers WHERE once = :once", once=once)
     if known is not None:
-        if known[0] != wanted.name:
-            raise Invalid(f"once: {shown(once)} was already used for {known[0]}")
+        if known[0] != request:
+            raise Invalid(f"once: {shown(once)} was already used for another call ({known[0].partition(' ')[0]})")
         return decode(wanted.returns, json.loads(known[1]))  # type: ignore[no-any-return]
     answer = wanted.function(tx, **params)
     tx.all(
-        "INSERT INTO answers (once, operation, answer, at) VALUES (:once, :operation, :answer, {now})",
+        "INSERT INTO answers (once, request, answer, at) VALUES (:once, :request, :answer, {now})",
         once=once,
-        operation=wanted.name,
+        request=request,
         answer=json.dumps(encode(answer)),
     )
     return answer

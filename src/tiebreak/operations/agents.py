@@ -28,6 +28,7 @@ ACTIVE = 60 * SECOND
 IDLE = 1800 * SECOND
 FORGOTTEN = 86_400 * SECOND
 RECENT_EVENTS = 5000
+_NOT_BY_THE_AGENT = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
 
 _COLUMNS = columns(Agent).replace("status", "'' AS status")
 
@@ -122,20 +123,29 @@ def listing(
         where.append(by_name("id"))
     params = {"project": project, "who": agent and short(agent)}
     rows = tx.all(f"SELECT {_COLUMNS} FROM agents WHERE {' AND '.join(where)}", **params)
-    signs = _signs_of_life(tx, project)
+    signs = signs_of_life(tx, project)
     known = [_judged(tx, row, signs) for row in rows]
     known += _unannounced(tx, {(a.project, a.id) for a in known}, signs, agent)
     wanted = [a for a in known if status in (None, a.status)]
     return sorted(wanted, key=lambda a: (-a.seen_at, a.id))[:limit]
 
 
-def _signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str], tuple[int, int]]:
+def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
+    """The id that an agent means: itself with a session, else the incarnation of that name seen last."""
+    if "~" in agent:
+        return agent
+    present = [found for found in listing(tx, project=project, agent=agent) if found.status != "gone"]
+    if not present:
+        raise NotFound(f"nobody called {agent} is here", hint="`tb agents` lists who is; or say name~session")
+    return present[0].id
+
+
+def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str], tuple[int, int]]:
     """The first and last recent event of each agent: acting is living, and costs no write of its own."""
     rows = tx.all(
         "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
-        "AND event NOT IN ('task.expired', 'hold.expired', 'task.refused', 'task.fenced', 'hold.transferred', "
-        "'agent.left') GROUP BY project, agent",
+        f"AND event NOT IN ({_NOT_BY_THE_AGENT}) GROUP BY project, agent",
         recent=RECENT_EVENTS,
         project=project,
     )
@@ -161,7 +171,7 @@ def _judged(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, i
     found["seen_at"] = max(found["seen_at"], signs.get((found["project"], found["id"]), (0, 0))[1])
     process = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
     silent = tx.now - found["seen_at"]
-    if found["left_at"] or silent > FORGOTTEN or (found["pid"] and alive(process) is False):
+    if found["left_at"] >= found["seen_at"] or silent > FORGOTTEN or (found["pid"] and alive(process) is False):
         found["status"] = "gone"
     else:
         found["status"] = "active" if silent <= ACTIVE else "idle" if silent <= IDLE else "stale"

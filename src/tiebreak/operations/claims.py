@@ -13,10 +13,12 @@ from ..errors import Fenced, Refused
 from ..model import Task, holder_id, record
 from ..names import FINAL, PRIORITIES, json_text, short
 from ..names import key as check_key
+from ..text import span
 from . import operation
 from .events import of_task
+from .expiry import expire, let_others_go_on, settle
 from .grants import EXTEND, FREE, GIVE_BACK, GRANT, fenced, lost, win, write
-from .references import ADDRESS, FINISHED, LAPSED, STORED, address, called, find, lookup
+from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 CLAIM_LEASE = 300.0
 MAX_BACKOFF = 3600 * SECOND
-SETTLE_AT_ONCE = 1000
 
 _READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 _CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}"
@@ -51,17 +52,20 @@ def claim(
     """
     column, value = address(ref)
     won = _win(tx, column, value, agent, project, lease)
-    if won is None and column == "key":
-        task = lookup(tx, ref, project)
-        if task is None and create:
-            from .tasks import post
+    if won is not None:
+        return won
+    task = lookup(tx, ref, project)
+    if task is None and column == "key" and create:
+        from .tasks import post
 
-            post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
-        elif task is not None and task.key != ref:
-            column, value = "number", task.number
-        won = _win(tx, column, value, agent, project, lease)
+        task = post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
+    elif task is None:
+        task = find(tx, ref, project)  # says what is missing
+    elif task.state == "blocked":
+        settle(tx, task.project)  # perhaps it waits only for a claim that lapsed
+    won = _win(tx, "number", task.number, agent, project, lease)
     if won is None:
-        raise _not_won(tx, find(tx, ref, project), agent)
+        raise _not_won(tx, task, agent)
     return won
 
 
@@ -75,7 +79,7 @@ def _granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
     """Write down a grant, and first the lapse of the one that it replaced."""
     task = record(Task, row[:-1])
     if row[-1] is not None:
-        of_task(tx, "task.expired", task, agent=row[-1], epoch=task.epoch - 1)
+        of_task(tx, "task.expired", task, state="pending", agent=row[-1], epoch=task.epoch - 1)
     of_task(
         tx,
         "task.claimed",
@@ -107,16 +111,26 @@ def _not_won(tx: Transaction, task: Task, agent: str) -> Refused:
             else f"`tb why '#{task.number}'` tells more; `tb next` finds other work"
         )
         until = micros(task.until or 0)
-        return lost(called(task), agent=agent, holder=holder, until=until, epoch=task.epoch, now=tx.now, hint=hint)
+        return lost(
+            tx, called(task), task.id, agent=agent, holder=holder, until=until, epoch=task.epoch, hint=hint, id=task.id
+        )
     if task.state == "blocked":
         rows = tx.all(
             "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
             "WHERE edges.task = :number AND finished_at = 0 ORDER BY tasks.number",
             number=task.number,
         )
-        return Refused(f"{called(task)} is blocked by {', '.join(f'#{n}' for (n,) in rows)}", state=task.state)
+        waits = ", ".join(f"#{number}" for (number,) in rows)
+        return Refused(f"{called(task)} is blocked by {waits}", state=task.state, id=task.id)
     if task.state == "pending":
-        return Refused(f"{called(task)} is not ready yet", state=task.state, ready_at=task.ready_at)
+        left = (task.ready_at or 0.0) - tx.now / SECOND
+        return Refused(
+            f"{called(task)} is not ready for another {span(left)}",
+            state=task.state,
+            id=task.id,
+            left=left,
+            ready_at=task.ready_at,
+        )
     by = f" by {task.holder}" if task.holder else ""
     return Refused(f"{called(task)} is {task.state}{by} already", state=task.state, epoch=task.epoch)
 
@@ -135,6 +149,9 @@ def claim_many(
     for ref in refs:
         column, value = address(ref)
         task = _win(tx, column, value, agent, project, lease)
+        if task is None and column == "key" and (named := lookup(tx, ref, project)) is not None:
+            column, value = "id", named.id
+            task = _win(tx, column, value, agent, project, lease)
         if task is not None:
             won.append(task)
         elif column == "id":
@@ -155,11 +172,11 @@ def next_ready(
     lease: Lease = CLAIM_LEASE,
 ) -> list[Task]:
     """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list."""
-    _settle(tx, project)
+    settle(tx, project)
     where = ["state = 'pending'", "ready_at = 0", "project = :project"]
     where += [f"{column} = :{column}" for column, v in (("kind", kind), ("queue", queue)) if v is not None]
     if tag is not None:
-        where.append("tags LIKE :tag ESCAPE '!'")
+        where.append(tagged())
     rows = tx.all(
         f"WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE {' AND '.join(where)} "
         "ORDER BY priority DESC, number LIMIT :count {skip_locked}) "
@@ -168,59 +185,13 @@ def next_ready(
         project=project,
         kind=kind,
         queue=queue,
-        tag=None if tag is None else f"% {tag.replace('_', '!_')} %",
+        tag=f" {tag} ",
         count=count,
         agent=agent,
         lease=micros(lease),
     )
     tasks = [_granted(tx, row) for row in rows]
     return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
-
-
-def _settle(tx: Transaction, project: str) -> None:
-    """Write down what time has done: claims that lapsed, delays that are over."""
-    due = tx.first(
-        "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
-        "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' "
-        "AND ready_at > 0 AND ready_at <= {now})",
-        project=project,
-    )
-    lapsed, ready = due or (0, 0)
-    if lapsed:
-        _expire(tx, project)
-    if ready:
-        tx.all(
-            "UPDATE tasks SET ready_at = 0 WHERE number IN (SELECT number FROM tasks WHERE project = :project "
-            "AND state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked})",
-            project=project,
-            most=SETTLE_AT_ONCE,
-        )
-
-
-def _expire(tx: Transaction, project: str) -> int:
-    rows = tx.all(
-        f"SELECT {STORED} FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {{now}} "
-        "ORDER BY until LIMIT :most {skip_locked}",
-        project=project,
-        most=SETTLE_AT_ONCE,
-    )
-    for old in (record(Task, row) for row in rows):
-        again = old.attempts < old.max_attempts
-        row = tx.first(
-            f"UPDATE tasks SET state = :state, {GIVE_BACK}, updated_at = {{now}}, reason = :reason, "
-            f"finished_at = :finished WHERE number = :number AND epoch = :epoch AND {LAPSED} RETURNING {STORED}",
-            state="pending" if again else "failed",
-            reason=None if again else f"the lease of attempt {old.attempts} of {old.max_attempts} ran out",
-            finished=0 if again else tx.now,
-            number=old.number,
-            epoch=old.epoch,
-        )
-        if row is not None:
-            task = record(Task, row)
-            of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
-            if not again:
-                _let_others_go_on(tx, task)
-    return len(rows)
 
 
 def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:
@@ -302,7 +273,7 @@ def complete(
     change = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
     task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
     of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
-    _let_others_go_on(tx, task)
+    let_others_go_on(tx, task)
     if ack:
         from .tasks import post
 
@@ -351,21 +322,15 @@ def fail(
     change = f"state = 'failed', reason = :reason, {FINISHED}"
     task = _as_holder(tx, change, ref=f"#{before.number}", agent=agent, project=project, epoch=epoch, reason=reason)
     of_task(tx, "task.failed", task, agent=agent, epoch=task.epoch, note=reason)
-    _let_others_go_on(tx, task)
+    let_others_go_on(tx, task)
     return task
 
 
 def _backoff(tx: Transaction, task: Task) -> int:
     row = tx.first("SELECT backoff FROM tasks WHERE number = :number", number=task.number)
     base = row[0] if row else 0
-    return min(MAX_BACKOFF, base << min(task.attempts - 1, 40)) if task.attempts else base
-
-
-def _let_others_go_on(tx: Transaction, ended: Task) -> None:
-    if tx.first("SELECT 1 FROM edges WHERE after = :number LIMIT 1", number=ended.number) is not None:
-        from .dependencies import release_dependents
-
-        release_dependents(tx, ended)
+    longest = max(base, MAX_BACKOFF)
+    return int(min(longest, base << min(task.attempts - 1, 40))) if task.attempts else base
 
 
 @operation("tasks.release", writes=True)
@@ -400,4 +365,4 @@ def due(tx: Transaction, *, project: Project = "") -> float | None:
 @operation("tasks.sweep", writes=True)
 def sweep(tx: Transaction, *, project: Project = "") -> int:
     """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
-    return _expire(tx, project)
+    return expire(tx, project)

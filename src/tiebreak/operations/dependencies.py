@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from ..errors import Refused
 from ..model import Task, record
-from ..names import FINAL
 from . import operation
 from .events import of_task
+from .expiry import expire_one
 from .references import FINISHED, SHOWN, STATE, STORED, called, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..names import AgentId, Project, Ref
     from . import Transaction
 
@@ -48,22 +50,16 @@ def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", 
     task = find(tx, ref, project)
     if task.state not in ("blocked", "pending"):
         raise Refused(f"{called(task)} is {task.state} already")
+    expire_one(tx, task.number)
     before = [b for b in find_predecessors(tx, after, project, False) if not _linked(tx, task.number, b.number)]
     for b in before:
         _refuse_circle(tx, task, b)
         link(tx, task.number, b.number)
-    waiting = sum(b.state not in FINAL for b in before)
-    if waiting:
-        row = tx.first(
-            "UPDATE tasks SET state = 'blocked', blockers = blockers + :waiting, updated_at = {now} "
-            f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",
-            waiting=waiting,
-            number=task.number,
-        )
+    if before:
+        row = _refresh(tx, task.number)
         if row is None:
             raise Refused(f"{called(task)} was claimed meanwhile")
         task = record(Task, row)
-    if before:
         of_task(tx, "task.linked", task, agent=agent, note="after " + ", ".join(f"#{b.number}" for b in before))
     return task
 
@@ -120,7 +116,9 @@ def release_dependents(tx: Transaction, ended: Task) -> None:
         )
         for number, run_anyway in rows:
             if end.state == "completed" or run_anyway:
-                _unblock(tx, number)
+                row = _refresh(tx, number)
+                if row is not None and (task := record(Task, row)).state == "pending":
+                    of_task(tx, "task.ready", task)
             else:
                 reason = f"comes after {called(end)}, which was {end.state}"
                 cancelled = cancel_row(tx, number, reason[:1000])
@@ -129,12 +127,30 @@ def release_dependents(tx: Transaction, ended: Task) -> None:
                     ends.append(cancelled)
 
 
-def _unblock(tx: Transaction, number: int) -> None:
+def waiting_for(tx: Transaction, number: int) -> int:
+    """How many of the tasks that a task comes after it still has to wait for."""
     row = tx.first(
-        "UPDATE tasks SET blockers = blockers - 1, updated_at = {now}, "
-        "state = CASE WHEN blockers > 1 THEN 'blocked' ELSE 'pending' END "
-        f"WHERE number = :number AND state = 'blocked' RETURNING {STORED}",
+        "SELECT count(*) FROM edges JOIN tasks ON tasks.number = edges.after "
+        f"WHERE edges.task = :number AND NOT {_DONE}",
         number=number,
     )
-    if row is not None and (task := record(Task, row)).state == "pending":
-        of_task(tx, "task.ready", task)
+    return row[0] if row else 0
+
+
+# A predecessor that ended badly is done only for a task that runs anyway. Counted anew each time: a task that was
+# reopened may end twice, and must not count for two.
+_DONE = (
+    f"(state = 'completed' OR ({STATE} IN ('failed', 'cancelled') "
+    "AND (SELECT later.run_anyway FROM tasks AS later WHERE later.number = :number) = 1))"
+)
+
+
+def _refresh(tx: Transaction, number: int) -> tuple[Any, ...] | None:
+    waiting = waiting_for(tx, number)
+    return tx.first(
+        "UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {now} "
+        f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",
+        waiting=waiting,
+        state="blocked" if waiting else "pending",
+        number=number,
+    )

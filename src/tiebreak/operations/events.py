@@ -70,17 +70,8 @@ def append(
 
 
 def contains(column: str) -> str:
-    """A condition: the column contains the text of `pattern`, whatever its case."""
-    return f"lower({column}) LIKE :name_contains ESCAPE '!'"
-
-
-def pattern(text: str | None) -> str | None:
-    """The LIKE pattern of a text that may itself contain wildcards."""
-    if text is None:
-        return None
-    for special in "!%_":
-        text = text.replace(special, "!" + special)
-    return f"%{text.lower()}%"
+    """A condition: the column contains the text of `:name_contains`, which is in lower case, whatever its own case."""
+    return f"{{position}}({{lower}}({column}), :name_contains) > 0"
 
 
 def last(tx: Transaction) -> int:
@@ -129,7 +120,7 @@ def read(
         after=after,
         limit=limit,
         event=event,
-        name_contains=pattern(name_contains),
+        name_contains=name_contains and name_contains.lower(),
         agent=agent and agent.partition("~")[0],
         **{**given, "priority": None if priority is None else PRIORITIES.index(priority)},
     )
@@ -144,8 +135,8 @@ def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200
     return story(tx, ref, project, limit)
 
 
-def of_task(tx: Transaction, event: str, task: Task, **facts: Any) -> None:
-    """Write down what happened to a task."""
+def of_task(tx: Transaction, event: str, task: Task, *, state: str | None = None, **facts: Any) -> None:
+    """Write down what happened to a task, and the state that it led to."""
     append(
         tx,
         event,
@@ -153,7 +144,7 @@ def of_task(tx: Transaction, event: str, task: Task, **facts: Any) -> None:
         subject=task.id,
         name=task.name,
         kind=task.kind,
-        state=task.state,
+        state=state or task.state,
         priority=PRIORITIES.index(task.priority),
         **facts,
     )

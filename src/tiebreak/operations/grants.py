@@ -79,9 +79,26 @@ def by_name(column: str, param: str = "who") -> str:
     return f"({column} = :{param} OR substr({column}, 1, length(:{param}) + 1) = :{param} || '~')"
 
 
-def lost(what: str, *, agent: str, holder: str, until: int, epoch: int, now: int, hint: str) -> Lost:
-    """The refusal for somebody who came second."""
-    left = max(0, until - now) / 1_000_000
+def lost(
+    tx: Transaction,
+    what: str,
+    subject: str,
+    *,
+    agent: str,
+    holder: str,
+    until: int,
+    epoch: int,
+    hint: str,
+    **facts: Any,
+) -> Lost:
+    """The refusal for somebody who came second: who has it, until when, and since which event."""
+    left = max(0, until - tx.now) / 1_000_000
+    since = tx.first(
+        "SELECT number FROM events WHERE subject = :subject AND epoch = :epoch "
+        "AND event IN ('task.claimed', 'hold.taken', 'hold.transferred') ORDER BY number DESC LIMIT 1",
+        subject=subject,
+        epoch=epoch,
+    )
     whose = "you" if holder == agent else short(holder)
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
@@ -93,6 +110,8 @@ def lost(what: str, *, agent: str, holder: str, until: int, epoch: int, now: int
         until=until / 1_000_000,
         left=left,
         epoch=epoch,
+        since=since[0] if since else None,
+        **facts,
     )
 
 

@@ -15,6 +15,7 @@ from ..globs import is_glob, overlap
 from ..model import Hold, Released, record
 from ..names import short
 from . import operation
+from .agents import incarnation_of
 from .grants import GIVE_BACK, LIVE, PASS_ON, by_name, write
 from .pools import slot_of, take_slot
 from .resources import COLUMNS, THIS, called, current, ensure, grant, prolong, refuse, stale, tell
@@ -47,9 +48,8 @@ def take(
     `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
     named here. With `again`, what this agent holds already is renewed instead of refused.
     """
+    _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))
-    if not wanted:
-        raise Invalid("resources: name at least one")
     tx.serialize("holds", project)
     taken = {}
     for resource in sorted(wanted):
@@ -77,7 +77,7 @@ def _take(
     held = grant(tx, resource, 0, agent, project, lease, note, hash)
     if held is not None:
         return held
-    if again and (mine := prolong(tx, resource, 0, agent, project, 0, lease, hash)) is not None:
+    if again and (mine := prolong(tx, resource, 0, agent, project, 0, lease, hash, note)) is not None:
         return mine
     raise refuse(tx, current(tx, project, resource, 0), agent, resource)
 
@@ -111,6 +111,7 @@ def renew(
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Hold]:
     """Keep holds for another lease, all of them or none. A given hash vouches for the file as it is now."""
+    _check_lists(resources, epochs, slots)
     held = []
     for i, resource in enumerate(resources):
         epoch, slot = _at(epochs, i, 0), slot_of(tx, resource, _at(slots, i, None), agent, project)
@@ -133,6 +134,7 @@ def release(
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Released]:
     """Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile."""
+    _check_lists(resources, epochs, slots)
     out = []
     for i, resource in enumerate(resources):
         epoch, slot = _at(epochs, i, 0), slot_of(tx, resource, _at(slots, i, None), agent, project)
@@ -172,7 +174,11 @@ def transfer(
     lease: Lease = HOLD_LEASE,
 ) -> Hold:
     """Hand a hold to another agent: a new grant, so the giver is fenced from that moment on."""
+    tx.serialize("holds", project)
     number = slot_of(tx, resource, slot, agent, project)
+    heir = incarnation_of(tx, to, project)
+    if resource.startswith("file:"):
+        _refuse_overlap(tx, resource, heir, project, is_glob(resource[5:]))
     row = write(
         tx,
         "holds",
@@ -181,7 +187,7 @@ def transfer(
         COLUMNS,
         agent=agent,
         epoch=epoch,
-        to=to,
+        to=heir,
         lease=micros(lease),
         project=project,
         resource=resource,
@@ -190,7 +196,7 @@ def transfer(
     if row is None:
         raise stale(tx, resource, number, agent, project, epoch)
     hold = record(Hold, row)
-    tell(tx, "hold.transferred", hold, agent=to, note=f"handed over by {short(agent)}")
+    tell(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
     return hold
 
 
@@ -220,7 +226,9 @@ def break_hold(
         slot=slot,
         holder=row[0],
     )
-    hold = record(Hold, broken or ())
+    if broken is None:
+        raise NotFound(f"{called(resource)} was released meanwhile")
+    hold = record(Hold, broken)
     tell(tx, "hold.broken", hold, agent=agent, note=f"held by {short(row[0])}: {reason}"[:1000])
     return hold
 
@@ -241,13 +249,12 @@ def listing(
     if agent is not None:
         where.append(by_name("holder"))
     rows = tx.all(
-        f"SELECT {COLUMNS} FROM holds WHERE {' AND '.join(where)} ORDER BY until, resource, slot LIMIT :limit",
+        f"SELECT {COLUMNS} FROM holds WHERE {' AND '.join(where)} ORDER BY until, resource, slot",
         project=project,
         who=agent and short(agent),
-        limit=limit,
     )
     holds = [record(Hold, row) for row in rows]
-    return holds if matching is None else [h for h in holds if conflict(matching, h.resource)]
+    return [hold for hold in holds if matching is None or conflict(matching, hold.resource)][:limit]
 
 
 def conflict(a: str, b: str) -> bool:
@@ -255,6 +262,14 @@ def conflict(a: str, b: str) -> bool:
     if a.startswith("file:") and b.startswith("file:"):
         return overlap(a[5:], b[5:])
     return a == b
+
+
+def _check_lists(resources: list[str], *others: list[int]) -> None:
+    """Something must be named, and a list that goes with it must not be shorter: a missing epoch is no fence."""
+    if not resources:
+        raise Invalid("resources: name at least one")
+    if any(len(other) not in (0, len(resources)) for other in others):
+        raise Invalid("epochs and slots: give one for each resource, or none at all")
 
 
 def _at(values: list[Any], i: int, default: Any) -> Any:

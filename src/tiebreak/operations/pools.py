@@ -21,10 +21,11 @@ def take_slot(
     note: str | None,
     slots: int | None,
 ) -> Hold:
-    """Take the lowest free slot of a pool."""
+    """Take the lowest free slot of a pool. Slots beyond its size that are still held since it shrank count too."""
     size = pool_size(tx, resource, project, slots)
     free = tx.first(
         f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND slot < :size AND NOT {LIVE} "
+        f"AND (SELECT count(*) FROM holds WHERE project = :project AND resource = :resource AND {LIVE}) < :size "
         "ORDER BY slot LIMIT 1",
         project=project,
         resource=resource,
@@ -34,11 +35,10 @@ def take_slot(
     if hold is not None:
         return hold
     row = tx.first(
-        f"SELECT {COLUMNS} FROM holds WHERE project = :project AND resource = :resource AND slot < :size "
+        f"SELECT {COLUMNS} FROM holds WHERE project = :project AND resource = :resource AND {LIVE} "
         "ORDER BY until LIMIT 1",
         project=project,
         resource=resource,
-        size=size,
     )
     error = refuse(tx, record(Hold, row), agent, resource)  # type: ignore[arg-type]
     raise Lost(f"all {size} slots of {resource} are taken; {error.message}", hint=error.hint, **error.data)

@@ -78,6 +78,11 @@ def _by(tx: Transaction, column: str, value: Any, project: str) -> Task | None:
     return None if row is None else record(Task, row)
 
 
+def tagged() -> str:
+    """A condition: the task has the tag in `:tag`, which is padded with blanks as the stored tags are."""
+    return "{position}(tags, :tag) > 0"
+
+
 def _by_prefix(tx: Transaction, prefix: str) -> Task | None:
     if not 4 <= len(prefix) < 36 or not all(c in "0123456789abcdef-" for c in prefix):
         return None

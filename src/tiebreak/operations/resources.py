@@ -59,7 +59,7 @@ def grant(
         return None
     hold = record(Hold, row[:-1])
     if row[-1] is not None:
-        tell(tx, "hold.expired", hold, agent=row[-1], epoch=hold.epoch - 1)
+        tell(tx, "hold.expired", hold, agent=row[-1], epoch=hold.epoch - 1, until=0)
     tell(tx, "hold.taken", hold, agent=agent, note=note)
     return hold
 
@@ -73,18 +73,20 @@ def prolong(
     epoch: int,
     lease: float,
     hash: str | None,
+    note: str | None = None,
 ) -> Hold | None:
     """Extend a hold as its holder; None if the fence did not let it pass."""
     row = write(
         tx,
         "holds",
-        f"{EXTEND}, hash = coalesce(:hash, hash)",
+        f"{EXTEND}, hash = coalesce(:hash, hash), note = coalesce(:note, note)",
         THIS,
         COLUMNS,
         agent=agent,
         epoch=epoch,
         lease=micros(lease),
         hash=hash,
+        note=note,
         project=project,
         resource=resource,
         slot=slot,
@@ -113,7 +115,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
     tx.refuse(
         "hold.refused",
         project=hold.project,
-        subject=resource,
+        subject=hold.resource,
         name=resource,
         kind=kind_of(resource),
         agent=agent,
@@ -122,17 +124,19 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
     )
     what = called(resource) if hold.resource == resource else f"{called(resource)} (by {called(hold.resource)})"
     error = lost(
+        tx,
         what,
+        hold.resource,
         agent=agent,
         holder=holder,
         until=micros(hold.until or 0),
         epoch=hold.epoch,
-        now=tx.now,
         hint=f"ask for it with `tb send {short(holder)} …`, or wait for it with --wait",
+        resource=hold.resource,
+        note=hold.note,
     )
     if hold.note:
         error.message += f": {hold.note}"
-    error.data.update(resource=hold.resource, note=hold.note)
     return error
 
 
@@ -160,7 +164,14 @@ def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, e
 
 
 def tell(
-    tx: Transaction, event: str, hold: Hold, *, agent: str, epoch: int | None = None, note: str | None = None
+    tx: Transaction,
+    event: str,
+    hold: Hold,
+    *,
+    agent: str,
+    epoch: int | None = None,
+    until: int | None = None,
+    note: str | None = None,
 ) -> None:
     """Write down what happened to a resource."""
     append(
@@ -172,7 +183,7 @@ def tell(
         kind=kind_of(hold.resource),
         agent=agent,
         epoch=hold.epoch if epoch is None else epoch,
-        until=micros(hold.until or 0),
+        until=micros(hold.until or 0) if until is None else until,
         note=note,
         data={"slot": hold.slot} if hold.resource.startswith("pool:") else None,
     )

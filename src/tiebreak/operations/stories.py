@@ -46,13 +46,16 @@ _SENTENCES = {
 def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]:
     """The newest `limit` sentences about a task or a resource, oldest first, and how things stand now."""
     if ref.partition(":")[0] in RESOURCE_TYPES and ":" in ref:
-        return _of_resource(tx, resource(ref, "ref"), project, limit)
+        sentences = _of_resource(tx, resource(ref, "ref"), project, limit)
+        if not sentences:
+            raise NotFound(f"nothing ever happened to {ref} in project {project}")
+        return sentences
     try:
         task = find(tx, ref, project)
     except NotFound:
-        sentences = _of_resource(tx, resource("file:" + ref, "ref"), project, limit) if "#" not in ref else []
+        sentences = _of_resource(tx, resource("file:" + ref, "ref"), project, limit)
         if not sentences:
-            raise NotFound(f"no task and no resource {shown(ref)} in project {project}") from None
+            raise NotFound(f"no task and nothing held called {shown(ref)} in project {project}") from None
         return sentences
     sentences = _told(tx, [task.id], task.project, limit)
     now = f"Now: {task.state}"
@@ -71,7 +74,7 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
         subjects += [glob for (glob,) in rows if glob != wanted and matches(glob[5:], wanted[5:])]
     sentences = _told(tx, subjects, project, limit)
     if not sentences:
-        raise NotFound(f"nothing ever happened to {wanted} in project {project}")
+        return []
     live = live_holds(tx, project=project, matching=wanted)
     for hold in live:
         left = span((hold.until or 0) - tx.now / 1e6)
@@ -97,12 +100,16 @@ def _told(tx: Transaction, subjects: list[str], project: str, limit: int) -> lis
     return [_sentence(event) for event in events[-limit:]]
 
 
+def _slot(event: Event) -> str:
+    return f" slot {event.data['slot']}" if event.kind == "pool" and event.data else ""
+
+
 def _sentence(event: Event) -> Sentence:
     form = _SENTENCES.get(event.event, event.event + " by {who}{note}.")
     note = event.note or ""
     text = form.format(
         who=event.agent or "The board",
-        what=(event.name or "").removeprefix("file:"),
+        what=(event.name or "").removeprefix("file:") + _slot(event),
         epoch=event.epoch,
         lease=span((event.until or event.at) - event.at),
         times=f" {event.times} times" if event.times > 1 else "",

@@ -14,10 +14,11 @@ from ..errors import Refused
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, PRIORITIES, json_text, short
 from . import operation
-from .dependencies import cancel_row, find_predecessors, link, release_dependents
-from .events import contains, of_task, pattern
+from .dependencies import cancel_row, find_predecessors, link, release_dependents, waiting_for
+from .events import contains, of_task
+from .expiry import expire_one
 from .grants import GIVE_BACK, by_name
-from .references import LAPSED, SHOWN, STATE, STORED, by_key, called, find
+from .references import LAPSED, SHOWN, STATE, STORED, by_key, called, find, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def cancel(
 ) -> Task:
     """Call a task off, also while somebody works on it; what is finished stays finished."""
     task = find(tx, ref, project)
+    expire_one(tx, task.number)
     cancelled = cancel_row(tx, task.number, reason)
     if cancelled is None:
         raise Refused(f"{called(task)} is {task.state} already", state=task.state)
@@ -141,10 +143,15 @@ def cancel(
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
     """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting."""
     task = find(tx, ref, project)
+    expire_one(tx, task.number)
+    waiting = waiting_for(tx, task.number)
     row = tx.first(
-        f"UPDATE tasks SET state = 'pending', {GIVE_BACK}, attempts = 0, ready_at = 0, finished_at = 0, "
-        f"updated_at = {{now}} WHERE number = :number AND {STATE} IN ('failed', 'cancelled') RETURNING {STORED}",
+        f"UPDATE tasks SET state = :state, {GIVE_BACK}, attempts = 0, ready_at = 0, finished_at = 0, "
+        "blockers = :waiting, updated_at = {now} "
+        f"WHERE number = :number AND state IN ('failed', 'cancelled') RETURNING {STORED}",
         number=task.number,
+        state="blocked" if waiting else "pending",
+        waiting=waiting,
     )
     if row is None:
         raise Refused(
@@ -193,18 +200,18 @@ def listing(
         # The stored state narrows the search by index; the state to be seen decides.
         where.append(f"(state IN ({asked}) OR {LAPSED}) AND {STATE} IN ({asked})")
     if tag is not None:
-        where.append("tags LIKE :tag ESCAPE '!'")
+        where.append(tagged())
     if agent is not None:
-        where.append(by_name("holder"))
+        where.append(f"{by_name('holder')} AND NOT {LAPSED}")
     if name_contains is not None:
         where.append(contains("name"))
     if before is not None:
         where.append("number < :before")
     rows = tx.all(
         f"SELECT {SHOWN} FROM tasks WHERE {' AND '.join(where) or 'TRUE'} ORDER BY number DESC LIMIT :limit",
-        tag=None if tag is None else f"% {tag.replace('_', '!_')} %",
+        tag=f" {tag} ",
         who=agent and short(agent),
-        name_contains=pattern(name_contains),
+        name_contains=name_contains and name_contains.lower(),
         before=before,
         limit=limit,
         **given,

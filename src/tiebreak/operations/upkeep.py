@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..model import Pruned, Status, record
+from ..text import span
 from . import operation
 from .agents import listing as agents
+from .agents import signs_of_life
+from .events import append
 from .grants import LIVE
 
 TYPE_CHECKING = False
@@ -75,7 +78,11 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
     counts = [len(tasks), *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
     counts.append(_forget_agents(tx, before, limit))
     counts.append(_forget_answers(tx, before, limit))
-    return record(Pruned, (*counts, int(limit in counts)))
+    pruned = record(Pruned, (*counts, int(limit in counts)))
+    if any(counts):
+        note = ", ".join(f"{count} {name}" for name, count in zip(Pruned._fields, counts, strict=False) if count)
+        append(tx, "board.pruned", "", name=f"older than {span(older_than)}", note=note)
+    return pruned
 
 
 # A task is kept while something unfinished comes after it; the newest numbers stay, so none is given twice.
@@ -103,13 +110,17 @@ def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -
 
 
 def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
+    """Those without any sign of life, be it a heartbeat or an event."""
     rows = tx.all(
-        "DELETE FROM agents WHERE (project, id) IN (SELECT project, id FROM agents WHERE seen_at <= :before "
-        "ORDER BY seen_at LIMIT :limit) RETURNING id",
+        "SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at LIMIT :limit",
         before=before,
         limit=limit,
     )
-    return len(rows)
+    alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
+    gone = [(where, who) for where, who in rows if (where, who) not in alive]
+    for where, who in gone:
+        tx.all("DELETE FROM agents WHERE project = :project AND id = :id", project=where, id=who)
+    return len(gone)
 
 
 def _forget_answers(tx: Transaction, before: int, limit: int) -> int:

@@ -166,7 +166,7 @@ CREATE INDEX events_subject ON events (subject, number) WHERE subject IS NOT NUL
 
 CREATE TABLE answers (                     -- what a repeatable write answered, to answer the same again
   once      TEXT PRIMARY KEY,
-  operation TEXT NOT NULL,
+  request   TEXT NOT NULL,                 -- the operation and a digest of its parameters
   answer    TEXT NOT NULL,
   at        INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

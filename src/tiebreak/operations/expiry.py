@@ -1,0 +1,86 @@
+"""Expiry: writing down what time has already done.
+
+Nothing depends on it for being right: a lapsed claim counts as pending (as failed, when its attempts are used up)
+in every read and can be won in every claim. Written down, it becomes an event, and those that come after a failed
+task learn of it.
+"""
+
+from __future__ import annotations
+
+from ..model import Task, holder_id, record
+from .events import of_task
+from .grants import GIVE_BACK
+from .references import LAPSED, STORED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Transaction
+
+AT_ONCE = 1000
+"""How many rows are written down in one go, so that nobody waits long."""
+
+
+def settle(tx: Transaction, project: str) -> None:
+    """Write down the claims that lapsed and the delays that are over; costs two index probes when there are none."""
+    due = tx.first(
+        "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
+        "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' "
+        "AND ready_at > 0 AND ready_at <= {now})",
+        project=project,
+    )
+    lapsed, ready = due or (0, 0)
+    if lapsed:
+        expire(tx, project)
+    if ready:
+        tx.all(
+            "UPDATE tasks SET ready_at = 0 WHERE number IN (SELECT number FROM tasks WHERE project = :project "
+            "AND state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked})",
+            project=project,
+            most=AT_ONCE,
+        )
+
+
+def expire(tx: Transaction, project: str) -> int:
+    """Write down the claims of a project that have lapsed; how many there were."""
+    return _expire(
+        tx,
+        "project = :project AND state = 'claimed' AND until <= {now} ORDER BY until LIMIT :most {skip_locked}",
+        project=project,
+        most=AT_ONCE,
+    )
+
+
+def expire_one(tx: Transaction, number: int) -> None:
+    """Write down that the claim of one task has lapsed, if it has."""
+    _expire(tx, f"number = :number AND {LAPSED}", number=number)
+
+
+def _expire(tx: Transaction, which: str, **params: Any) -> int:
+    rows = tx.all(f"SELECT {STORED} FROM tasks WHERE {which}", **params)
+    for old in (record(Task, row) for row in rows):
+        again = old.attempts < old.max_attempts
+        row = tx.first(
+            f"UPDATE tasks SET state = :state, {GIVE_BACK}, updated_at = {{now}}, reason = :reason, "
+            f"finished_at = :finished WHERE number = :number AND epoch = :epoch AND {LAPSED} RETURNING {STORED}",
+            state="pending" if again else "failed",
+            reason=None if again else f"the lease of attempt {old.attempts} of {old.max_attempts} ran out",
+            finished=0 if again else tx.now,
+            number=old.number,
+            epoch=old.epoch,
+        )
+        if row is not None:
+            task = record(Task, row)
+            of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
+            if not again:
+                let_others_go_on(tx, task)
+    return len(rows)
+
+
+def let_others_go_on(tx: Transaction, ended: Task) -> None:
+    """Tell those that come after a finished task; most tasks have none."""
+    if tx.first("SELECT 1 FROM edges WHERE after = :number LIMIT 1", number=ended.number) is not None:
+        from .dependencies import release_dependents
+
+        release_dependents(tx, ended)
