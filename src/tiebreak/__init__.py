@@ -56,4 +56,5 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     home = next((m for m, names in _HOMES.items() if name in names), "errors")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return found

@@ -60,6 +60,7 @@ MAX_DELAY = 3650 * DAY
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _LABEL = _LETTERS | frozenset("._:/+@-")
+_HEX = frozenset("0123456789abcdefABCDEF-")
 _SESSION = _LETTERS | frozenset("._-")
 _SPACES = frozenset("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")
 _MAX = 2**53
@@ -162,23 +163,26 @@ def ref(value: Any, what: str = "ref") -> str:
 
 def is_uuid(value: str) -> bool:
     """Whether a reference has the form of an id."""
-    return (
-        len(value) == 36
-        and value[8] == value[13] == value[18] == value[23] == "-"
-        and all(c in "0123456789abcdefABCDEF-" for c in value)
-    )
+    return len(value) == 36 and value[8] == value[13] == value[18] == value[23] == "-" and _HEX.issuperset(value)
 
 
 def agent(value: Any, what: str = "agent") -> str:
     """Who acts: `name`, or `name~session` for one incarnation of it."""
     if value == "":
         raise Invalid(f"{what}: required (who acts?)", hint="use --as NAME or set TIEBREAK_AGENT")
+    if isinstance(value, str) and value in _known:
+        return str(value)
     out = _line(value, what, 2 * MAX_LABEL + 1)
     who, mark, session = out.partition("~")
     label(who, what)
     if mark and (not session or len(session) > MAX_LABEL or not _SESSION.issuperset(session)):
         raise Invalid(f"{what}: after '~' letters, digits and ._- only, got {shown(out)}")
+    if len(_known) < 1000:
+        _known.add(out)
     return out
+
+
+_known: set[Any] = set()  # the same few agents act again and again
 
 
 def short(who: str) -> str:

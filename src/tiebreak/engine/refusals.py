@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from _thread import allocate_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,47 +28,52 @@ class Refusals:
     def __init__(self, path: str) -> None:
         self.path = path
         self._counts: dict[Key, list[int]] = {}
+        self._carried: dict[Key, list[int]] = {}
+        self._turn = allocate_lock()
         self._spilled = -1
-
-    def __bool__(self) -> bool:
-        return bool(self._counts)
 
     def add(self, event: str, at: int, facts: dict[str, Any], count: int = 1) -> None:
         """Remember one."""
         get = facts.get
         texts = (event, get("project"), get("subject"), get("name"), get("kind"), get("agent"))
         key: Key = (*(text or "" for text in texts), get("epoch") or 0, get("note") or "")  # type: ignore[assignment]
-        known = self._counts.get(key)
-        if known is not None:
-            known[0] += count
-            known[1] = max(known[1], at)
-        elif len(self._counts) < MOST:
-            self._counts[key] = [count, at]
+        with self._turn:
+            _count(self._counts, key, count, at)
 
     def waiting(self, subject: str) -> list[tuple[Any, ...]]:
         """Those about a subject, here and in the side file, as rows of events without a number."""
         found = Refusals(self.path)
-        for key, (count, at) in [*self._counts.items(), *_read(self.path)]:
+        for key, (count, at) in [*list(self._counts.items()), *_read(self.path)]:
             if key[2] == subject:
-                found.add(key[0], at, _facts(key), count)
+                _count(found._counts, key, count, at)
         return [row(key, count, at) for key, (count, at) in found._counts.items()]
 
     def collect(self) -> list[tuple[Any, ...]]:
         """All that is to be written now, the side file's too; call `written` or `kept` afterwards."""
+        together: dict[Key, list[int]] = {}
         if self._spill_exists():
             self._spilled = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             fcntl.flock(self._spilled, fcntl.LOCK_EX)
             for key, (count, at) in _read(self.path):
-                self.add(key[0], at, _facts(key), count)
-        return [row(key, count, at) for key, (count, at) in self._counts.items()]
+                _count(together, key, count, at)
+        with self._turn:
+            self._carried, self._counts = self._counts, {}
+        for key, (count, at) in self._carried.items():
+            _count(together, key, count, at)
+        return [row(key, count, at) for key, (count, at) in together.items()]
 
     def written(self) -> None:
         """They are committed: forget them."""
-        self._counts.clear()
+        self._carried = {}
         self._close(truncate=True)
 
     def kept(self) -> None:
-        """The commit did not happen: keep them for the next one."""
+        """The commit did not happen: keep them for the next one, and the side file's lines in the side file."""
+        if self._carried:
+            with self._turn:
+                for key, (count, at) in self._carried.items():
+                    _count(self._counts, key, count, at)
+            self._carried = {}
         self._close(truncate=False)
 
     def spill(self) -> None:
@@ -97,6 +103,15 @@ class Refusals:
             self._spilled = -1
 
 
+def _count(counts: dict[Key, list[int]], key: Key, count: int, at: int) -> None:
+    known = counts.get(key)
+    if known is not None:
+        known[0] += count
+        known[1] = max(known[1], at)
+    elif len(counts) < MOST:
+        counts[key] = [count, at]
+
+
 def _read(path: str) -> list[tuple[Key, tuple[int, int]]]:
     """The lines of the side file; a line that is not whole is passed over."""
     try:
@@ -111,10 +126,6 @@ def _read(path: str) -> list[tuple[Key, tuple[int, int]]]:
             key: Key = (*parts[2:8], int(parts[8]), parts[9])  # type: ignore[assignment]
             found.append((key, (int(parts[0]), int(parts[1]))))
     return found
-
-
-def _facts(key: Key) -> dict[str, Any]:
-    return dict(zip(("project", "subject", "name", "kind", "agent", "epoch", "note"), key[1:], strict=True))
 
 
 def row(key: Key, count: int, at: int) -> tuple[Any, ...]:

@@ -155,6 +155,9 @@ class SqliteEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(lambda tx: operation.function(tx, **params))
+        if operation.glance is not None and once is None:
+            glance = operation.glance
+            self._read(lambda tx: glance(tx, **params))
         return self._write(lambda tx: perform(tx, operation, params, once))
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
@@ -228,20 +231,29 @@ class SqliteEngine:
         return bool(rows)
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
+        """Run on the writer's connection while nobody writes with it, else on one for reading."""
         if self._pid != os.getpid():
             self._after_fork()
-        with self._reading:
-            try:
-                reader = self._reader = self._reader or self._connect()
-                reader.execute("BEGIN")  # one snapshot for all statements of the operation
+        try:
+            if self._reader is None and self._writing.acquire(blocking=False):
                 try:
-                    tx = SqliteTransaction(reader, self._refusals)
-                    tx.now = self._now()
-                    return work(tx)
+                    return self._snapshot(self._writer, work)
                 finally:
-                    reader.execute("ROLLBACK")
-            except apsw.Error as exc:
-                raise unavailable(exc, self.path) from exc
+                    self._writing.release()
+            with self._reading:
+                self._reader = self._reader or self._connect()
+                return self._snapshot(self._reader, work)
+        except apsw.Error as exc:
+            raise unavailable(exc, self.path) from exc
+
+    def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T]) -> T:
+        connection.execute("BEGIN")  # all statements of the operation see the same moment
+        try:
+            tx = SqliteTransaction(connection, self._refusals)
+            tx.now = self._now()
+            return work(tx)
+        finally:
+            connection.execute("ROLLBACK")
 
     def _after_fork(self) -> None:
         """A connection must not be used, nor closed, in a process that did not open it."""

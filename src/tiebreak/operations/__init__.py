@@ -65,9 +65,17 @@ MODULES = {
 class Operation(Generic[P, R]):
     """A declared operation. Call it with a transaction, or hand it to an engine to run."""
 
-    def __init__(self, name: str, function: Callable[Concatenate[Transaction, P], R], writes: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[Concatenate[Transaction, P], R],
+        writes: bool,
+        glance: Callable[..., None] | None,
+    ) -> None:
         self.name = name
         self.writes = writes
+        self.glance = glance
+        """A read that may already refuse, so that whoever loses need not queue behind those who write."""
         self.function = function
         self.__doc__ = function.__doc__
         kinds = {k: v for k, v in function.__annotations__.items() if k != "tx"}
@@ -110,11 +118,13 @@ class Operation(Generic[P, R]):
 REGISTRY: dict[str, Operation[..., Any]] = {}
 
 
-def operation(name: str, *, writes: bool) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
+def operation(
+    name: str, *, writes: bool, glance: Callable[..., None] | None = None
+) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
     """Declare a function of a transaction as an operation."""
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
-        made = Operation(name, function, writes)
+        made = Operation(name, function, writes, glance)
         REGISTRY[name] = made
         return made
 

@@ -17,7 +17,7 @@ from ..text import span
 from . import operation
 from .events import of_task
 from .expiry import expire, let_others_go_on, settle
-from .grants import EXTEND, FREE, GIVE_BACK, GRANT, fenced, lost, win, write
+from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, lost, win, write
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
 TYPE_CHECKING = False
@@ -35,7 +35,17 @@ _CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_
 _WON = STORED + ", displaced"
 
 
-@operation("tasks.claim", writes=True)
+def _held_by_somebody(
+    tx: Transaction, *, ref: str, agent: str, project: str, lease: float = CLAIM_LEASE, create: bool = True
+) -> None:
+    """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
+    column, value = address(ref)
+    row = tx.first(f"SELECT {STORED} FROM tasks WHERE {ADDRESS[column]} AND {LIVE}", value=value, project=project)
+    if row is not None and (task := record(Task, row)).state == "claimed":
+        raise _not_won(tx, task, agent)
+
+
+@operation("tasks.claim", writes=True, glance=_held_by_somebody)
 def claim(
     tx: Transaction,
     *,
@@ -63,6 +73,8 @@ def claim(
         task = find(tx, ref, project)  # says what is missing
     elif task.state == "blocked":
         settle(tx, task.project)  # perhaps it waits only for a claim that lapsed
+    elif task.state == "claimed" and column != "key":
+        raise _not_won(tx, task, agent)
     won = _win(tx, "number", task.number, agent, project, lease)
     if won is None:
         raise _not_won(tx, task, agent)

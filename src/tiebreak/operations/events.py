@@ -12,7 +12,7 @@ per agent.
 
 from __future__ import annotations
 
-from ..model import Event, Sentence, columns, record
+from ..model import Event, Sentence, Task, columns, record
 from ..names import PRIORITIES, json_text
 from . import operation
 from .grants import by_name
@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..model import Task
     from ..names import AgentId, Label, Limit, Name, Note, Number, Priority, Project, State
     from . import Transaction
 
@@ -135,6 +134,9 @@ def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200
     return story(tx, ref, project, limit)
 
 
+_PRIORITY = Task._fields.index("priority")
+
+
 def of_task(tx: Transaction, event: str, task: Task, *, state: str | None = None, **facts: Any) -> None:
     """Write down what happened to a task, and the state that it led to."""
     append(
@@ -145,6 +147,6 @@ def of_task(tx: Transaction, event: str, task: Task, *, state: str | None = None
         name=task.name,
         kind=task.kind,
         state=state or task.state,
-        priority=PRIORITIES.index(task.priority),
+        priority=tuple.__getitem__(task, _PRIORITY),
         **facts,
     )

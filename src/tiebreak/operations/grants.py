@@ -16,6 +16,7 @@ from __future__ import annotations
 from ..clock import micros
 from ..errors import Fenced, Lost
 from ..names import short
+from ..text import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def lost(
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
     return Lost(
-        f"{what} is held by {whose} for another {_span(left)} (epoch {epoch})",
+        f"{what} is held by {whose} for another {span(left)} (epoch {epoch})",
         hint=hint,
         holder=short(holder),
         session=holder.partition("~")[2],
@@ -124,7 +125,7 @@ def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int
         "until": until / 1_000_000 or None,
     }
     if holder == agent and epoch in (0, current):
-        late = _span((now - until) / 1_000_000)
+        late = span((now - until) / 1_000_000)
         return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", hint=again, **facts)
     if holder is None:
         return Fenced(f"{what} is not held by you, nothing was written", hint=again, **facts)
@@ -135,9 +136,3 @@ def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int
     else:
         reason = f"it is held by {short(holder)} (epoch {current})"
     return Fenced(f"{what}: {reason}, nothing was written", hint="stop working on it", **facts)
-
-
-def _span(seconds: float) -> str:
-    from ..text import span
-
-    return span(seconds)

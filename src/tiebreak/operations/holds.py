@@ -12,7 +12,7 @@ from __future__ import annotations
 from ..clock import micros
 from ..errors import Invalid, NotFound
 from ..globs import is_glob, overlap
-from ..model import Hold, Released, record
+from ..model import Hold, Released, holder_id, record
 from ..names import short
 from . import operation
 from .agents import incarnation_of
@@ -30,7 +30,21 @@ if TYPE_CHECKING:
 HOLD_LEASE = 1800.0
 
 
-@operation("holds.take", writes=True)
+def _held_by_somebody(
+    tx: Transaction, *, resources: list[str], agent: str, project: str, again: bool = False, **_: Any
+) -> None:
+    """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
+    for resource in sorted(resources):
+        if resource.startswith("pool:"):
+            continue
+        row = tx.first(
+            f"SELECT {COLUMNS} FROM holds WHERE {THIS} AND {LIVE}", project=project, resource=resource, slot=0
+        )
+        if row is not None and not (again and holder_id(record(Hold, row)) == agent):
+            raise refuse(tx, record(Hold, row), agent, resource)
+
+
+@operation("holds.take", writes=True, glance=_held_by_somebody)
 def take(
     tx: Transaction,
     *,
