@@ -293,6 +293,24 @@ def test_a_chain_that_was_reopened_from_its_start_runs_in_order(alice: Board) ->
     assert [task.id for task in alice.tasks.next(count=10)] == [first.id]
 
 
+def test_a_reopened_task_does_not_run_after_what_has_failed(alice: Board) -> None:
+    first = alice.tasks.post(name="first")
+    second = alice.tasks.post(name="second", after=[first.id])
+    fail(alice, first)
+
+    assert alice.tasks.retry(ref=second.id).state == "blocked"
+
+
+def test_a_refusal_names_also_what_has_failed_and_is_still_in_the_way(alice: Board) -> None:
+    first = alice.tasks.post(name="first")
+    second = alice.tasks.post(name="second", after=[first.id])
+    fail(alice, first)
+    alice.tasks.retry(ref=second.id)
+
+    with unchanged(alice), pytest.raises(Refused, match=f"by #{first.number}"):
+        alice.tasks.claim(ref=second.id)
+
+
 def test_reopening_does_not_reopen_what_was_cancelled_with_it(alice: Board) -> None:
     first = alice.tasks.post(name="first")
     second = alice.tasks.post(name="second", after=[first.id])

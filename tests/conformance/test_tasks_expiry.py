@@ -255,6 +255,23 @@ def test_what_runs_anyway_is_ready_without_a_sweep(place: Place, alice: Board, b
     assert bob.tasks.claim(ref=second.id).holder == "bob"
 
 
+def test_what_runs_anyway_is_ready_without_a_sweep_of_another_project(place: Place, alice: Board) -> None:
+    first = claimed(place.open("bob", "other"), max_attempts=1, lease=LEASE)
+    second = alice.tasks.post(name="clean up", after=[first.id], run_anyway=True)
+    place.advance(LEASE)
+
+    assert alice.tasks.claim(ref=second.id).holder == "alice"
+
+
+def test_who_claims_what_a_lapse_has_doomed_is_told_why_not(place: Place, alice: Board, bob: Board) -> None:
+    first = claimed(alice, max_attempts=1, lease=LEASE)
+    second = alice.tasks.post(name="second", after=[first.id])
+    place.advance(LEASE)
+
+    with pytest.raises(Refused, match=f"by #{first.number}|cancelled"):
+        bob.tasks.claim(ref=second.id)
+
+
 def test_the_log_tells_of_the_lapse_before_its_consequences(place: Place, alice: Board) -> None:
     first = claimed(alice, max_attempts=1, lease=LEASE)
     alice.tasks.post(name="second", after=[first.id])

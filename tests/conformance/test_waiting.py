@@ -46,6 +46,24 @@ def test_what_happened_before_the_wait_but_after_the_cursor_is_not_missed(alice:
     assert alice.wait(after=cursor, timeout=SOON).name == "work"
 
 
+@pytest.mark.parametrize(("look", "nth"), [("read", 1), ("read", 2), ("last", 1)])
+def test_what_happens_right_after_a_look_is_not_missed(
+    alice: Board, bob: Board, monkeypatch: pytest.MonkeyPatch, look: str, nth: int
+) -> None:
+    looks = []
+    really = getattr(alice.events, look)
+
+    def and_then_something_happens(**params: Any) -> Any:
+        found = really(**params)
+        looks.append(found)
+        if len(looks) == nth:
+            bob.tasks.post(name="work")
+        return found
+
+    monkeypatch.setattr(alice.events, look, and_then_something_happens)
+    assert alice.wait(after=0, timeout=SOON).name == "work"
+
+
 def test_a_waiter_wakes_when_another_board_writes(alice: Board, bob: Board, threads: ThreadPoolExecutor) -> None:
     cursor = alice.events.last()
     waiting = threads.submit(alice.wait, after=cursor, timeout=SOON, event="message.sent")

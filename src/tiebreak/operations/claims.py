@@ -16,7 +16,7 @@ from ..names import key as check_key
 from ..text import span
 from . import operation
 from .events import of_task
-from .expiry import expire, let_others_go_on, settle
+from .expiry import expire, expire_one, let_others_go_on, settle
 from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, lost, win, write
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
@@ -72,12 +72,13 @@ def claim(
     elif task is None:
         task = find(tx, ref, project)  # says what is missing
     elif task.state == "blocked":
-        settle(tx, task.project)  # perhaps it waits only for a claim that lapsed
+        for (number,) in tx.all("SELECT after FROM edges WHERE task = :number", number=task.number):
+            expire_one(tx, number)  # perhaps it waits only for a claim that lapsed
     elif task.state == "claimed" and column != "key":
         raise _not_won(tx, task, agent)
     won = _win(tx, "number", task.number, agent, project, lease)
     if won is None:
-        raise _not_won(tx, task, agent)
+        raise _not_won(tx, find(tx, task.id, project), agent)
     return won
 
 
@@ -129,7 +130,7 @@ def _not_won(tx: Transaction, task: Task, agent: str) -> Refused:
     if task.state == "blocked":
         rows = tx.all(
             "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
-            "WHERE edges.task = :number AND finished_at = 0 ORDER BY tasks.number",
+            "WHERE edges.task = :number AND state <> 'completed' ORDER BY tasks.number",
             number=task.number,
         )
         waits = ", ".join(f"#{number}" for (number,) in rows)

@@ -12,7 +12,8 @@ from ..model import Task, record
 from . import operation
 from .events import of_task
 from .expiry import expire_one
-from .references import FINISHED, SHOWN, STATE, STORED, called, find
+from .grants import GIVE_BACK
+from .references import SHOWN, STATE, STORED, called, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ def link(tx: Transaction, task: int, after: int) -> None:
 @operation("tasks.depend", writes=True)
 def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", project: Project = "") -> Task:
     """Let a task that nobody has started come after others; a circle is refused."""
-    tx.serialize("edges", project)
+    tx.serialize("edges")
     task = find(tx, ref, project)
     if task.state not in ("blocked", "pending"):
         raise Refused(f"{called(task)} is {task.state} already")
     expire_one(tx, task.number)
-    before = [b for b in find_predecessors(tx, after, project, False) if not _linked(tx, task.number, b.number)]
+    [(anyway,)] = tx.all("SELECT run_anyway FROM tasks WHERE number = :number", number=task.number)
+    before = find_predecessors(tx, after, project, bool(anyway))
+    before = [b for b in before if not _linked(tx, task.number, b.number)]
     for b in before:
         _refuse_circle(tx, task, b)
         link(tx, task.number, b.number)
@@ -95,7 +98,8 @@ def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Ta
 def cancel_row(tx: Transaction, number: int, reason: str | None) -> Task | None:
     """Call a task off; None if it had ended already."""
     row = tx.first(
-        f"UPDATE tasks SET state = 'cancelled', reason = :reason, holder = NULL, blockers = 0, {FINISHED} "
+        f"UPDATE tasks SET state = 'cancelled', reason = :reason, {GIVE_BACK}, blockers = 0, ready_at = 0, "
+        f"finished_at = {{now}}, updated_at = {{now}} "
         f"WHERE number = :number AND {STATE} IN ('blocked', 'pending', 'claimed') RETURNING {STORED}",
         number=number,
         reason=reason,
@@ -105,7 +109,7 @@ def cancel_row(tx: Transaction, number: int, reason: str | None) -> Task | None:
 
 def release_dependents(tx: Transaction, ended: Task) -> None:
     """Let those that come after a finished task go on, or cancel them with it."""
-    tx.serialize("edges", ended.project)
+    tx.serialize("edges")
     ends = [ended]
     while ends:
         end = ends.pop()

@@ -65,7 +65,7 @@ def _expire(tx: Transaction, which: str, **params: Any) -> int:
             f"UPDATE tasks SET state = :state, {GIVE_BACK}, updated_at = {{now}}, reason = :reason, "
             f"finished_at = :finished WHERE number = :number AND epoch = :epoch AND {LAPSED} RETURNING {STORED}",
             state="pending" if again else "failed",
-            reason=None if again else f"the lease of attempt {old.attempts} of {old.max_attempts} ran out",
+            reason=f"the lease of attempt {old.attempts} of {old.max_attempts} ran out",
             finished=0 if again else tx.now,
             number=old.number,
             epoch=old.epoch,

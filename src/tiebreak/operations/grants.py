@@ -3,7 +3,8 @@
     UPDATE … SET holder = me, epoch = epoch + 1, until = now + lease WHERE … AND (free OR expired)
 
 One row: I won. No row: somebody else did, and I am told who. Tasks and holds are different tables with
-the same four columns (`holder`, `epoch`, `until`, `displaced`), and no other code writes them.
+the same four columns (`holder`, `epoch`, `until`, `displaced`), and every statement that writes them is put
+together from the clauses below.
 
 Why it is safe: the database serialises writers of one row, so of any number of callers exactly one finds
 the row free; the epoch is raised by the same statement that decides, so it counts grants without a gap;
@@ -33,6 +34,8 @@ GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {now} +
 PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {now} + :lease"
 EXTEND = "until = {now} + :lease"
 GIVE_BACK = "displaced = NULL, holder = NULL, until = 0"
+CLOSE = "displaced = NULL, until = 0"
+"""The grant ends with its task; the holder stays, to tell who ended it."""
 
 
 def win(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..errors import Invalid, NotFound
 from ..model import Task, columns, record
 from ..names import is_uuid, shown
+from .grants import CLOSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ SHOWN = STORED.replace(" state,", f" {STATE},").replace(
     f" CASE WHEN {LAPSED} THEN NULL ELSE holder END, epoch, CASE WHEN {LAPSED} THEN 0 ELSE until END,",
 )
 """A task's columns as they are to be seen: a lapsed claim has no holder any more."""
-FINISHED = "displaced = NULL, until = 0, ready_at = 0, finished_at = {now}, updated_at = {now}"
-"""What every end of a task has in common; its holder stays, to tell who ended it."""
+FINISHED = CLOSE + ", ready_at = 0, finished_at = {now}, updated_at = {now}"
+"""What every end of a task has in common."""
 ADDRESS = {
     "number": "number = :value",
     "id": "id = :value",
@@ -61,7 +62,7 @@ def lookup(tx: Transaction, ref: str, project: str) -> Task | None:
     """The task that a reference names, or None. A key wins over the beginning of an id."""
     column, value = address(ref)
     task = _by(tx, column, value, project)
-    return _by_prefix(tx, ref.lower()) if task is None and column == "key" else task
+    return _by_prefix(tx, ref.lower(), project) if task is None and column == "key" else task
 
 
 def by_key(tx: Transaction, key: str, project: str) -> Task | None:
@@ -83,13 +84,14 @@ def tagged() -> str:
     return "{position}(tags, :tag) > 0"
 
 
-def _by_prefix(tx: Transaction, prefix: str) -> Task | None:
+def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:
     if not 4 <= len(prefix) < 36 or not all(c in "0123456789abcdef-" for c in prefix):
         return None
     rows = tx.all(
-        f"SELECT {SHOWN} FROM tasks WHERE id >= :low AND id < :high ORDER BY id LIMIT 2",
+        f"SELECT {SHOWN} FROM tasks WHERE id >= :low AND id < :high AND project = :project ORDER BY id LIMIT 2",
         low=prefix,
         high=prefix + "g",
+        project=project,
     )
     if len(rows) > 1:
         raise Invalid(

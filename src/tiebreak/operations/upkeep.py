@@ -90,7 +90,7 @@ _OLD_TASKS = (
     "SELECT number FROM tasks WHERE finished_at > 0 AND finished_at <= :before "
     "AND number < (SELECT max(number) FROM tasks) AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later "
     "ON later.number = edges.task WHERE edges.after = tasks.number AND later.finished_at = 0) "
-    "ORDER BY finished_at LIMIT :limit"
+    "ORDER BY finished_at, number LIMIT :limit"
 )
 _LOGS = (("events", "at"), ("messages", "sent_at"))
 
