@@ -1,0 +1,179 @@
+"""Every command answers people and programs, and explains itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tiebreak
+from tiebreak.cli import HOMES, find, main
+from tiebreak.cli.spec import GLOBAL
+
+from .command import PATIENCE, TB, Answer, Tb, read_lines, until
+
+ME = {"TIEBREAK_AGENT": "me~1"}
+CASES = {
+    "claim": ["claim", "ready"],
+    "next": ["next"],
+    "extend": ["extend", "mine"],
+    "complete": ["complete", "mine"],
+    "fail": ["fail", "mine"],
+    "release": ["release", "mine"],
+    "post": ["post", "something new"],
+    "depend": ["depend", "ready", "--after", "mine"],
+    "cancel": ["cancel", "ready"],
+    "retry": ["retry", "over"],
+    "show": ["show", "mine"],
+    "tasks": ["tasks"],
+    "hold": ["hold", "lock:new"],
+    "drop": ["drop", "lock:mine"],
+    "holds": ["holds"],
+    "renew": ["renew", "lock:mine"],
+    "transfer": ["transfer", "lock:mine", "--to", "bob~2"],
+    "break": ["break", "lock:mine", "--reason", "nobody is there"],
+    "run": ["run", "--hold", "lock:new", "--", "echo", '{"from": "the command"}'],
+    "send": ["send", "bob", "hello"],
+    "inbox": ["inbox"],
+    "ack": ["ack", "1"],
+    "announce": ["announce", "testing"],
+    "heartbeat": ["heartbeat"],
+    "leave": ["leave"],
+    "agents": ["agents"],
+    "whoami": ["whoami"],
+    "why": ["why", "mine"],
+    "wait": ["wait", "--after", "0", "--timeout", "5s"],
+    "events": ["events"],
+    "status": ["status"],
+    "prune": ["prune"],
+    "backup": ["backup", "copy.db"],
+    "doctor": ["doctor"],
+    "batch": ["batch"],
+    "help": ["help"],
+    "completion": ["completion", "bash"],
+    "version": ["version"],
+}
+QUIET = {"heartbeat"}
+REQUEST = '{"id": 1, "method": "events.last"}\n'
+
+
+@pytest.fixture
+def stage(board: tiebreak.Board) -> tiebreak.Board:
+    """A board with something for every command."""
+    board.tasks.post(name="ready", key="ready", priority="high")
+    board.tasks.claim(ref="mine")
+    board.tasks.claim(ref="over")
+    board.tasks.fail(ref="over", retry=False)
+    board.holds.take(resources=["lock:mine"])
+    board.call("messages.send", {"body": "for me", "to": "me", "agent": "bob~2"})
+    board.agents.announce()
+    return board
+
+
+def test_no_command_goes_untried() -> None:
+    assert set(CASES) == set(HOMES)
+
+
+def test_the_installed_command_is_the_one_in_the_tree() -> None:
+    tree = Path(__file__).parents[2] / "scripts" / "tb"
+    assert Path(TB).read_text().partition("\n")[2] == tree.read_text().partition("\n")[2], "install anew: make check"
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb) -> None:
+    answer = tb(*CASES[name], env={**ME}, stdin=REQUEST)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.strip() or name in QUIET
+
+
+@pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch")])
+def test_programs_get_json(
+    name: str, stage: tiebreak.Board, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIEBREAK_AGENT", "me~1")
+    answer = cli(*CASES[name], "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert isinstance(answer.json, (dict, list))
+
+
+def test_programs_get_json_from_what_runs_and_what_streams(stage: tiebreak.Board, tb: Tb) -> None:
+    assert tb("--json", *CASES["run"], env={**ME}).json == {"from": "the command"}
+    assert [json.loads(line)["id"] for line in tb.ok("batch", "--json", stdin=2 * REQUEST).splitlines()] == [1, 1]
+
+
+@pytest.mark.parametrize("words", [["show", "#99"], ["claim", "mine"], ["nonsense"], ["post"], ["show", "#x"]])
+def test_programs_get_errors_as_json_too(words: list[str], stage: tiebreak.Board, cli: Callable[..., Answer]) -> None:
+    answer = cli(*words, "--json")
+    assert answer.code in (1, 2)
+    assert answer.err == ""
+    assert {"error", "message"} <= set(answer.json)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["human", "json"])
+def test_a_followed_stream_comes_line_by_line_also_into_a_pipe(form: list[str], tb: Tb, board: tiebreak.Board) -> None:
+    board.tasks.post(name="one")
+    with tb.start("events", "--follow", "--after", "0", *form) as running:
+        lines = read_lines(running)
+        until(lambda: len(lines) == 1, "the first event arrives", PATIENCE / 4)
+        board.tasks.post(name="two")
+        until(lambda: len(lines) == 2, "the second event arrives", PATIENCE / 4)
+    assert "one" in lines[0]
+    assert "two" in lines[1]
+    if form:
+        assert [json.loads(line)["event"] for line in lines] == ["task.posted"] * 2
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--peek"]], ids=["human", "json", "peek"])
+def test_a_followed_inbox_comes_message_by_message(form: list[str], tb: Tb, board: tiebreak.Board) -> None:
+    board.messages.send(body="one", to="bob")
+    with tb.start("inbox", "--follow", "--as", "bob", *form) as running:
+        lines = read_lines(running)
+        until(lambda: "one" in "".join(lines), "the first message arrives", PATIENCE / 4)
+        board.messages.send(body="two", to="bob")
+        until(lambda: "two" in "".join(lines), "the second message arrives", PATIENCE / 4)
+    if "--json" in form:
+        assert [json.loads(line)["body"] for line in lines] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_help_tells_how_to_call_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: tb ") or name == "help"
+    for option in (*find(name).options, *GLOBAL):
+        assert f"--{option.name}" in text
+    assert main(["help", name]) == 0
+    assert capsys.readouterr().out == text
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_nothing_goes_unexplained(name: str) -> None:
+    command = find(name)
+    assert command.text.endswith(".")
+    assert (command.run.__doc__ or "").strip()
+    assert all(option.text.strip() for option in (*command.options, *GLOBAL))
+    assert all(argument.text.strip() for argument in command.arguments)
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+def test_help_lists_every_command_and_every_exit_code(words: list[str], cli: Callable[..., Answer]) -> None:
+    answer = cli(*words)
+    assert answer.code == 0
+    assert all(f"\n  {name} " in answer.out for name in HOMES)
+    assert "Exit codes: 0" in answer.out
+
+
+def test_an_example_is_a_command_that_parses() -> None:
+    import shlex
+
+    from tiebreak.cli.spec import Args, parse, split
+
+    for name in HOMES:
+        example = find(name).example
+        if example.startswith("tb "):
+            words = shlex.split(example)[1:]
+            found, options, left = split(words)
+            assert found == name
+            assert isinstance(parse(find(name), left, options), Args)

@@ -1,0 +1,244 @@
+"""`tb run`: the command runs only while the hold lasts, and nothing of it is left when it is lost."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tiebreak
+
+from .command import PATIENCE, TB, Tb, complaint, ended, gone, until, until_asleep, until_catching
+from .terminals import terminal
+
+HOLD = ("run", "--hold", "lock:x")
+
+
+def held(tb: Tb) -> list[str]:
+    return [hold["resource"] for hold in tb.json("holds")]
+
+
+def pids(file: Path, count: int) -> list[int]:
+    """The process ids that a script wrote into a file, once all of them are there."""
+    until(lambda: file.exists() and len(file.read_text().split()) >= count, f"{count} processes run")
+    return [int(word) for word in file.read_text().split()]
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_exit_code_is_passed_on(code: int, tb: Tb) -> None:
+    assert tb(*HOLD, "--", "sh", "-c", f"exit {code}").code == code
+    assert held(tb) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
+def test_a_signal_becomes_128_and_its_number(number: signal.Signals, tb: Tb) -> None:
+    assert tb(*HOLD, "--", "sh", "-c", f"kill -{int(number)} $$").code == 128 + number
+    assert held(tb) == []
+
+
+def test_what_it_reads_and_writes_is_the_commands_own(tb: Tb) -> None:
+    answer = tb(*HOLD, "--", "sh", "-c", "cat; echo error >&2", stdin="text")
+    assert (answer.out, answer.err) == ("text", "error\n")
+
+
+def test_the_command_learns_its_fence(tb: Tb) -> None:
+    tb.ok("hold", "lock:x")
+    tb.ok("drop", "lock:x")
+    script = 'echo "$TIEBREAK_EPOCH $TIEBREAK_PROJECT $TIEBREAK_HOLD $TIEBREAK_BOARD"; tb whoami --json'
+    fence, me = tb.ok(*HOLD, "--as", "alice", "--", "sh", "-c", script).splitlines()
+    assert fence == f"2 demo lock:x {tb.path}"
+    assert '"agent": "alice"' in me
+
+
+def test_the_command_acts_as_the_incarnation_that_holds(tb: Tb) -> None:
+    """From a session of its own too."""
+    elsewhere = "import os; os.setsid(); os.execvp('tb', ['tb', 'renew', 'lock:x'])"
+    assert tb(*HOLD, "--as", "alice", "--", "sh", "-c", f'python -c "{elsewhere}"; exit $?').code == 0
+
+
+def test_the_slot_of_a_pool_is_told(tb: Tb) -> None:
+    tb.ok("hold", "pool:ports", "--slots", "2")
+    assert tb.ok("run", "--hold", "pool:ports", "--", "sh", "-c", "echo $TIEBREAK_SLOT") == "1\n"
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_be_started(command: str, code: int, tb: Tb) -> None:
+    assert command in complaint(tb(*HOLD, "--", command), code)
+    assert held(tb) == []
+
+
+def test_the_command_never_starts_when_the_hold_is_refused(tb: Tb) -> None:
+    tb.ok("hold", "lock:x", "--as", "alice")
+    said = complaint(tb(*HOLD, "--as", "bob", "--", "touch", "started"), 1)
+    assert "held by alice" in said
+    assert not (tb.folder / "started").exists()
+
+
+def test_one_of_two_holds_is_not_enough(tb: Tb) -> None:
+    tb.ok("hold", "lock:y", "--as", "alice")
+    complaint(tb(*HOLD, "--hold", "lock:y", "--as", "bob", "--", "touch", "started"), 1)
+    assert held(tb) == ["lock:y"]
+    assert not (tb.folder / "started").exists()
+
+
+def test_waiting_gets_the_hold_when_it_is_dropped(tb: Tb) -> None:
+    tb.ok("hold", "lock:x", "--as", "alice")
+    with tb.start(*HOLD, "--wait", "60s", "--as", "bob", "--", "touch", "started") as running:
+        until_asleep(running)
+        assert not (tb.folder / "started").exists()
+        tb.ok("drop", "lock:x", "--as", "alice")
+        assert ended(running).code == 0
+    assert (tb.folder / "started").exists()
+
+
+def test_the_hold_outlives_its_lease_while_the_command_runs(tb: Tb) -> None:
+    script = "sleep 2.5; tb --as bob hold lock:x --json; tb holds --json"
+    answer = tb(*HOLD, "--as", "alice", "--lease", "1s", "--", "sh", "-c", script)
+    refused, live = answer.out.splitlines()
+    assert '"error": "Lost"' in refused
+    assert '"holder": "alice"' in live
+    assert '"epoch": 1' in live
+    assert held(tb) == []
+
+
+@pytest.mark.parametrize("manners", ["", "trap '' TERM;"], ids=["gentle", "deaf to SIGTERM"])
+def test_a_broken_hold_ends_the_whole_group(manners: str, tb: Tb) -> None:
+    script = f"{manners} sleep 300 & echo $! >> pids; (sleep 300; :) & echo $! >> pids; echo $$ >> pids; wait"
+    with tb.start(*HOLD, "--lease", "1s", "--grace", "200ms", "--", "sh", "-c", script) as running:
+        started = pids(tb.folder / "pids", 3)
+        tb.ok("break", "lock:x", "--reason", "needed elsewhere", "--as", "operator")
+        answer = ended(running)
+    complaint(answer, 1)
+    for pid in started:
+        until(lambda pid=pid: gone(pid), f"{pid} is gone")  # type: ignore[misc]
+    assert held(tb) == []
+
+
+def test_the_command_is_gone_before_another_can_hold_it(tb: Tb) -> None:
+    """When the board cannot be reached the lease runs out by itself; the command has to end before that."""
+    lease = 3.0
+    script = "echo $$ > pids; exec sleep 300"
+    with tb.start(*HOLD, "--lease", f"{lease}s", "--as", "alice", "--", "sh", "-c", script) as running:
+        (pid,) = pids(tb.folder / "pids", 1)
+        with open(f"{tb.path}-gate") as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            renewed_last = time.monotonic()
+            until(lambda: gone(pid), "the command is gone")
+            assert time.monotonic() - renewed_last < lease
+        assert ended(running).code == 1
+
+
+def test_sigterm_is_forwarded_and_the_hold_released(tb: Tb) -> None:
+    script = "trap 'echo got it > trapped; exit 5' TERM; echo $$ > pids; while :; do sleep 0.05; done"
+    with tb.start(*HOLD, "--", "sh", "-c", script) as running:
+        pids(tb.folder / "pids", 1)
+        until_catching(running, signal.SIGTERM)
+        running.send_signal(signal.SIGTERM)
+        assert ended(running).code == 5
+    assert (tb.folder / "trapped").exists()
+    assert held(tb) == []
+
+
+def test_a_signal_that_comes_at_once_is_not_lost(tb: Tb) -> None:
+    """The command is there already, so whoever stops `tb run` has to be sure that both end and the hold with them."""
+    for _ in range(5):
+        with tb.start(*HOLD, "--", "sh", "-c", "kill -TERM $PPID; exec sleep 300") as running:
+            assert running.wait(PATIENCE) == 128 + signal.SIGTERM
+        assert held(tb) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a command to its parent")
+class TestKilled:
+    """`kill -9` leaves `tb run` no time for anything."""
+
+    def test_the_command_does_not_outlive_it(self, tb: Tb) -> None:
+        script = "echo $$ > pids; exec sleep 300"
+        with tb.start(*HOLD, "--lease", "1s", "--as", "alice", "--", "sh", "-c", script) as running:
+            (pid,) = pids(tb.folder / "pids", 1)
+            running.kill()
+            running.wait(PATIENCE)
+            until(lambda: gone(pid), "the command is gone")
+        assert tb("hold", "lock:x", "--as", "bob", "--wait", "10s").code == 0, "the lease has run out"
+
+    def test_nor_do_the_processes_that_the_command_started(self, tb: Tb) -> None:
+        """`make deploy` does its work in them, and the hold passes on while they go on."""
+        script = "sleep 300 & echo $! > pids; wait"
+        with tb.start(*HOLD, "--lease", "1s", "--as", "alice", "--", "sh", "-c", script) as running:
+            (pid,) = pids(tb.folder / "pids", 1)
+            running.kill()
+            running.wait(PATIENCE)
+            try:
+                until(lambda: gone(pid), "what the command started is gone", 3)
+            finally:
+                if not gone(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_that_reads_the_terminal_at_once_is_not_stopped_for_ever(tb: Tb) -> None:
+    """It may read before it has got the terminal, and is then stopped by the kernel; so this is tried often."""
+    for _ in range(6):
+        with terminal(echo=False) as screen:
+            running = screen.start(tb, TB, *HOLD, "--", "cat")
+            try:
+                screen.type("hello\n")
+                assert screen.read(until=b"hello", patience=4), "the command never read what was typed"
+                screen.type("\x04")
+                assert running.wait(PATIENCE) == 0
+            finally:
+                _end(tb, running)
+
+
+def test_the_keyboard_interrupts_the_command_and_the_hold_is_released(tb: Tb) -> None:
+    with terminal(echo=False) as screen:
+        running = screen.start(
+            tb,
+            TB,
+            *HOLD,
+            "--",
+            "sh",
+            "-c",
+            "trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.05; done",
+        )
+        try:
+            assert screen.read(until=b"ready")
+            until_catching(running, signal.SIGTERM)
+            screen.type("\x03")
+            assert screen.read(until=b"interrupted")
+            assert running.wait(PATIENCE) == 9
+        finally:
+            _end(tb, running)
+    assert held(tb) == []
+
+
+def test_a_closed_window_releases_the_hold_without_a_traceback(tb: Tb) -> None:
+    errors = tb.folder / "errors"
+    with terminal() as screen:
+        running = screen.start(tb, TB, *HOLD, "--", "sh", "-c", "echo $$ > pids; exec sleep 300", stderr=errors)
+        (pid,) = pids(tb.folder / "pids", 1)
+        until_catching(running, signal.SIGTERM)
+        screen.hang_up()
+        try:
+            running.wait(PATIENCE)
+        finally:
+            _end(tb, running)
+    assert gone(pid)
+    assert held(tb) == []
+    assert "Traceback" not in errors.read_text()
+
+
+def _end(tb: Tb, running: subprocess.Popen[bytes]) -> None:
+    """Leave nothing behind when a test fails: a stopped command is not ended by the death of its parent's parent."""
+    if running.poll() is None:
+        running.kill()
+        running.wait()
+
+
+def test_a_file_that_somebody_else_changed_is_no_reason_to_fail(tb: Tb, board: tiebreak.Board) -> None:
+    assert tb("run", "--hold", "file.txt", "--", "sh", "-c", "echo mine > file.txt").code == 0
+    assert board.holds.list() == []
