@@ -12,7 +12,7 @@ from time import monotonic
 
 from . import operations
 from .engine import connect
-from .errors import Lost, Refused, TiebreakError, TimedOut, Unavailable
+from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
 from .names import agent as check_agent
 from .names import project as check_project
 from .names import seconds
@@ -70,8 +70,20 @@ def open(
     Without `address`, `TIEBREAK_BOARD` or the user's own board is opened. Without `agent` and `project`,
     `TIEBREAK_AGENT` and `TIEBREAK_PROJECT` or names derived from this session and repository are used.
     """
+    if agent is not None:
+        check_agent(agent)
+    if project is not None:
+        check_project(project)
     engine = connect(os.fspath(address) if address is not None else default_address(), clock=clock)
     return Board(engine, agent=agent, project=project)
+
+
+def here() -> str:
+    """The current folder."""
+    try:
+        return os.getcwd()
+    except OSError:
+        raise Invalid("the current folder does not exist any more") from None
 
 
 class Board:
@@ -96,8 +108,10 @@ class Board:
         if self._agent is None or "~" not in self._agent:
             from .processes import default_agent, incarnation
 
-            name = self._agent or os.environ.get("TIEBREAK_AGENT") or default_agent(os.environ)
-            self._agent = check_agent(name if "~" in name else f"{name}~{incarnation(os.environ)}")
+            name = self._agent
+            if name is None:
+                name = os.environ.get("TIEBREAK_AGENT") or default_agent(os.environ)
+            self._agent = check_agent(name if "~" in check_agent(name) else f"{name}~{incarnation(os.environ)}")
         return self._agent
 
     @property
@@ -105,17 +119,17 @@ class Board:
         """The project that is meant when none is named."""
         if self._project is None:
             self._project = os.environ.get("TIEBREAK_PROJECT")
-        if not self._project:
-            from .repository import project_name
+            if not self._project:
+                from .repository import project_name
 
-            self._project = project_name(os.getcwd())
+                self._project = project_name(here())
         return check_project(self._project)
 
     def root(self) -> str:
         """The folder that paths are relative to: the top of the repository around the current folder, else `/`."""
         from .repository import repository
 
-        found = repository(os.getcwd())
+        found = repository(here())
         return found.root if found else "/"
 
     def resource(self, text: str) -> str:
@@ -128,10 +142,13 @@ class Board:
             return check_resource(text)
         from .paths import confine
 
+        if mark and kind.isalpha() and kind != "file" and not os.path.lexists(text):
+            known = ", ".join(f"{each}:" for each in RESOURCE_TYPES)
+            raise Invalid(f"{kind}: is none of {known}", hint=f"./{text} would be a file of that name")
         path = rest if mark and kind == "file" else text
         if path and os.path.isdir(path) and not path.endswith("/"):
             path += "/"  # a folder means everything below it
-        return "file:" + confine(path, root=self.root(), base=os.getcwd())
+        return "file:" + confine(path, root=self.root(), base=here())
 
     def is_me(self, row: Task | Hold) -> bool:
         """Whether this very incarnation has it."""
@@ -146,14 +163,17 @@ class Board:
         operation = operations.find(name)
         return self.engine.run(operation, self._filled(operation, params or {}), once)
 
-    def batch(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any]:
-        """Run several operations in one transaction; each answer is a result or the error of that one alone."""
+    def batch(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run several operations in one transaction; each answer is a result or the error of that one alone.
+
+        A call is an operation's name, its parameters and, if it may be repeated, the key for `once`.
+        """
         out: list[Any] = []
         ready = []
-        for name, params in calls:
+        for name, params, *once in calls:
             try:
                 operation = operations.find(name)
-                ready.append((operation, self._filled(operation, params), None))
+                ready.append((operation, self._filled(operation, params), once[0] if once else None))
                 out.append(None)
             except TiebreakError as exc:
                 out.append(exc)
@@ -286,7 +306,7 @@ class Board:
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> Iterator[Event]:
         """Every matching event after a number (after now, if none is given), as they happen, none left out."""
-        end = None if timeout is None else monotonic() + seconds(timeout)
+        end = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         seen = self.events.last() if after is None else after
         self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
         while True:
@@ -314,19 +334,22 @@ class Board:
     def doctor(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """How the board is: (`ok`, `warn` or `bad`; what; details). Repairs only what is safe to repair."""
         findings = self.engine.diagnose(repair=repair)
-        gone = {agent.id for agent in self.agents.list(project=None, status="gone")}
+        try:
+            return findings + self._holds_of_the_gone()
+        except Unavailable as exc:
+            return [*findings, ("bad", "holds", f"cannot be read: {exc.message}")]
+
+    def _holds_of_the_gone(self) -> list[tuple[str, str, str]]:
         from .model import holder_id
 
+        gone = {agent.id for agent in self.agents.list(project=None, status="gone")}
         dead = [hold for hold in self.holds.list(project=None) if holder_id(hold) in gone]
-        for hold in dead:
-            findings.append(
-                (
-                    "warn",
-                    "holds",
-                    f"{hold.resource} in {hold.project} is held by {hold.holder}, who is gone; it runs out by itself",
-                )
-            )
-        return findings if dead else [*findings, ("ok", "holds", "none is held by somebody who is gone")]
+        if not dead:
+            return [("ok", "holds", "none is held by somebody who is known to be gone")]
+        return [
+            ("warn", "holds", f"{h.resource} in {h.project} is held by {h.holder}, who is gone; it runs out by itself")
+            for h in dead
+        ]
 
     def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Copy the board to a new file while others use it."""

@@ -34,7 +34,7 @@ class TiebreakError(Exception):
         out: dict[str, Any] = {"error": type(self).__name__, "message": self.message}
         if self.hint:
             out["hint"] = self.hint
-        return {**out, **self.data}
+        return {**out, **{name: _shown(name, value) for name, value in self.data.items()}}
 
 
 class Refused(TiebreakError):
@@ -98,10 +98,32 @@ class Unavailable(TiebreakError):
     rpc_code = -32006
 
 
+_TIMES = ("until", "ready_at")
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Times travel as they do in records."""
+    if name not in _TIMES or not isinstance(value, (int, float)):
+        return value
+    from .text import rfc3339
+
+    return rfc3339(value)
+
+
+def _read(name: str, value: Any) -> Any:
+    if name not in _TIMES or not isinstance(value, str):
+        return value
+    from .text import parse_rfc3339
+
+    return parse_rfc3339(value)
+
+
 def from_dict(data: dict[str, Any]) -> TiebreakError:
     """Rebuild an error from `to_dict`, so that a remote caller catches the same class."""
     facts = dict(data)
     name = facts.pop("error", "")
     kinds = (Refused, Lost, Fenced, NotFound, Invalid, TimedOut, Unavailable)
     kind = next((k for k in kinds if k.__name__ == name), TiebreakError)
-    return kind(str(facts.pop("message", "")), hint=str(facts.pop("hint", "")), **facts)
+    return kind(
+        str(facts.pop("message", "")), hint=str(facts.pop("hint", "")), **{k: _read(k, v) for k, v in facts.items()}
+    )

@@ -137,6 +137,20 @@ def token(who: Identity) -> str:
     return _base36(place).rjust(7, "0") + _base36(len(pid)) + pid + _base36(who.started)
 
 
+def from_token(text: str) -> Identity | None:
+    """The process behind a token that was made on this host during this boot; None for any other text."""
+    host, boot = _host(), _boot()
+    place = token(Identity(host, boot, 0, 0))[:7]
+    size = _DIGITS.find(text[7:8])
+    pid, started = text[8 : 8 + size], text[8 + size :]
+    if not text.startswith(place) or size < 1 or len(pid) < size or not started:
+        return None
+    try:
+        return Identity(host, boot, int(pid, 36), int(started, 36))
+    except ValueError:
+        return None
+
+
 def default_agent(environ: Mapping[str, str]) -> str:
     """The name of an agent that was given none: `claude-…` or `login-…`, one for each session."""
     given = environ.get("TIEBREAK_SESSION")

@@ -128,7 +128,19 @@ def test_a_file_that_may_not_grow_is_no_reason_for_a_traceback(tb: Tb) -> None:
     assert names(tb) == {"first", "second"}
 
 
-@pytest.mark.parametrize("words", [["post", "x"], ["claim", "x"], ["tasks"], ["doctor"], ["hold", "lock:x"]])
+def test_a_board_that_cannot_be_written_to_can_still_be_read_and_doctor_says_what_is_wrong(tb: Tb) -> None:
+    folder = tb.folder / "shared"
+    folder.mkdir()
+    tb.environment["TIEBREAK_BOARD"] = str(folder / "board.db")
+    tb.ok("post", "before")
+    with read_only(folder):
+        assert names(tb) == {"before"}
+        doctor = tb("doctor")
+        assert doctor.code == 3
+        assert "read-only" in doctor.out
+
+
+@pytest.mark.parametrize("words", [["post", "x"], ["claim", "x"], ["hold", "lock:x"]])
 def test_a_board_that_cannot_be_written_to_says_so(words: list[str], tb: Tb) -> None:
     folder = tb.folder / "shared"
     folder.mkdir()

@@ -78,6 +78,39 @@ def test_a_handover_does_not_put_two_agents_on_one_file(alice: Board, bob: Board
         alice.holds.transfer(resource="file:src/a.py", to=bob.agent)
 
 
+def test_a_handover_that_is_refused_is_not_told_as_the_receivers_failure(alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["file:src/**", "file:src/a.py"])
+    with pytest.raises(Refused):
+        alice.holds.transfer(resource="file:src/a.py", to=bob.agent)
+    alice.messages.send(body="a write that carries refusals")
+    assert bob.events.read(agent="bob") == []
+
+
+def test_a_late_giver_is_fenced_whatever_else_is_in_the_way(place: Place, alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["file:src/a.py"], lease=60)
+    place.advance(61)
+    bob.holds.take(resources=["file:src/**"])
+    with pytest.raises(Fenced):
+        alice.holds.transfer(resource="file:src/a.py", to="carol~test", epoch=1)
+
+
+def test_a_hold_is_not_handed_to_somebody_who_is_not_here(alice: Board) -> None:
+    alice.holds.take(resources=[LOCK])
+    with pytest.raises(NotFound):
+        alice.holds.transfer(resource=LOCK, to="nobody")
+    assert alice.holds.list()[0].holder == "alice"
+
+
+def test_a_bare_name_means_the_incarnation_that_was_seen_last(place: Place, alice: Board) -> None:
+    place.open("bob~old").agents.announce()
+    place.advance(60)
+    new = place.open("bob~new")
+    new.agents.announce()
+    alice.holds.take(resources=[LOCK])
+    alice.holds.transfer(resource=LOCK, to="bob")
+    assert new.holds.renew(resources=[LOCK])[0].epoch == 2
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"to": ""}, {"to": "no body"}, {"lease": 0}, {"epoch": -1}, {"slot": -1}, {"resource": "x"}],

@@ -141,6 +141,27 @@ def test_pruning_goes_in_steps_until_nothing_is_left(place: Place, alice: Board)
     assert len(alice.events.read(after=0)) <= 2  # the newest, and perhaps that of pruning
 
 
+def test_pruning_step_by_step_comes_to_an_end(place: Place, alice: Board) -> None:
+    for i in range(3):
+        alice.messages.send(body=f"old {i}")
+    place.advance(DAY)
+    steps = 0
+    while alice.upkeep.prune(older_than=0, limit=1).more:
+        steps += 1
+        assert steps < 20, "every step made more work for the next"
+
+
+def test_pruning_is_not_held_up_by_what_is_kept(place: Place, alice: Board, bob: Board) -> None:
+    bob.agents.announce()
+    place.advance(1)
+    place.open("carol").agents.announce()
+    place.advance(40 * DAY)
+    bob.tasks.post(name="still here")
+    prune_all(alice, limit=1)
+    kept = alice.agents.list()
+    assert [agent.id for agent in kept] == ["bob~test"]
+
+
 def test_pruning_forgets_remembered_answers_after_a_day(place: Place, alice: Board) -> None:
     def send() -> int:
         number: int = alice.call("messages.send", {"body": "hello"}, once="send-hello-1").number

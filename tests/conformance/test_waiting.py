@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from threading import Event as Signal
 from time import monotonic, sleep
 from typing import Any
 
@@ -30,6 +31,19 @@ def until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert monotonic() < end, "it never happened"
         sleep(0.005)
+
+
+def asleep(board: Board, monkeypatch: pytest.MonkeyPatch) -> Signal:
+    """A signal that is given when this board has found nothing and lies down to wait."""
+    signal = Signal()
+    really = board.engine.wait
+
+    def wait(*args: Any) -> bool:
+        signal.set()
+        return really(*args)
+
+    monkeypatch.setattr(board.engine, "wait", wait)
+    return signal
 
 
 def refused(board: Board, ref: str) -> bool:
@@ -205,18 +219,26 @@ def test_next_waits_for_a_task_of_its_kind(alice: Board, bob: Board, threads: Th
     assert [claim.task.name for claim in waiting.result(SOON)] == ["this"]
 
 
-def test_next_waits_for_a_delay_to_pass(place: Place, alice: Board, threads: ThreadPoolExecutor) -> None:
+def test_next_waits_for_a_delay_to_pass(
+    place: Place, alice: Board, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alice.tasks.post(name="later", delay=0.2)
+    sleeping = asleep(alice, monkeypatch)
     waiting = threads.submit(lambda: alice.next(wait=SOON))
+    assert sleeping.wait(SOON)
     place.advance(1)
-    assert [claim.task.name for claim in waiting.result(SOON)] == ["later"]
+    assert [claim.task.name for claim in waiting.result(SOON / 2)] == ["later"]
 
 
-def test_next_waits_for_a_lease_to_run_out(place: Place, alice: Board, bob: Board, threads: ThreadPoolExecutor) -> None:
+def test_next_waits_for_a_lease_to_run_out(
+    place: Place, alice: Board, bob: Board, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alice.tasks.claim(ref="work", lease=0.2)
+    sleeping = asleep(bob, monkeypatch)
     waiting = threads.submit(lambda: bob.next(wait=SOON))
+    assert sleeping.wait(SOON)
     place.advance(1)
-    assert [claim.epoch for claim in waiting.result(SOON)] == [2]
+    assert [claim.epoch for claim in waiting.result(SOON / 2)] == [2]
 
 
 def test_two_who_wait_for_one_task_do_not_both_get_it(
@@ -267,21 +289,6 @@ def test_a_waiting_claim_learns_that_the_task_is_over(
     alice.call(f"tasks.{end}", {"ref": "work"})
     with pytest.raises(Refused, match=end):
         waiting.result(SOON)
-
-
-def test_a_waiting_claim_does_not_try_again_for_what_does_not_concern_it(
-    alice: Board, bob: Board, threads: ThreadPoolExecutor
-) -> None:
-    alice.tasks.claim(ref="work")
-    waiting = waiting_claim(threads, bob, "work")
-    for i in range(10):
-        cursor = bob.events.last()
-        alice.tasks.post(name=f"something else {i}")
-        bob.wait(after=cursor, timeout=SOON)
-        sleep(0.02)  # time for the waiter to be wrong
-    alice.tasks.release(ref="work")
-    waiting.result(SOON)
-    assert sum(event.times for event in alice.events.read(event="task.refused")) <= 2
 
 
 @pytest.mark.parametrize("wait", [0, "50ms"])
@@ -363,6 +370,27 @@ def test_a_waiting_hold_gets_a_slot_when_one_is_released(alice: Board, bob: Boar
     waiting = waiting_hold(threads, bob, "pool:ports")
     alice.holds.release(resources=["pool:ports"], slots=[0])
     assert (waiting.result(SOON).slot, waiting.result().epoch) == (0, 2)
+
+
+@pytest.mark.parametrize("what", ["task", "hold"])
+def test_who_waits_does_not_try_again_for_what_does_not_concern_it(
+    alice: Board, bob: Board, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    alice.tasks.claim(ref="work")
+    alice.holds.take(resources=["lock:deploy"])
+    sleeping = asleep(bob, monkeypatch)
+    waiting = threads.submit(
+        lambda: bob.claim("work", wait=SOON) if what == "task" else bob.hold("lock:deploy", wait=SOON)
+    )
+    for i in range(10):
+        assert sleeping.wait(SOON)
+        sleeping.clear()
+        alice.messages.send(body=f"something else {i}")
+    assert sleeping.wait(SOON)
+    alice.tasks.release(ref="work")
+    alice.holds.release(resources=["lock:deploy"])
+    waiting.result(SOON)
+    assert sum(event.times for event in alice.events.read(event=f"{what}.refused")) <= 2
 
 
 def test_waiting_for_several_gets_them_all_together(

@@ -209,6 +209,13 @@ def test_a_glob_refused_because_of_a_path_is_in_the_story_of_that_path(alice: Bo
     positions(told(bob, "src/a.py"), "bob was refused src/**")
 
 
+def test_a_glob_that_was_only_ever_refused_has_a_story(alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["file:src/a.py"])
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["file:src/**"])
+    positions(told(bob, "src/**"), "bob was refused src/**", "Now: file:src/a.py is held by alice")
+
+
 def test_the_story_of_a_glob_is_its_own(alice: Board) -> None:
     alice.holds.take(resources=["file:src/**"])
     positions(told(alice, "src/**"), "alice took src/**")

@@ -14,6 +14,7 @@ from ..errors import Invalid, TiebreakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .context import Context
     from .spec import Command
 
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -39,42 +40,79 @@ def launch() -> None:
     """
     import os
 
+    _mend_streams()
     code = main()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            code = code or 1
+    try:
+        sys.stdout.flush()
+    except OSError as exc:
+        code = _could_not_answer(exc, code)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody is left to be told
     os._exit(code)
+
+
+def _mend_streams() -> None:
+    """A closed stream must not end a command, nor a letter that the terminal does not know."""
+    import os
+
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+        elif mode == "w" and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main(words: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     from .context import Context
-    from .spec import Args, parse, split
+    from .spec import Args
 
-    context = Context(Args(json="--json" in (words or sys.argv)))
+    given = sys.argv[1:] if words is None else words
+    context = Context(Args(json="--json" in given))
     try:
-        name, options, left = split(sys.argv[1:] if words is None else words)
-        context = Context(options)
-        wanted = find(name or "help")
-        args = parse(wanted, left, options)
-        context.json = args.json
-        if args.help:
-            from .help import describe
-
-            print(describe(wanted if name else find("help")))
-            return 0
-        return wanted.run(context, args) or 0
-    except TiebreakError as exc:
-        context.complain(exc)
-        return exc.exit_code
+        try:
+            return _run(context, given)
+        except TiebreakError as exc:
+            context.complain(exc)
+            return exc.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return _reader_went_away()
+    except OSError as exc:
+        if not context.answering:
+            raise
+        return _could_not_answer(exc, context.code)
     finally:
         context.close()
+
+
+def _run(context: Context, words: list[str]) -> int:
+    from .spec import parse, split
+
+    name, options, left = split(words)
+    wanted = find(name or "help")
+    args = parse(wanted, left, options)
+    context.use(args)
+    if args.help:
+        from .help import describe
+
+        context.answer({"help": describe(wanted)}, describe(wanted))
+        return 0
+    return wanted.run(context, args) or 0
+
+
+def _could_not_answer(exc: OSError, code: int) -> int:
+    """Standard output takes no more. A reader that went away (`tb events | head`) is no error."""
+    import os
+
+    # Leave nothing for the interpreter to flush at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(exc, BrokenPipeError):
+        return code
+    print(f"tb: done, but the answer could not be written: {exc.strerror or exc}", file=sys.stderr)
+    return code or 3
 
 
 def find(name: str) -> Command:
@@ -90,11 +128,3 @@ def find(name: str) -> Command:
     if name not in COMMANDS:
         __import__(f"{__name__}.{HOMES[name]}")
     return COMMANDS[name]
-
-
-def _reader_went_away() -> int:
-    """`tb events | head`: not an error. Leave nothing for the interpreter to flush at its end."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

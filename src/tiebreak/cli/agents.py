@@ -31,7 +31,8 @@ def announce(context: Context, args: Args) -> None:
 @command("heartbeat", "Give a sign of life.", DOING, example="tb heartbeat")
 def heartbeat(context: Context, args: Args) -> None:
     """And perhaps say what you work on now."""
-    context.answer(context.board.agents.heartbeat(doing=" ".join(args.doing) or None))
+    agent = context.board.agents.heartbeat(doing=" ".join(args.doing) or None)
+    context.answer(agent, f"{plain(short(agent.id))} is {agent.status}")
 
 
 @command("leave", "Say good-bye; claims and holds stay until released.", Option("reason", "TEXT", "why"))

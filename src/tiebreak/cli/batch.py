@@ -1,6 +1,6 @@
 """`tb batch`: many operations in one process, JSON lines in, JSON lines out.
 
-Each line is `{"method": "tasks.claim", "params": {…}, "id": …}`; each answer is `{"id": …, "result": …}` or
+Each line is `{"method": "tasks.claim", "params": {…}, "id": …, "once": …}`; each answer is `{"id": …, "result": …}` or
 `{"id": …, "error": {…}}`, in the order of the lines. All lines that are there at the same moment are run in
 one transaction with one commit, each undone alone if it is refused; a line that comes alone is answered
 alone, so a program may also talk line by line.
@@ -12,6 +12,7 @@ import os
 import sys
 
 from ..errors import Invalid, TiebreakError
+from ..names import shown
 from .spec import command
 
 TYPE_CHECKING = False
@@ -38,48 +39,61 @@ def batch(context: Context, args: Args) -> int:
     from ..model import encode
 
     wrong = False
-    for lines in _bursts(sys.stdin.fileno()):
+    for lines in _bursts():
         requests = [_request(line) for line in lines]
-        calls = [(r["method"], r["params"]) for r in requests if "error" not in r]
-        answers = iter(context.board.batch(calls))
+        answers = iter(context.board.batch([r["call"] for r in requests if "error" not in r]))
+        out = []
         for request in requests:
-            out: dict[str, Any] = {"id": request.get("id")}
             answer = request["error"] if "error" in request else next(answers)
             wrong = wrong or "error" in request
-            if isinstance(answer, TiebreakError):
-                out["error"] = answer.to_dict()
-            else:
-                out["result"] = encode(answer)
-            sys.stdout.write(json.dumps(out, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+            shown = {"error": answer.to_dict()} if isinstance(answer, TiebreakError) else {"result": encode(answer)}
+            out.append(json.dumps({"id": request.get("id"), **shown}))
+        context.say("\n".join(out))
     return 2 if wrong else 0
 
 
 def _request(line: bytes) -> dict[str, Any]:
-    """A line as a request; what is wrong with it stands under `error`."""
+    """A line as a call; what is wrong with it stands under `error`."""
     import json
 
+    if len(line) > LONGEST_LINE:
+        return {"error": Invalid(f"a line of {len(line)} bytes, the limit is {LONGEST_LINE}")}
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as exc:
         return {"error": Invalid(f"not valid JSON: {exc}")}
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         return {"error": Invalid('expected an object such as {"method": "tasks.next", "params": {}}')}
+    ident = request.get("id")
+    try:
+        json.dumps(ident, allow_nan=False)
+    except ValueError:
+        return {"error": Invalid("id: not a JSON value")}
+    unknown = sorted(set(request) - {"method", "params", "id", "once", "jsonrpc"})
+    if unknown:
+        return {"id": ident, "error": Invalid(f"unknown field {shown(unknown[0])}")}
     params = request.get("params", {})
     if not isinstance(params, dict):
-        return {"id": request.get("id"), "error": Invalid("params: expected an object")}
-    return {"id": request.get("id"), "method": request["method"], "params": params}
+        return {"id": ident, "error": Invalid("params: expected an object")}
+    return {"id": ident, "call": (request["method"], params, request.get("once"))}
 
 
-def _bursts(fd: int) -> Iterator[list[bytes]]:
-    """The lines of a stream, as many together as have arrived together."""
+def _bursts() -> Iterator[list[bytes]]:
+    """The lines of standard input, as many together as have arrived together."""
     rest = b""
-    while piece := os.read(fd, 1 << 16):
+    while piece := _piece():
         *lines, rest = (rest + piece).split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            raise Invalid(f"a line is longer than {LONGEST_LINE} bytes")
         lines = [line for line in lines if line.strip()]
         for start in range(0, len(lines), MOST_AT_ONCE):
             yield lines[start : start + MOST_AT_ONCE]
+        if len(rest) > LONGEST_LINE:
+            rest = rest[: LONGEST_LINE + 1]  # enough to be refused
     if rest.strip():
         yield [rest]
+
+
+def _piece() -> bytes:
+    try:
+        return os.read(sys.stdin.fileno(), 1 << 16)
+    except (OSError, ValueError) as exc:
+        raise Invalid(f"standard input cannot be read: {exc}") from None

@@ -21,9 +21,18 @@ class Context:
 
     def __init__(self, options: Args) -> None:
         self.json: bool = options.json
+        self.code = 0
+        """The exit code that was decided before the answer was written."""
+        self.answering = False
+        """Whether what fails now would be the writing of an answer."""
         self._options = options
         self._board: Board | None = None
         self._colour: bool | None = None
+
+    def use(self, options: Args) -> None:
+        """From now on, what the command line said."""
+        self.json = options.json
+        self._options = options
 
     @property
     def board(self) -> Board:
@@ -62,33 +71,39 @@ class Context:
 
     def say(self, text: str) -> None:
         """A line for a person."""
-        print(text)
+        self._print(text)
 
     def answer(self, value: Any, text: str | None = None) -> None:
         """The result: as JSON for programs, as text for people."""
-        if not self.json:
-            if text:
-                print(text)
-            return
-        import json
+        if self.json:
+            from ..model import encode
 
-        from ..model import encode
+            self._print(_json(encode(value)))
+        elif text:
+            self._print(text)
 
-        print(json.dumps(encode(value), ensure_ascii=False), flush=True)
+    def _print(self, text: str) -> None:
+        self.answering = True
+        print(text, flush=not sys.stdout.isatty())  # whoever follows a stream through a pipe waits for each line
+        self.code = 0
+        """The exit code that was decided before the answer was written."""
+        self.answering = False
 
     def complain(self, error: TiebreakError) -> None:
         """An error: as JSON on standard output for programs, as one line and a hint for people."""
+        self.code = error.exit_code
         if self.json:
-            import json
-
-            print(json.dumps(error.to_dict(), ensure_ascii=False))
+            self._print(_json(error.to_dict()))
             return
         from ..text import colour_wanted, plain, style
 
         on = colour_wanted(sys.stderr, os.environ)
-        print(f"{style('tb:', 'bad', on=on)} {plain(error.message)}", file=sys.stderr)
-        if error.hint:
-            print(f"    {style(plain(error.hint), 'dim', on=on)}", file=sys.stderr)
+        try:
+            print(f"{style('tb:', 'bad', on=on)} {plain(error.message)}", file=sys.stderr)
+            if error.hint:
+                print(f"    {style(plain(error.hint), 'dim', on=on)}", file=sys.stderr)
+        except OSError:
+            pass  # nobody is left to be told; the exit code stays
 
     def close(self) -> None:
         """Give the board back."""
@@ -103,7 +118,21 @@ def duration(value: str, what: str) -> float:
     return seconds(value, what)
 
 
-def refuse_empty(value: list[str], what: str) -> None:
-    """At least one is needed."""
+def standard_input() -> str:
+    """All of standard input, as text."""
+    try:
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Invalid(f"standard input cannot be read: {exc}") from None
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value)
+
+
+def needed(value: Any, what: str) -> None:
+    """Refuse to go on without it."""
     if not value:
-        raise Invalid(f"{what}: name at least one")
+        raise Invalid(f"{what} is missing")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from time import monotonic
 
 from ..errors import NotFound, TimedOut
-from ..names import FINAL, STATES
+from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
 from .spec import Argument, Option, command, whole
 from .tasks import STYLES
@@ -86,19 +87,27 @@ def wait(context: Context, args: Args) -> int:
 def _wait_for_task(context: Context, args: Args) -> int:
     board = context.board
     wanted = (args.state,) if args.state else FINAL
-    seen = board.events.last()
-    task = board.tasks.get(ref=args.ref)
-    if task.state not in wanted:
-        try:
-            for event in board.follow(after=seen, timeout=args.timeout, subject=task.id, project=None):
-                if event.state in wanted or event.state in FINAL:
-                    break
-            else:
-                raise TimedOut(f"{called(task)} is still {board.tasks.get(ref=task.id).state}")
-        finally:
-            task = board.tasks.get(ref=task.id)
+    end = None if args.timeout is None else monotonic() + seconds(args.timeout, "timeout")
+    while True:
+        seen = board.events.last()
+        task = board.tasks.get(ref=args.ref)
+        if task.state in wanted or task.state in FINAL:
+            break
+        left = 3600.0 if end is None else end - monotonic()
+        if left <= 0:
+            raise TimedOut(f"{called(task)} is still {task.state}")
+        if task.until is not None:  # time alone may end it
+            left = min(left, max(0.0, task.until - board.upkeep.status().now) + 0.001)
+        _until_changed(context, seen, left, task.id)
     context.answer(task, f"{called(task)} is {task.state}")
     return 0 if task.state == (args.state or "completed") else 1
+
+
+def _until_changed(context: Context, seen: int, left: float, subject: str) -> None:
+    try:
+        context.board.wait(after=seen, timeout=left, subject=subject, project=None)
+    except TimedOut:
+        pass  # looked at again by the caller
 
 
 @command(
@@ -114,30 +123,15 @@ def events(context: Context, args: Args) -> None:
     """With --json one object a line when following, else a list."""
     board = context.board
     filters = _filters(context, args)
-    after = args.after
-    if after is None and not args.follow:
-        after = _newest(context, filters, args.limit)
     if args.follow:
         for event in board.follow(after=args.after, **filters):
             context.answer(event, "" if context.json else _line(context, event))
         return
-    found = board.events.read(after=after or 0, limit=args.limit, **filters)
+    found = board.events.read(after=args.after or 0, limit=args.limit, newest=args.after is None, **filters)
     if context.json:
         context.answer(found)
     for event in found if not context.json else []:
         context.say(_line(context, event))
-
-
-def _newest(context: Context, filters: dict[str, Any], limit: int) -> int:
-    """The number after which there are about `limit` matching events: widen the window until it is enough."""
-    last = context.board.events.last()
-    window = limit
-    while window < last:
-        if len(context.board.events.read(after=last - window, limit=1000, **filters)) >= limit:
-            break
-        window *= 8
-    found = context.board.events.read(after=max(0, last - window), limit=1000, **filters)
-    return found[-limit].number - 1 if len(found) > limit else max(0, last - window)
 
 
 def _line(context: Context, event: Event) -> str:

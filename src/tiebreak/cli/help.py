@@ -54,7 +54,8 @@ def _options(options: tuple[Option, ...]) -> str:
 @command("help", "Show all commands, or one in full.", Argument("command", "the command", optional=True))
 def show_help(context: Context, args: Args) -> None:
     """The same as COMMAND --help."""
-    print(describe(find(args.command)) if args.command else overview())
+    text = describe(find(args.command)) if args.command else overview()
+    context.answer({"help": text}, text)
 
 
 @command("version", "Show the versions of tiebreak and SQLite.")
@@ -84,19 +85,23 @@ def completion(context: Context, args: Args) -> None:
     """Put it where your shell looks for it."""
     if args.shell not in SHELLS:
         raise Invalid(f"shell: one of {', '.join(SHELLS)}, got {args.shell!r}")
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]())
+    script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]()
+    context.answer({"script": script}, script)
 
 
 def _words(name: str) -> str:
-    return " ".join(f"--{option.name}" for option in (*find(name).options, *GLOBAL))
+    more = {"help": " ".join(HOMES), "completion": " ".join(SHELLS)}.get(name, "")
+    return " ".join([more, *(f"--{option.name}" for option in (*find(name).options, *GLOBAL))]).strip()
 
 
 def _bash() -> str:
     cases = "\n".join(f"    {name}) words='{_words(name)}' ;;" for name in HOMES)
+    valued = "|".join(f"--{option.name}" for option in GLOBAL if option.metavar)
     return f"""_tb() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} command='' word words
+  local current=${{COMP_WORDS[COMP_CWORD]}} command='' skip='' word words
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    case $word in -*) ;; *) command=$word; break ;; esac
+    if [ -n "$skip" ]; then skip=''; continue; fi
+    case $word in {valued}) skip=1 ;; -*) ;; *) command=$word; break ;; esac
   done
   case $command in
     '') words='{" ".join(HOMES)} {" ".join(f"--{option.name}" for option in GLOBAL)}' ;;

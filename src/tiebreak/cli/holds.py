@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..names import short
 from ..text import plain, span, table
-from .context import refuse_empty
+from .context import needed
 from .spec import Argument, Option, command, whole
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ def drop(context: Context, args: Args) -> None:
         if not wanted:
             context.answer([], "you hold nothing here")
             return
-    refuse_empty(wanted, "resources")
+    needed(wanted, "RESOURCES")
     hashes = [None if args.mine else fingerprint(resource, board.root()) for resource in wanted]
     epochs = [args.epoch] * len(wanted)
     released = board.holds.release(resources=wanted, slots=slots, epochs=epochs, hashes=hashes)
@@ -118,6 +118,8 @@ def holds(context: Context, args: Args) -> None:
         agent=board.agent if args.mine else args.agent,
         matching=board.resource(args.matching) if args.matching else None,
     )
+    if args.mine:
+        found = [each for each in found if board.is_me(each)]
     if context.json:
         context.answer(found)
         return
@@ -146,7 +148,7 @@ def holds(context: Context, args: Args) -> None:
 def transfer(context: Context, args: Args) -> None:
     """A new grant: the epoch goes up by one."""
     board = context.board
-    refuse_empty([args.to] if args.to else [], "--to")
+    needed(args.to, "--to")
     held = board.holds.transfer(
         resource=board.resource(args.resource), to=args.to, lease=args.lease, epoch=args.epoch, slot=args.slot
     )
@@ -163,10 +165,10 @@ def transfer(context: Context, args: Args) -> None:
 )
 def break_hold(context: Context, args: Args) -> None:
     """The old holder's next write is refused."""
-    refuse_empty([args.reason] if args.reason else [], "--reason")
+    needed(args.reason, "--reason")
     board = context.board
     broken = board.call(
         "holds.break",
-        {"resource": board.resource(args.resource), "reason": args.reason, "slot": args.slot or 0},
+        {"resource": board.resource(args.resource), "reason": args.reason, "slot": args.slot},
     )
     context.answer(broken, f"broke the hold on {_called(broken)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..text import ago, block, plain
+from .context import standard_input
 from .spec import Argument, Option, command, whole
 
 TYPE_CHECKING = False
@@ -29,7 +30,7 @@ EVERYBODY = "all"
 )
 def send(context: Context, args: Args) -> None:
     """Prints the message's number."""
-    body = sys.stdin.read() if args.text == ["-"] else " ".join(args.text)
+    body = standard_input() if args.text == ["-"] else " ".join(args.text)
     message = context.board.messages.send(
         body=body,
         to=None if args.to == EVERYBODY else args.to,

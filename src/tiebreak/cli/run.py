@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from ..errors import Fenced, Invalid
+from ..names import seconds
 from .spec import Option, command, whole
 
 TYPE_CHECKING = False
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .context import Context
     from .spec import Args
 
+# Told the group's number, it waits for a word of good-bye. If the pipe ends without one, `tb run` was killed and
+# nobody renews the hold any more: then the whole group must go, before somebody else gets the hold.
+GUARDIAN = ["sh", "-c", 'read -r group || exit; read -r done || kill -9 -"$group"']
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -42,9 +46,10 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 def run(context: Context, args: Args) -> int:
     """Passes the command's exit code on (128 + N for a signal); 1 when the hold was not won or was lost."""
     if not args.rest:
-        raise Invalid("tb run: CMD is missing", hint="usage: tb run --hold NAME -- CMD…")
+        raise Invalid("run: CMD is missing", hint="usage: tb run --hold NAME -- CMD…")
     if not args.hold:
-        raise Invalid("tb run: --hold is missing", hint="usage: tb run --hold NAME -- CMD…")
+        raise Invalid("run: --hold is missing", hint="usage: tb run --hold NAME -- CMD…")
+    grace = seconds(args.grace, "--grace")
     holding = context.board.hold(
         *args.hold,
         lease=args.lease,
@@ -52,9 +57,7 @@ def run(context: Context, args: Args) -> int:
         note=args.note or " ".join(args.rest)[:200],
         slots=args.slots,
     )
-    from ..names import seconds
-
-    running = _Run(context, holding, seconds(args.grace, "grace"))
+    running = _Run(context, holding, grace)
     # Started before the hold begins to renew itself: a fork is only safe while there is one thread.
     code = running.start(args.rest)
     with holding:
@@ -72,32 +75,61 @@ class _Run:
         # The command must be gone by the time that the lease ends: leave room for the grace period.
         self._grace = min(grace, holding.lease / 4)
         self._news: SimpleQueue[Any] = SimpleQueue()
-        self._child: subprocess.Popen[bytes]
+        self._child: subprocess.Popen[bytes] | None = None
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
         holding.on_loss = lambda: self._news.put("lost")
 
     def start(self, words: list[str]) -> int | None:
         """Start the command; the exit code if that is not possible."""
+        for forwarded in FORWARDED:
+            signal.signal(forwarded, self._forward)
+        self._guardian = subprocess.Popen(GUARDIAN, stdin=subprocess.PIPE, start_new_session=True)
         try:
             self._child = subprocess.Popen(
                 words,
                 env={**os.environ, **self._environment()},
                 process_group=0,
-                preexec_fn=_die_with_parent(),  # noqa: PLW1509
+                preexec_fn=self._introduce,  # noqa: PLW1509  (there is one thread)
             )
         except OSError as exc:
+            self._dismiss_guardian()
             self._context.complain(Invalid(f"cannot run {words[0]!r}: {exc.strerror or exc}"))
             return 127 if isinstance(exc, FileNotFoundError) else 126
+        for number in self._early:
+            _signal(self._child.pid, number)
         return None
+
+    def _introduce(self) -> None:
+        """In the command's process, before it becomes the command: so there is no moment without a guardian."""
+        if self._guardian is not None and self._guardian.stdin is not None:
+            os.write(self._guardian.stdin.fileno(), b"%d\n" % os.getpid())
+
+    def _forward(self, number: int, _: Any) -> None:
+        """Pass a signal on to the command, or keep it for when the command has started."""
+        if self._child is None:
+            self._early.append(number)
+        else:
+            _signal(self._child.pid, number)
+
+    def _dismiss_guardian(self) -> None:
+        if self._guardian is not None and self._guardian.stdin is not None:
+            try:
+                os.write(self._guardian.stdin.fileno(), b"done\ndone\n")
+            except OSError:
+                pass  # it is gone already
+            self._guardian.stdin.close()
+            self._guardian.wait()
 
     def watch(self) -> int:
         """Wait for the command, or for the loss of the hold."""
+        assert self._child is not None  # noqa: S101
         restore = self._lend_terminal(self._child.pid)
-        for number in FORWARDED:
-            signal.signal(number, lambda n, _: _signal(self._child.pid, n))
         try:
             code = self._outcome(self._child)
         finally:
             restore()
+            self._dismiss_guardian()
         return code if code >= 0 else 128 - code
 
     def _environment(self) -> dict[str, str]:
@@ -152,8 +184,9 @@ class _Run:
             return lambda: None
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         own = os.getpgrp()
-        os.tcsetpgrp(0, group)
-        return lambda: os.tcsetpgrp(0, own)
+        _hand_terminal_to(group)
+        _signal(group, signal.SIGCONT)  # it may have been stopped for reading too early
+        return lambda: _hand_terminal_to(own)
 
 
 def _signal(group: int, number: int) -> None:
@@ -163,17 +196,8 @@ def _signal(group: int, number: int) -> None:
         pass
 
 
-def _die_with_parent() -> Any:
-    """On Linux, the command does not outlive a `tb run` that was killed: nobody would renew its hold."""
-    if sys.platform != "linux":
-        return None
-    import ctypes
-
-    libc, parent = ctypes.CDLL(None), os.getpid()
-
-    def arrange() -> None:
-        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return arrange
+def _hand_terminal_to(group: int) -> None:
+    try:
+        os.tcsetpgrp(0, group)
+    except OSError:
+        pass  # the window was closed, or the group is gone

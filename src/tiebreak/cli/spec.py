@@ -8,6 +8,7 @@ rest of a command (docs/decisions/002). It knows what the commands need and no m
 from __future__ import annotations
 
 from ..errors import Invalid
+from ..names import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ GLOBAL = (
 )
 
 COMMANDS: dict[str, Command] = {}
+HELP = "`tb help {0}` or --help shows them; after -- everything is a word"
 
 
 def command(
@@ -132,7 +134,7 @@ def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
         elif word == "--version":
             return "version", found, left
         else:
-            _take_option(word, left, known, found, "tb")
+            _take_option(word, left, known, found, "help")
     return (left.pop(0) if left else None), found, left
 
 
@@ -153,9 +155,12 @@ def parse(wanted: Command, words: list[str], found: Args) -> Args:
         if word in ("-h", "--help"):
             found["help"] = True
         elif word.startswith("--"):
-            _take_option(word, left, known, found, f"tb {wanted.name}")
+            _take_option(word, left, known, found, wanted.name)
         elif word.startswith("-") and word != "-" and not word[1:].isdecimal():
-            raise Invalid(f"tb {wanted.name}: unknown option {word!r}", hint=f"`tb help {wanted.name}` shows them")
+            raise Invalid(
+                f"{wanted.name}: unknown option {word!r}",
+                hint=HELP.format(wanted.name),
+            )
         else:
             plain.append(word)
     if not found["help"]:
@@ -170,7 +175,7 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
         close = _closest(name, known)
         raise Invalid(
             f"{who}: unknown option {word.partition('=')[0]!r}",
-            hint=f"did you mean --{close}?" if close else f"`{who} --help` shows the options",
+            hint=f"did you mean --{close}?" if close else HELP.format(who),
         )
     if not option.metavar:
         if mark:
@@ -178,11 +183,14 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
         found[option.key] = True
         return
     if not mark:
-        if not left or left[0] == "--":
-            raise Invalid(f"{who}: --{name} needs a value ({option.metavar})")
+        if not left or left[0].startswith("--"):
+            raise Invalid(f"{who}: --{name} needs a value ({option.metavar})", hint=f"--{name}=VALUE takes any value")
         value = left.pop(0)
     if option.convert is not None:
-        value = option.convert(value)
+        try:
+            value = option.convert(value)
+        except Invalid as exc:
+            raise Invalid(f"{who}: --{name}: {exc.message}", hint=exc.hint) from None
     if option.many:
         found[option.key].append(value)
     else:
@@ -198,9 +206,9 @@ def _place(wanted: Command, plain: list[str], found: Args) -> None:
         else:
             found[argument.name] = None
         if not found[argument.name] and not argument.optional:
-            raise Invalid(f"tb {wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}")
+            raise Invalid(f"{wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}")
     if plain:
-        raise Invalid(f"tb {wanted.name}: unexpected {plain[0]!r}", hint=f"usage: {usage(wanted)}")
+        raise Invalid(f"{wanted.name}: unexpected {plain[0]!r}", hint=f"usage: {usage(wanted)}")
 
 
 def usage(wanted: Command) -> str:
@@ -224,19 +232,20 @@ def _closest(name: str, known: dict[str, Option]) -> str:
 
 def whole(value: str) -> int:
     """A whole number on the command line."""
-    if not value.lstrip("-").isdecimal():
-        raise Invalid(f"expected a whole number, got {value!r}")
+    if not value.removeprefix("-").isdecimal() or len(value) > 16:
+        raise Invalid(f"expected a whole number, got {shown(value)}")
     return int(value)
 
 
 def json_argument(value: str) -> Any:
     """JSON on the command line: the text itself, `@FILE`, or `-` for standard input."""
     import json
-    import sys
 
     text = value
     if value == "-":
-        text = sys.stdin.read()
+        from .context import standard_input
+
+        text = standard_input()
     elif value.startswith("@"):
         try:
             with open(value[1:], encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..names import PRIORITIES, STATES
 from ..text import Styled, ago, plain, span, table
+from .context import needed
 from .spec import Argument, Option, command, json_argument, whole
 from .working import REASON, REF, called, who
 
@@ -67,7 +68,9 @@ def post(context: Context, args: Args) -> None:
         tags=args.tag,
         about=args.about,
     )
-    context.answer(task, "" if context.json else f"{context.styled('posted', 'good')} {called(task)}  ({task.state})")
+    known = task.created_at < task.updated_at or task.state in ("claimed", "failed", "cancelled")
+    verb = context.styled("there is already", "warn") if known else context.styled("posted", "good")
+    context.answer(task, f"{verb} {called(task)}  ({task.state})")
 
 
 @command(
@@ -79,6 +82,7 @@ def post(context: Context, args: Args) -> None:
 )
 def depend(context: Context, args: Args) -> None:
     """A circle is refused."""
+    needed(args.after, "--after")
     task = context.board.tasks.depend(ref=args.ref, after=args.after)
     context.answer(task, f"{called(task)} is {task.state}")
 
@@ -176,6 +180,8 @@ def tasks(context: Context, args: Args) -> None:
         before=args.before,
         limit=args.limit,
     )
+    if args.mine:
+        found = [task for task in found if board.is_me(task)]
     if context.json:
         context.answer(found)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..errors import Unavailable
 from ..text import Styled, plain, table
 from .spec import Argument, Option, command
 
@@ -55,7 +56,10 @@ def backup(context: Context, args: Args) -> None:
 )
 def doctor(context: Context, args: Args) -> int:
     """Exit 0 when all is well or only worth a warning, 3 when something is broken."""
-    findings = context.board.doctor(repair=args.repair)
+    try:
+        findings = context.board.doctor(repair=args.repair)
+    except Unavailable as exc:
+        findings = [("bad", "board", exc.message)]
     if context.json:
         context.answer([{"level": level, "what": what, "details": details} for level, what, details in findings])
     else:

@@ -46,7 +46,8 @@ def grant(context: Context, task: Task, verb: str, lease: float) -> None:
 def claim(context: Context, args: Args) -> None:
     """Exit 0 when won; 1 when lost, naming the holder."""
     task = context.board.win(args.ref, lease=args.lease, create=not args.no_create, wait=args.wait)
-    grant(context, task, "won", seconds(args.lease))
+    created = task.created_at == task.claimed_at
+    grant(context, task, "posted and won" if created else "won", seconds(args.lease))
 
 
 @command(
@@ -71,7 +72,7 @@ def next_ready(context: Context, args: Args) -> int:
         grant(context, task, "won", seconds(args.lease))
     if not won and not context.json:
         context.say("nothing is ready")
-    return 0 if won else 2 if args.wait not in ("0", "0s") else 1
+    return 0 if won else 2 if seconds(args.wait) else 1
 
 
 @command("extend", "Keep a claim for another lease.", REF, LEASE, EPOCH, example="tb extend '#42' --lease 30m")

@@ -25,8 +25,8 @@ PAGES_AT_ONCE = 256
 
 def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
     """Copy one snapshot to a new file; the file gets its name when it is complete and on the disk."""
-    if os.path.exists(target):
-        raise FileExistsError(17, "exists already, and a backup never overwrites")
+    if os.path.lexists(target):
+        raise FileExistsError(target)
     partial = f"{target}.partial-{os.getpid()}"
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
@@ -38,7 +38,7 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
                     work.step(PAGES_AT_ONCE)
                     if progress is not None:
                         progress(work.page_count - work.remaining, work.page_count)
-        copy.execute("PRAGMA journal_mode = DELETE")
+        copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
         copy.close()
         _sync(partial)
         os.link(partial, target)
@@ -70,10 +70,16 @@ def diagnose(
             _wal(path),
             _space(path),
             _clock(now()),
-            ("ok", "gate", f"last passed by {gate.occupant().replace(' for ', ', ')} ago"),
+            ("ok", "gate", _passed(gate.occupant())),
         ]
     finally:
         connection.close()
+
+
+def _passed(occupant: str) -> str:
+    return (
+        f"last passed by {occupant.replace(' for ', ', ')} ago" if " for " in occupant else "nobody has passed it yet"
+    )
 
 
 def _version() -> tuple[str, str, str]:
@@ -89,7 +95,10 @@ def _version() -> tuple[str, str, str]:
 
 
 def _integrity(connection: apsw.Connection) -> tuple[str, str, str]:
-    found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+    except apsw.Error as exc:
+        found = [str(exc)]
     if found == ["ok"]:
         return "ok", "integrity", "every page and index is sound"
     return "bad", "integrity", "; ".join(str(line) for line in found)
@@ -107,6 +116,8 @@ def _settings(connection: apsw.Connection) -> tuple[str, str, str]:
 
 
 def _permissions(path: str) -> list[tuple[str, str, str]]:
+    if not os.access(path, os.W_OK):
+        return [("bad", "permissions", f"{path} is read-only here")]
     out = []
     for name in (path, path + "-wal", path + "-shm", path + "-gate", path + "-refused"):
         if os.path.exists(name) and os.stat(name).st_mode & 0o077:

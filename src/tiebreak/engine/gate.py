@@ -24,11 +24,13 @@ class Gate:
     def __init__(self, path: str, deadline: float) -> None:
         self.path = path
         self.deadline = deadline
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = -1
         self._held = -1
 
     def enter(self) -> None:
         """Wait for one's turn; raises `Unavailable` that names who is in there when the deadline passes."""
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._held = self._fd
@@ -61,14 +63,16 @@ class Gate:
 
     def occupant(self) -> str:
         """Who is in the gate and for how long, as far as it can be known."""
-        pid, _, since = os.pread(self._fd, 64, 0).decode("ascii", "replace").strip().partition(" ")
+        text = os.pread(self._fd, 64, 0).decode("utf-8", "replace") if self._fd >= 0 else ""
+        pid, _, since = text.strip().partition(" ")
         if not pid.isdecimal() or not since.isdecimal():
             return "an unknown process"
         return f"pid {pid} for {(time.monotonic_ns() - int(since)) / 1e9:.1f} s"
 
     def close(self) -> None:
         """Give the file back."""
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 class _Turn:

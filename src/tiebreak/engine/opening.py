@@ -42,9 +42,14 @@ def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
     """Make sure that the schema is the one that this code knows."""
     version = _version(connection, path)
     if version < VERSION:
+        if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
+            raise _not_ours(path)
         with gate:
             _migrate(connection, path)
         version = _version(connection, path)
+    elif str(connection.pragma("journal_mode")).lower() != "wal":  # a copy made by other means
+        with gate:
+            connection.execute("PRAGMA journal_mode = WAL")
     if version > VERSION:
         raise Unavailable(
             f"board {path}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
@@ -57,16 +62,18 @@ def _version(connection: apsw.Connection, path: str) -> int:
         connection, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
     )[0]
     if application not in (0, APPLICATION_ID) or (version and not application):
-        raise Unavailable(f"board {path}: a SQLite database, but not a tiebreak board")
+        raise _not_ours(path)
     return int(version)
+
+
+def _not_ours(path: str) -> Unavailable:
+    return Unavailable(f"board {path}: a SQLite database, but not a tiebreak board", hint="is the path right?")
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:
     """Bring the schema up to date, one file at a time; whoever comes second finds it done."""
     version = _version(connection, path)
     if version == 0:
-        if connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
-            raise Unavailable(f"board {path}: a SQLite database, but not a tiebreak board")
         connection.execute("PRAGMA journal_mode = WAL")
     with connection:
         for step in range(version + 1, VERSION + 1):

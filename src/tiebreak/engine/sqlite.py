@@ -19,7 +19,7 @@ from _thread import allocate_lock, start_new_thread
 
 import apsw
 
-from ..errors import TiebreakError, Unavailable
+from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
 from .gate import Gate
 from .opening import board_clock, create, prepare
@@ -131,6 +131,8 @@ class SqliteEngine:
         self._copy_at = CHECKPOINT_PAGES
         self._copied = False
         create(self.path)
+        found = os.stat(self.path)
+        self._file: tuple[int, int] | None = (found.st_dev, found.st_ino)
         self._gate = Gate(self.path + "-gate", self.deadline)
         self._refusals = Refusals(self.path + "-refused")
         self._writer = self._connect()
@@ -200,6 +202,7 @@ class SqliteEngine:
 
     def _transact(self, work: Callable[[SqliteTransaction], T]) -> T:
         writer = self._writer
+        self._refuse_ghost()
         writer.execute("BEGIN IMMEDIATE")
         try:
             tx = SqliteTransaction(writer, self._refusals)
@@ -219,6 +222,19 @@ class SqliteEngine:
             self._copy_at = CHECKPOINT_PAGES  # the WAL has started anew
         self._care_for_wal()
         return answer
+
+    def _refuse_ghost(self) -> None:
+        """A file that was deleted or replaced still takes writes, and nobody would ever see them."""
+        try:
+            found = os.stat(self.path)
+            here = (found.st_dev, found.st_ino)
+        except FileNotFoundError:
+            here = None
+        if here != self._file:
+            what = "deleted" if here is None else "replaced by another"
+            raise Unavailable(
+                f"board {self.path}: the file was {what} while this process had it open", hint="start again"
+            )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
         rows = self._refusals.collect()
@@ -364,6 +380,8 @@ class SqliteEngine:
             backup(self._connect(), target, progress)
         except apsw.Error as exc:
             raise unavailable(exc, target) from exc
+        except FileExistsError:
+            raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
         except OSError as exc:
             raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
 
@@ -401,7 +419,7 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
     (apsw.CantOpenError, "cannot be opened", "check that the folder exists and can be written to"),
     (apsw.NotADBError, "not a tiebreak board (not a SQLite database)", "is the path right?"),
-    (apsw.CorruptError, "the database is damaged", "`tb doctor` tells more; restore a backup"),
+    (apsw.CorruptError, "the database is damaged", "`tb doctor` tells what is left; restore a backup"),
     (apsw.BusyError, "busy for too long", "another program holds a lock on the file"),
     (apsw.IOError, "the disk reports an error", "`tb doctor` tells more; nothing was written"),
     (apsw.PermissionsError, "permission denied", "check the permissions of the file"),

@@ -12,7 +12,7 @@ from ..clock import SECOND
 from ..errors import NotFound
 from ..model import Agent, columns, record
 from ..names import short
-from ..processes import Identity, alive
+from ..processes import Identity, alive, from_token
 from . import operation
 from .events import append
 from .grants import by_name
@@ -169,9 +169,11 @@ def _judged(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, i
     """The row with its status filled in."""
     found = dict(zip(Agent._fields, row, strict=True))
     found["seen_at"] = max(found["seen_at"], signs.get((found["project"], found["id"]), (0, 0))[1])
-    process = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
+    process: Identity | None = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
+    if not found["pid"]:
+        process = from_token(found["id"].partition("~")[2])  # a session that never introduced itself
     silent = tx.now - found["seen_at"]
-    if found["left_at"] >= found["seen_at"] or silent > FORGOTTEN or (found["pid"] and alive(process) is False):
+    if found["left_at"] >= found["seen_at"] or silent > FORGOTTEN or (process is not None and alive(process) is False):
         found["status"] = "gone"
     else:
         found["status"] = "active" if silent <= ACTIVE else "idle" if silent <= IDLE else "stale"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from . import Transaction
 
 CLAIM_LEASE = 300.0
+WAIT = "claim it with --wait to wait for it; `tb next` finds other work"
+OVER = "`tb next` finds other work"
 MAX_BACKOFF = 3600 * SECOND
 
 _READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
@@ -74,7 +76,7 @@ def claim(
     elif task.state == "blocked":
         for (number,) in tx.all("SELECT after FROM edges WHERE task = :number", number=task.number):
             expire_one(tx, number)  # perhaps it waits only for a claim that lapsed
-    elif task.state == "claimed" and column != "key":
+    elif task.state == "claimed":
         raise _not_won(tx, task, agent)
     won = _win(tx, "number", task.number, agent, project, lease)
     if won is None:
@@ -134,18 +136,20 @@ def _not_won(tx: Transaction, task: Task, agent: str) -> Refused:
             number=task.number,
         )
         waits = ", ".join(f"#{number}" for (number,) in rows)
-        return Refused(f"{called(task)} is blocked by {waits}", state=task.state, id=task.id)
+        return Refused(f"{called(task)} is blocked by {waits}", hint=WAIT, state=task.state, id=task.id)
     if task.state == "pending":
         left = (task.ready_at or 0.0) - tx.now / SECOND
         return Refused(
             f"{called(task)} is not ready for another {span(left)}",
+            hint=WAIT,
             state=task.state,
             id=task.id,
             left=left,
             ready_at=task.ready_at,
         )
     by = f" by {task.holder}" if task.holder else ""
-    return Refused(f"{called(task)} is {task.state}{by} already", state=task.state, epoch=task.epoch)
+    hint = OVER if task.state == "completed" else f"`tb retry '#{task.number}'` reopens it"
+    return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
 
 
 @operation("tasks.claim_many", writes=True)
@@ -236,6 +240,7 @@ def _stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
         by = f" by {task.holder}" if task.holder and holder_id(task) != agent else ""
         return Fenced(
             f"{called(task)} is {task.state}{by} already, nothing was written",
+            hint=OVER,
             holder=task.holder,
             epoch=task.epoch,
             state=task.state,

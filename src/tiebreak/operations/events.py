@@ -99,9 +99,11 @@ def read(
     state: State | None = None,
     priority: Priority | None = None,
     agent: AgentId | None = None,
+    newest: bool = False,
 ) -> list[Event]:
     """The events after a number that match all the given filters, oldest first.
 
+    With more than `limit` of them, the first ones, or the last ones with `newest`.
     `event` may be a whole name (`task.claimed`) or its first half (`task`). `agent` matches every
     incarnation of that name.
     """
@@ -115,7 +117,8 @@ def read(
     given = {"project": project, "subject": subject, "kind": kind, "state": state, "priority": priority}
     where += [f"{column} = :{column}" for column, value in given.items() if value is not None]
     rows = tx.all(
-        f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)} ORDER BY number LIMIT :limit",
+        f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)} "
+        f"ORDER BY number{' DESC' if newest else ''} LIMIT :limit",
         after=after,
         limit=limit,
         event=event,
@@ -123,7 +126,7 @@ def read(
         agent=agent and agent.partition("~")[0],
         **{**given, "priority": None if priority is None else PRIORITIES.index(priority)},
     )
-    return [record(Event, row) for row in rows]
+    return [record(Event, row) for row in (reversed(rows) if newest else rows)]
 
 
 @operation("events.why", writes=False)

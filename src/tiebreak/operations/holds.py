@@ -10,7 +10,7 @@ patterns comes before the row is won, and both happen in one serialised transact
 from __future__ import annotations
 
 from ..clock import micros
-from ..errors import Invalid, NotFound
+from ..errors import Invalid, NotFound, Refused
 from ..globs import is_glob, overlap
 from ..model import Hold, Released, holder_id, record
 from ..names import short
@@ -84,10 +84,10 @@ def _take(
     hash: str | None,
     again: bool,
 ) -> Hold:
-    glob = resource.startswith("file:") and is_glob(resource[5:])
-    if resource.startswith("file:"):
-        _refuse_overlap(tx, resource, agent, project, glob)
-    ensure(tx, project, resource, 0, glob)
+    other = _in_the_way(tx, resource, agent, project)
+    if other is not None:
+        raise refuse(tx, other, agent, resource)
+    ensure(tx, project, resource, 0, resource.startswith("file:") and is_glob(resource[5:]))
     held = grant(tx, resource, 0, agent, project, lease, note, hash)
     if held is not None:
         return held
@@ -96,9 +96,11 @@ def _take(
     raise refuse(tx, current(tx, project, resource, 0), agent, resource)
 
 
-def _refuse_overlap(tx: Transaction, resource: str, agent: str, project: str, glob: bool) -> None:
-    """A pattern conflicts with every live hold of somebody else that could match the same path."""
-    narrow = "" if glob else " AND glob = 1"
+def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
+    """The live hold of somebody else, under another name, that could mean the same file as this one."""
+    if not resource.startswith("file:"):
+        return None
+    narrow = "" if is_glob(resource[5:]) else " AND glob = 1"
     rows = tx.all(
         f"SELECT {COLUMNS} FROM holds WHERE project = :project AND {LIVE}{narrow} "
         "AND holder <> :agent AND resource <> :resource AND substr(resource, 1, 5) = 'file:' ORDER BY resource",
@@ -106,10 +108,8 @@ def _refuse_overlap(tx: Transaction, resource: str, agent: str, project: str, gl
         agent=agent,
         resource=resource,
     )
-    for row in rows:
-        other = record(Hold, row)
-        if overlap(resource[5:], other.resource[5:]):
-            raise refuse(tx, other, agent, resource)
+    others = (record(Hold, row) for row in rows)
+    return next((other for other in others if overlap(resource[5:], other.resource[5:])), None)
 
 
 @operation("holds.renew", writes=True)
@@ -191,8 +191,6 @@ def transfer(
     tx.serialize("holds", project)
     number = slot_of(tx, resource, slot, agent, project)
     heir = incarnation_of(tx, to, project)
-    if resource.startswith("file:"):
-        _refuse_overlap(tx, resource, heir, project, is_glob(resource[5:]))
     row = write(
         tx,
         "holds",
@@ -209,6 +207,12 @@ def transfer(
     )
     if row is None:
         raise stale(tx, resource, number, agent, project, epoch)
+    other = _in_the_way(tx, resource, heir, project)
+    if other is not None:
+        raise Refused(
+            f"{called(resource)} cannot pass to {short(heir)} while {other.holder} holds {called(other.resource)}",
+            hint="hand that over too, or drop it first",
+        )
     hold = record(Hold, row)
     tell(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
     return hold
@@ -222,9 +226,12 @@ def break_hold(
     reason: Note,
     agent: AgentId = "",
     project: Project = "",
-    slot: Number = 0,
+    slot: Number | None = None,
 ) -> Hold:
     """Take a hold away from whoever has it, as an operator, with a reason that everybody can read."""
+    if slot is None and resource.startswith("pool:"):
+        raise Invalid(f"slot: which slot of {resource}?", hint="`tb holds` shows who has which; say it with --slot")
+    slot = slot or 0
     row = tx.first(
         f"SELECT holder FROM holds WHERE {THIS} AND {LIVE}",
         project=project,
@@ -282,6 +289,9 @@ def _check_lists(resources: list[str], *others: list[int]) -> None:
     """Something must be named, and a list that goes with it must not be shorter: a missing epoch is no fence."""
     if not resources:
         raise Invalid("resources: name at least one")
+    twice = [each for each in resources if each.startswith("pool:") and resources.count(each) > 1]
+    if twice and not any(others):
+        raise Invalid(f"resources: {twice[0]} is named twice; take its slots one by one")
     if any(len(other) not in (0, len(resources)) for other in others):
         raise Invalid("epochs and slots: give one for each resource, or none at all")
 

@@ -7,6 +7,7 @@ from ..globs import matches
 from ..model import Event, Sentence, columns, record
 from ..names import RESOURCE_TYPES, resource, shown
 from ..text import ago, span
+from .holds import conflict
 from .holds import listing as live_holds
 from .references import find
 
@@ -57,7 +58,7 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
         if not sentences:
             raise NotFound(f"no task and nothing held called {shown(ref)} in project {project}") from None
         return sentences
-    sentences = _told(tx, [task.id], task.project, limit)
+    sentences = _told(_events(tx, [task.id], task.project, limit), limit)
     now = f"Now: {task.state}"
     if task.state == "claimed":
         now += f" by {task.holder}, for another {span((task.until or 0) - tx.now / 1e6)} (epoch {task.epoch})"
@@ -67,14 +68,16 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
 
 
 def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list[Sentence]:
-    """A file's story includes the globs that match it."""
-    subjects = [wanted]
-    if wanted.startswith("file:"):
-        rows = tx.all("SELECT resource FROM holds WHERE project = :project AND glob = 1", project=project)
-        subjects += [glob for (glob,) in rows if glob != wanted and matches(glob[5:], wanted[5:])]
-    sentences = _told(tx, subjects, project, limit)
-    if not sentences:
+    """A file's story includes the globs that match it, and whatever refused it under another name."""
+    rows = tx.all("SELECT DISTINCT resource FROM holds WHERE project = :project", project=project)
+    near = [name for (name,) in rows if name != wanted and conflict(name, wanted)]
+    above = [name for name in near if matches(name[5:], wanted[5:])] if wanted.startswith("file:") else []
+    events = [e for e in _events(tx, [wanted, *above], project, limit) if _concerns(e, wanted)]
+    others = [name for name in near if name not in above]
+    events += [e for e in _events(tx, others, project, limit) if e.event == "hold.refused" and e.name == wanted]
+    if not events:
         return []
+    sentences = _told(events, limit)
     live = live_holds(tx, project=project, matching=wanted)
     for hold in live:
         left = span((hold.until or 0) - tx.now / 1e6)
@@ -83,8 +86,13 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
     return sentences if live else [*sentences, record(Sentence, (0, tx.now, "Now: free."))]
 
 
-def _told(tx: Transaction, subjects: list[str], project: str, limit: int) -> list[Sentence]:
-    events: list[Event] = []
+def _concerns(event: Event, wanted: str) -> bool:
+    """A refusal stands under what was in the way; it is told only of what was asked for."""
+    return event.event != "hold.refused" or conflict(event.name or "", wanted)
+
+
+def _events(tx: Transaction, subjects: list[str], project: str, limit: int) -> list[Event]:
+    found: list[Event] = []
     for subject in subjects:
         rows = tx.all(
             f"SELECT {_EVENTS} FROM events WHERE subject = :subject AND project = :project "
@@ -93,8 +101,11 @@ def _told(tx: Transaction, subjects: list[str], project: str, limit: int) -> lis
             project=project,
             limit=limit,
         )
-        rows += tx.refusals(subject)
-        events += [record(Event, row) for row in rows]
+        found += [record(Event, row) for row in [*rows, *tx.refusals(subject)]]
+    return found
+
+
+def _told(events: list[Event], limit: int) -> list[Sentence]:
     # By time, not by number: a refusal is older than the change that carried it into the log.
     events.sort(key=lambda e: (e.at, e.number == 0, e.number))
     return [_sentence(event) for event in events[-limit:]]

@@ -79,7 +79,8 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
     counts.append(_forget_agents(tx, before, limit))
     counts.append(_forget_answers(tx, before, limit))
     pruned = record(Pruned, (*counts, int(limit in counts)))
-    if any(counts):
+    # Only if something else went: or each step would make an event for the next one to forget.
+    if any(counts[:1] + counts[2:]) or counts[1] > 1:
         note = ", ".join(f"{count} {name}" for name, count in zip(Pruned._fields, counts, strict=False) if count)
         append(tx, "board.pruned", "", name=f"older than {span(older_than)}", note=note)
     return pruned
@@ -111,13 +112,9 @@ def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -
 
 def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
     """Those without any sign of life, be it a heartbeat or an event."""
-    rows = tx.all(
-        "SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at LIMIT :limit",
-        before=before,
-        limit=limit,
-    )
+    rows = tx.all("SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at", before=before)
     alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
-    gone = [(where, who) for where, who in rows if (where, who) not in alive]
+    gone = [(where, who) for where, who in rows if (where, who) not in alive][:limit]
     for where, who in gone:
         tx.all("DELETE FROM agents WHERE project = :project AND id = :id", project=where, id=who)
     return len(gone)
