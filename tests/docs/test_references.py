@@ -20,9 +20,9 @@ def test_a_reference_that_has_drifted_from_the_code_is_noticed(name: str, made: 
 def test_no_command_or_option_goes_without_help() -> None:
     for name in HOMES:
         command = find(name)
-        assert command.text
-        assert command.run.__doc__
-        assert all(part.text for part in (*command.arguments, *command.options)), name
+        texts = [command.text, command.run.__doc__]
+        texts += [argument.text for argument in command.arguments] + [option.text for option in command.options]
+        assert all(texts), name
 
 
 def test_no_operation_goes_without_a_word() -> None:
