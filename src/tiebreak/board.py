@@ -247,23 +247,28 @@ class Board:
         wait: float | str = 0.0,
     ) -> Holding:
         """Take resources, all or none, waiting for them at most `wait`; raises `Lost` with who is in the way."""
-        from .handles import Holding, fingerprint
+        from .handles import Holding
 
         root = self.root()
+        holds, asked = self._take(resources, root, lease=lease, note=note, slots=slots, again=again, wait=wait)
+        return Holding(self, holds, lease, asked, root)
+
+    def take(self, *resources: str, lease: float | str = 1800.0, wait: float | str = 0.0, **options: Any) -> list[Hold]:
+        """The same as `hold`, without an object that renews them."""
+        return self._take(resources, self.root(), lease=lease, wait=wait, **options)[0]
+
+    def _take(
+        self, resources: tuple[str, ...], root: str, *, wait: float | str, **options: Any
+    ) -> tuple[list[Hold], float]:
+        from .fingerprints import fingerprint
+
         wanted = list(dict.fromkeys(self.resource(text) for text in resources))
 
         def attempt() -> list[Hold]:
-            return self.holds.take(
-                resources=wanted,
-                lease=lease,  # type: ignore[arg-type]
-                note=note,
-                hashes=[fingerprint(resource, root) for resource in wanted],
-                slots=slots,
-                again=again,
-            )
+            hashes = [fingerprint(resource, root) for resource in wanted]
+            return self.holds.take(resources=wanted, hashes=hashes, **options)
 
-        holds, asked = self._patiently(attempt, wait)
-        return Holding(self, holds, lease, asked, root)
+        return self._patiently(attempt, wait)
 
     def _patiently(self, attempt: Callable[[], R], wait: float | str) -> tuple[R, float]:
         """Try until it is won or the time is up, and tell when the winning try began."""

@@ -7,12 +7,11 @@ asked with `check()`.
 
 from __future__ import annotations
 
-import os
 import threading
 from time import monotonic
 
 from .errors import Fenced, Refused, TiebreakError
-from .globs import is_glob, unescape
+from .fingerprints import fingerprint
 from .names import seconds
 from .text import plain
 
@@ -202,28 +201,6 @@ class Holding(Grant):
 
     def __repr__(self) -> str:
         return f"<Holding {', '.join(hold.resource for hold in self.holds)} epoch={self.epoch}>"
-
-
-def fingerprint(resource: str, root: str) -> str | None:
-    """What a held file contains now, in short; None for globs and for what is not a file."""
-    if not resource.startswith("file:") or is_glob(resource[5:]):
-        return None
-    return _digest(os.path.join(root, *(unescape(part) for part in resource[5:].split("/"))))
-
-
-def _digest(path: str) -> str | None:
-    from _blake2 import blake2b  # what hashlib offers, without its 3 ms of import
-
-    state = blake2b(digest_size=16)
-    try:
-        with open(path, "rb") as file:
-            while piece := file.read(1 << 20):
-                state.update(piece)
-    except FileNotFoundError:
-        return "absent"
-    except OSError:
-        return None
-    return str(state.hexdigest())
 
 
 class Renewer:

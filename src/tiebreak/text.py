@@ -13,6 +13,7 @@ invisible by definition. Spaces of other scripts stay, and so do emoji newer tha
 from __future__ import annotations
 
 import time
+from _json import encode_basestring_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,24 @@ def block(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_BLOCK)
+
+
+def json(value: object) -> str:
+    """A value of plain dicts, lists, text, numbers, booleans and None as JSON, all in ASCII.
+
+    The same text as `json.dumps`, without the 8 ms that importing it costs a command.
+    """
+    if isinstance(value, str):
+        return str(encode_basestring_ascii(value))
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json(str(key))}: {json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(json, value)) + "]"
+    if isinstance(value, (int, float)) and abs(value) < float("inf"):  # NaN is not
+        return repr(value)
+    raise TypeError(f"not a JSON value: {value!r}")
 
 
 def html(text: str) -> str:

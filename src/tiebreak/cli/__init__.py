@@ -41,6 +41,7 @@ def launch() -> None:
     import os
 
     _mend_streams()
+    _load_apsw()
     code = main()
     try:
         sys.stdout.flush()
@@ -51,6 +52,22 @@ def launch() -> None:
     except OSError:
         pass  # nobody is left to be told
     os._exit(code)
+
+
+def _load_apsw() -> None:
+    """Load apsw without the `collections` package, which it needs for one class and which takes a tenth of a command.
+
+    Newer Pythons make `collections.abc` an alias of `_collections_abc`; here both names stand for it while apsw is
+    loaded. Only a process with a single thread may do so, and only `tb` itself does.
+    """
+    if "collections" in sys.modules:
+        return
+    stand_in = sys.modules["_collections_abc"]
+    sys.modules["collections"] = sys.modules["collections.abc"] = stand_in
+    try:
+        import apsw  # noqa: F401
+    finally:
+        del sys.modules["collections"], sys.modules["collections.abc"]
 
 
 def _mend_streams() -> None:

@@ -77,8 +77,9 @@ class Context:
         """The result: as JSON for programs, as text for people."""
         if self.json:
             from ..model import encode
+            from ..text import json
 
-            self._print(_json(encode(value)))
+            self._print(json(encode(value)))
         elif text:
             self._print(text)
 
@@ -91,12 +92,12 @@ class Context:
 
     def complain(self, error: TiebreakError) -> None:
         """An error: as JSON on standard output for programs, as one line and a hint for people."""
+        from ..text import colour_wanted, json, plain, style
+
         self.code = error.exit_code
         if self.json:
-            self._print(_json(error.to_dict()))
+            self._print(json(error.to_dict()))
             return
-        from ..text import colour_wanted, plain, style
-
         on = colour_wanted(sys.stderr, os.environ)
         try:
             print(f"{style('tb:', 'bad', on=on)} {plain(error.message)}", file=sys.stderr)
@@ -124,12 +125,6 @@ def standard_input() -> str:
         return sys.stdin.read()
     except (OSError, UnicodeDecodeError) as exc:
         raise Invalid(f"standard input cannot be read: {exc}") from None
-
-
-def _json(value: Any) -> str:
-    import json
-
-    return json.dumps(value)
 
 
 def needed(value: Any, what: str) -> None:

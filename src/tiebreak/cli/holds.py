@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..names import short
+from ..names import seconds, short
 from ..text import plain, span, table
 from .context import needed
 from .spec import Argument, Option, command, whole
@@ -38,24 +38,19 @@ def _called(hold: Hold) -> str:
 )
 def hold(context: Context, args: Args) -> None:
     """Exit 0 when all are yours; 1 when somebody is in the way, naming them."""
-    held = context.board.hold(
-        *args.resources,
-        lease=args.lease,
-        wait=args.wait,
-        note=args.note,
-        slots=args.slots,
-        again=not args.new,
+    held = context.board.take(
+        *args.resources, lease=args.lease, wait=args.wait, note=args.note, slots=args.slots, again=not args.new
     )
-    context.answer(held.holds)
-    if not context.json:
-        for each in held.holds:
-            context.say(f"{context.styled('held', 'good')} {_called(each)}  epoch {each.epoch}, for {span(held.lease)}")
+    context.answer(held)
+    lease = span(seconds(args.lease))
+    for each in held if not context.json else []:
+        context.say(f"{context.styled('held', 'good')} {_called(each)}  epoch {each.epoch}, for {lease}")
 
 
 @command("renew", "Keep holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
 def renew(context: Context, args: Args) -> None:
     """Also vouches for the files as they are now: a later difference is somebody else's."""
-    from ..handles import fingerprint
+    from ..fingerprints import fingerprint
 
     board = context.board
     wanted = [board.resource(text) for text in args.resources]
@@ -76,7 +71,7 @@ def renew(context: Context, args: Args) -> None:
 )
 def drop(context: Context, args: Args) -> None:
     """Refused when a hold is not yours any more."""
-    from ..handles import fingerprint
+    from ..fingerprints import fingerprint
 
     board = context.board
     wanted = [board.resource(text) for text in args.resources]

@@ -159,7 +159,7 @@ class SqliteEngine:
             return self._read(lambda tx: operation.function(tx, **params))
         if operation.glance is not None and once is None:
             glance = operation.glance
-            self._read(lambda tx: glance(tx, **params))
+            self._read(lambda tx: glance(tx, **params), at_once=True)
         return self._write(lambda tx: perform(tx, operation, params, once))
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
@@ -246,27 +246,32 @@ class SqliteEngine:
             )
         return bool(rows)
 
-    def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
-        """Run on the writer's connection while nobody writes with it, else on one for reading."""
+    def _read(self, work: Callable[[SqliteTransaction], T], *, at_once: bool = False) -> T:
+        """Run on the writer's connection while nobody writes with it, else on one for reading.
+
+        `at_once` spares the transaction around it: for work that needs only its first statement to be right.
+        """
         if self._pid != os.getpid():
             self._after_fork()
         try:
             if self._reader is None and self._writing.acquire(blocking=False):
                 try:
-                    return self._snapshot(self._writer, work)
+                    return self._snapshot(self._writer, work, at_once)
                 finally:
                     self._writing.release()
             with self._reading:
                 self._reader = self._reader or self._connect()
-                return self._snapshot(self._reader, work)
+                return self._snapshot(self._reader, work, at_once)
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
 
-    def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T]) -> T:
+    def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T], at_once: bool) -> T:
+        tx = SqliteTransaction(connection, self._refusals)
+        tx.now = self._now()
+        if at_once:
+            return work(tx)
         connection.execute("BEGIN")  # all statements of the operation see the same moment
         try:
-            tx = SqliteTransaction(connection, self._refusals)
-            tx.now = self._now()
             return work(tx)
         finally:
             connection.execute("ROLLBACK")
