@@ -1,0 +1,213 @@
+"""Bugs to plant: each breaks one promise of the board, so that a checker can show that it notices.
+
+A plant gets a `setattr`: the plain one in a worker process, which ends with its bug, or monkeypatch's in a
+test. The SQL of the operations is put together from the constants of `operations.grants` when it runs, and
+other modules import those by name; so a constant is replaced wherever it is found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tiebreak import operations
+from tiebreak.engine import sqlite
+from tiebreak.engine.gate import Gate
+from tiebreak.operations import grants
+
+Set = Callable[[object, str, object], None]
+
+
+def _constant(put: Set, name: str, *swap: str) -> None:
+    operations.every()
+    sound = getattr(grants, name)
+    broken = sound.replace(*swap)
+    assert broken != sound, f"{name} reads differently now: {sound}"
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("tiebreak.operations") and getattr(module, name, None) == sound:
+            put(module, name, broken)
+
+
+def taken_counts_as_free(put: Set) -> None:
+    """Who comes second wins too; nor does a glance beforehand keep anybody away."""
+    _constant(put, "FREE", "holder IS NULL", "TRUE")
+    no_glance(put)
+
+
+def expired_counts_as_taken(put: Set) -> None:
+    """A lapsed grant blocks its resource for ever."""
+    _constant(put, "FREE", "until <= {now}", "FALSE")
+
+
+def epoch_stands_still(put: Set) -> None:
+    """A grant has the epoch of the one before."""
+    _constant(put, "GRANT", "epoch = epoch + 1", "epoch = max(epoch, 1)")
+
+
+def epoch_jumps(put: Set) -> None:
+    """A grant leaves an epoch out."""
+    _constant(put, "GRANT", "epoch = epoch + 1", "epoch = epoch + 2")
+
+
+def epoch_is_not_asked(put: Set) -> None:
+    """A holder's write passes under the epoch of an earlier grant."""
+    _constant(put, "MINE", ":epoch = 0 OR epoch = :epoch", ":epoch >= 0")
+
+
+def holder_is_not_asked(put: Set) -> None:
+    """Anybody who knows the epoch writes as the holder."""
+    _constant(put, "MINE", "holder = :agent", "holder IS NOT NULL AND :agent <> ''")
+
+
+def lapse_is_not_asked(put: Set) -> None:
+    """A holder writes although its lease ran out."""
+    _constant(put, "MINE", "until > {now}", "until > 0")
+
+
+def no_transaction(put: Set) -> None:
+    """Every statement stands alone, and nobody queues: what was looked at may be gone when it is written."""
+
+    def transact(self: Any, work: Callable[[sqlite.SqliteTransaction], Any]) -> Any:
+        tx = sqlite.SqliteTransaction(self._writer, self._refusals)
+        tx.now = self._now()
+        return work(tx)
+
+    put(sqlite.SqliteEngine, "_transact", transact)
+    no_gate(put)
+    no_glance(put)
+
+
+def lock_taken_late(put: Set) -> None:
+    """A transaction reads before it has the write lock, and nobody queues."""
+    original = sqlite.SqliteEngine._connect
+
+    class Late:
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def execute(self, sql: str, *args: Any) -> Any:
+            return self._connection.execute(sql.replace("BEGIN IMMEDIATE", "BEGIN"), *args)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def __enter__(self) -> Any:
+            return self._connection.__enter__()
+
+        def __exit__(self, *args: Any) -> Any:
+            return self._connection.__exit__(*args)
+
+    put(sqlite.SqliteEngine, "_connect", lambda self: Late(original(self)))
+    no_gate(put)
+    no_glance(put)
+
+
+def no_glance(put: Set) -> None:
+    """Nobody looks before reaching for it. Not a bug, but a glance can hide one."""
+    for operation in operations.every().values():
+        put(operation, "glance", None)
+
+
+def no_gate(put: Set) -> None:
+    """Nobody queues."""
+    put(Gate, "enter", lambda self: None)
+    put(Gate, "leave", lambda self: None)
+
+
+def once_is_forgotten(put: Set) -> None:
+    """A repeated write is carried out again."""
+    put(sqlite, "perform", lambda tx, wanted, params, once=None: wanted.function(tx, **params))
+
+
+def schema_made_blindly(put: Set) -> None:
+    """Whoever saw an empty board makes its tables, whether or not somebody else was faster."""
+    from tiebreak.engine import opening
+
+    migrate, look = opening._migrate, opening._version
+
+    def blindly(*args: Any) -> None:
+        opening._version = lambda *_: 0
+        try:
+            migrate(*args)
+        finally:
+            opening._version = look
+
+    put(opening, "_migrate", blindly)
+
+
+def answers_before_commit(put: Set) -> None:
+    """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
+
+    def transact(self: Any, work: Callable[[sqlite.SqliteTransaction], Any]) -> Any:
+        if not self._writer.in_transaction:
+            self._writer.execute("BEGIN IMMEDIATE")
+            self._uncommitted = 0
+        tx = sqlite.SqliteTransaction(self._writer, self._refusals)
+        tx.now = self._now()
+        answer = work(tx)
+        self._uncommitted += 1
+        if self._uncommitted >= 20:
+            self._writer.execute("COMMIT")
+        return answer
+
+    put(sqlite.SqliteEngine, "_transact", transact)
+
+
+def commits_are_not_synced(put: Set) -> None:
+    """`synchronous = NORMAL`: a commit is safe from a crash of the process, not from one of the machine."""
+    original = sqlite.SqliteEngine._connect
+
+    def connect(self: Any) -> Any:
+        connection = original(self)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    put(sqlite.SqliteEngine, "_connect", connect)
+
+
+def claims_are_not_noted(put: Set) -> None:
+    """A claimed task stays on the list of those that wait, as with a sub-select that locks nothing."""
+    taken_counts_as_free(put)
+    operations.every()
+    for module in list(sys.modules.values()):
+        noted = getattr(module, "_CLAIMED", None)
+        if module.__name__.startswith("tiebreak.operations") and noted is not None:
+            assert "state = 'claimed'" in noted
+            put(module, "_CLAIMED", noted.replace("state = 'claimed'", "state = 'pending'"))
+
+
+def grants_are_not_told(put: Set) -> None:
+    """Every tenth hold is missing from the log."""
+    operations.every()
+    from tiebreak.operations import events
+
+    original, count = events.append, iter(range(10**9))
+
+    def append(tx: Any, event: str, *args: Any, **facts: Any) -> None:
+        if event != "hold.taken" or next(count) % 10 != 5:
+            original(tx, event, *args, **facts)
+
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("tiebreak.operations") and getattr(module, "append", None) is original:
+            put(module, "append", append)
+
+
+def pruned_keys_are_forgotten(put: Set) -> None:
+    """Pruning a task leaves no mark of its key's epoch."""
+    original = sqlite.SqliteTransaction.all
+
+    def run(self: Any, sql: str, **params: Any) -> Any:
+        return [] if "INTO marks" in sql else original(self, sql, **params)
+
+    put(sqlite.SqliteTransaction, "all", run)
+
+
+def transfer_keeps_the_epoch(put: Set) -> None:
+    """Handing over is not counted as a grant, so the giver's epoch still fits."""
+    _constant(put, "PASS_ON", "epoch = epoch + 1", "epoch = epoch")
+
+
+def giving_back_keeps_the_time(put: Set) -> None:
+    """What was given back is held until its lease runs out."""
+    _constant(put, "GIVE_BACK", "holder = NULL, until = 0", "holder = holder, until = until")
