@@ -8,9 +8,9 @@ epoch, renews itself while used as a context manager, and says so when it was lo
 from __future__ import annotations
 
 import os
-from time import monotonic
 
 from . import operations
+from .clock import elapsed
 from .engine import connect
 from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
 from .names import agent as check_agent
@@ -226,12 +226,12 @@ class Board:
 
     def _next(self, filters: dict[str, Any], lease: float | str, wait: float | str) -> tuple[list[Task], float]:
         patience = seconds(wait, "wait")
-        end = monotonic() + patience
+        end = elapsed() + patience
         while True:
             seen = self.events.last() if patience else 0
-            asked = monotonic()
+            asked = elapsed()
             won = self.tasks.next(lease=lease, **filters)  # type: ignore[arg-type]
-            left = end - monotonic()
+            left = end - elapsed()
             if won or left <= 0:
                 return won, asked
             due = self.tasks.due()
@@ -273,23 +273,23 @@ class Board:
     def _patiently(self, attempt: Callable[[], R], wait: float | str) -> tuple[R, float]:
         """Try until it is won or the time is up, and tell when the winning try began."""
         patience = seconds(wait, "wait")
-        end = monotonic() + patience
+        end = elapsed() + patience
         while True:
             seen = self.events.last() if patience else 0
-            asked = monotonic()
+            asked = elapsed()
             try:
                 return attempt(), asked
             except Refused as refusal:
-                if end - monotonic() <= 0 or not _may_change(refusal):
+                if end - elapsed() <= 0 or not _may_change(refusal):
                     raise
                 self._until_it_changes(refusal, seen, end)
 
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
         """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
         left = refusal.data.get("left")
-        wake = end if left is None else min(end, monotonic() + left + 0.001)
+        wake = end if left is None else min(end, elapsed() + left + 0.001)
         subject = refusal.data.get("resource") or refusal.data.get("id")
-        while (nap := wake - monotonic()) > 0:
+        while (nap := wake - elapsed()) > 0:
             if self.engine.wait(seen, nap):
                 seen, about = self._look(seen, subject)
                 if about:
@@ -311,7 +311,7 @@ class Board:
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> Iterator[Event]:
         """Every matching event after a number (after now, if none is given), as they happen, none left out."""
-        end = None if timeout is None else monotonic() + seconds(timeout, "timeout")
+        end = None if timeout is None else elapsed() + seconds(timeout, "timeout")
         seen = self.events.last() if after is None else after
         self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
         while True:
@@ -320,7 +320,7 @@ class Board:
                 yield from found
                 seen = found[-1].number
             seen = max(seen, newest)
-            left = 3600.0 if end is None else end - monotonic()
+            left = 3600.0 if end is None else end - elapsed()
             if left <= 0:
                 return
             self.engine.wait(seen, left)

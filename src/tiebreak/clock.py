@@ -27,6 +27,11 @@ def since_boot() -> int:
     return time.clock_gettime_ns(_BOOT_CLOCK) // 1000
 
 
+def elapsed() -> float:
+    """Seconds since this machine booted: for measuring leases here as the board does, also through a suspend."""
+    return since_boot() / SECOND
+
+
 def wall() -> int:
     """Microseconds since the Unix epoch by the wall clock; only ever used to choose an offset."""
     return time.time_ns() // 1000

@@ -8,8 +8,8 @@ asked with `check()`.
 from __future__ import annotations
 
 import threading
-from time import monotonic
 
+from .clock import elapsed
 from .errors import Fenced, Refused, TiebreakError
 from .fingerprints import fingerprint
 from .names import seconds
@@ -46,7 +46,7 @@ class Grant:
 
     def left(self) -> float:
         """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
-        return self._expires - monotonic()
+        return self._expires - elapsed()
 
     def check(self) -> None:
         """Raise `Fenced` if this is not the current grant any more, as far as it is known here."""
@@ -63,7 +63,7 @@ class Grant:
     def renew(self) -> None:
         """Keep it for another lease."""
         with self._turn:
-            asked = monotonic()
+            asked = elapsed()
             self._renew()
             self._expires = asked + self.lease
 
@@ -187,7 +187,7 @@ class Holding(Grant):
     def vouch(self) -> None:
         """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
         with self._turn:
-            asked = monotonic()
+            asked = elapsed()
             self.holds = self.board.holds.renew(lease=self.lease, hashes=self._hashes(), **self._params())
             self._expires = asked + self.lease
 

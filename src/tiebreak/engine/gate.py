@@ -36,14 +36,24 @@ class Gate:
             self._held = self._fd
         except BlockingIOError:
             self._held = self._queue()
-        os.pwrite(self._held, b"%d %d\n" % (os.getpid(), time.monotonic_ns()), 0)
+        try:
+            os.pwrite(self._held, b"%20d %20d\n" % (os.getpid(), time.monotonic_ns()), 0)
+        except OSError:
+            pass  # a name for error messages, nothing more
 
     def leave(self) -> None:
-        """Let the next one in."""
-        fcntl.flock(self._held, fcntl.LOCK_UN)
-        if self._held != self._fd:
-            os.close(self._held)
-        self._held = -1
+        """Let the next one in; harmless for who is not in."""
+        held, self._held = self._held, -1
+        if held >= 0:
+            fcntl.flock(held, fcntl.LOCK_UN)
+        if held not in (-1, self._fd):
+            os.close(held)
+
+    def abandon(self) -> None:
+        """In a forked child: close the copies, so that they do not keep the gate closed after the parent's death."""
+        for fd in {self._fd, self._held} - {-1}:
+            os.close(fd)
+        self._fd = self._held = -1
 
     def __enter__(self) -> None:
         self.enter()
@@ -65,6 +75,7 @@ class Gate:
         """Who is in the gate and for how long, as far as it can be known."""
         text = os.pread(self._fd, 64, 0).decode("utf-8", "replace") if self._fd >= 0 else ""
         pid, _, since = text.strip().partition(" ")
+        since = since.strip()
         if not pid.isdecimal() or not since.isdecimal():
             return "an unknown process"
         return f"pid {pid} for {(time.monotonic_ns() - int(since)) / 1e9:.1f} s"
@@ -90,12 +101,24 @@ class _Turn:
         with self._guard:
             self._taken = True
             if self._abandoned:
-                os.close(self.fd)
+                self._give_back()
         self._done.release()
 
     def wait(self, deadline: float) -> bool:
-        if self._done.acquire(timeout=deadline):
-            return True
+        try:
+            if self._done.acquire(timeout=deadline):
+                return True
+        except BaseException:  # a signal's handler raised: nobody will use this turn
+            if not self._abandon():
+                self._give_back()
+            raise
+        return not self._abandon()
+
+    def _abandon(self) -> bool:
         with self._guard:
             self._abandoned = not self._taken
-            return self._taken
+            return self._abandoned
+
+    def _give_back(self) -> None:
+        fcntl.flock(self.fd, fcntl.LOCK_UN)  # closing alone would leave the lock to a forked child's copy
+        os.close(self.fd)

@@ -72,16 +72,22 @@ def _not_ours(path: str) -> Unavailable:
 
 def _migrate(connection: apsw.Connection, path: str) -> None:
     """Bring the schema up to date, one file at a time; whoever comes second finds it done."""
-    version = _version(connection, path)
-    if version == 0:
+    if _version(connection, path) == 0:
         connection.execute("PRAGMA journal_mode = WAL")
-    with connection:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection, path)
         for step in range(version + 1, VERSION + 1):
             folder = os.path.join(os.path.dirname(__file__), "schema")
             with open(os.path.join(folder, f"sqlite-{step}.sql"), encoding="utf-8") as file:
                 connection.execute(file.read())
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _rows(connection: apsw.Connection, sql: str, *params: str) -> list[Any]:

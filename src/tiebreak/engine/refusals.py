@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 from _thread import allocate_lock
+from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ class Refusals:
         together: dict[Key, list[int]] = {}
         if self._spill_exists():
             self._spilled = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-            fcntl.flock(self._spilled, fcntl.LOCK_EX)
-            for key, (count, at) in _read(self.path):
-                _count(together, key, count, at)
+            if _locked(self._spilled):
+                for key, (count, at) in _read(self.path):
+                    _count(together, key, count, at)
+            else:
+                self._close(truncate=False)  # somebody is adding to it: next time
         with self._turn:
             self._carried, self._counts = self._counts, {}
         for key, (count, at) in self._carried.items():
@@ -82,7 +85,10 @@ class Refusals:
             return
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            for _ in range(20):
+                if _locked(fd):
+                    break
+                sleep(0.01)
             lines = ("\t".join([str(count), str(at), *map(str, key)]) for key, (count, at) in self._counts.items())
             os.write(fd, ("\n".join(lines) + "\n").encode())
         finally:
@@ -101,6 +107,15 @@ class Refusals:
                 os.ftruncate(self._spilled, 0)
             os.close(self._spilled)
             self._spilled = -1
+
+
+def _locked(fd: int) -> bool:
+    """Lock the side file if it is free; nobody ever waits long for an audit trail."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _count(counts: dict[Key, list[int]], key: Key, count: int, at: int) -> None:

@@ -21,12 +21,14 @@ import apsw
 
 from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
+from . import forks
 from .gate import Gate
 from .opening import board_clock, create, prepare
 from .refusals import Refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
@@ -114,6 +116,12 @@ class SqliteEngine:
         self.deadline = deadline
         self._given_clock = clock
         self._orphans: list[Any] = []
+        self.birth = allocate_lock()
+        """Held while connections are made anew after a fork."""
+        self._begin()
+        forks.register(self)
+
+    def _begin(self) -> None:
         try:
             self._start()
         except apsw.Error as exc:
@@ -122,7 +130,6 @@ class SqliteEngine:
             raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._closed = False
         self._writing, self._reading, self._checkpointing = allocate_lock(), allocate_lock(), allocate_lock()
         self._reader: apsw.Connection | None = None
@@ -139,6 +146,7 @@ class SqliteEngine:
         self._writer.set_wal_hook(self._committed)
         prepare(self._writer, self._gate, self.path)
         self._now = self._given_clock or board_clock(self._writer, self._gate)
+        self._pid = os.getpid()  # last: whoever sees it may use all of the above
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
@@ -188,8 +196,8 @@ class SqliteEngine:
         if not self._writing.acquire(timeout=self.deadline):
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
-            self._gate.enter()
             try:
+                self._gate.enter()
                 return self._transact(work)
             finally:
                 self._gate.leave()
@@ -216,11 +224,12 @@ class SqliteEngine:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
-        if carried:
-            self._refusals.written()
-        if self._pages < self._copy_at - CHECKPOINT_PAGES:
-            self._copy_at = CHECKPOINT_PAGES  # the WAL has started anew
-        self._care_for_wal()
+        try:
+            if carried:
+                self._refusals.written()
+            self._care_for_wal()
+        except (OSError, RuntimeError, apsw.Error):
+            pass  # the change is committed; what failed here is tried again after the next one
         return answer
 
     def _refuse_ghost(self) -> None:
@@ -276,13 +285,22 @@ class SqliteEngine:
         finally:
             connection.execute("ROLLBACK")
 
+    # ── Forks (see `forks`) ──────────────────────────────────────────────────────────────────────────
+
+    def locks(self) -> list[LockType]:
+        """All that must be held for the engine to stand still."""
+        return [] if self._closed else [self.birth, self._writing, self._reading, self._checkpointing]
+
+    def abandon_gate(self) -> None:
+        """In a forked child: let go of the parent's place at the gate."""
+        if not self._closed:
+            self._gate.abandon()
+
     def _after_fork(self) -> None:
-        """A connection must not be used, nor closed, in a process that did not open it."""
-        self._orphans.append((self._writer, self._reader, self._gate, self._watches))
-        try:
-            self._start()
-        except apsw.Error as exc:
-            raise unavailable(exc, self.path) from exc
+        with self.birth:
+            if self._pid != os.getpid():
+                self._orphans.append((self._writer, self._reader, self._gate, self._watches))
+                self._begin()
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -340,6 +358,8 @@ class SqliteEngine:
         A thread copies the bulk while others write. What they wrote meanwhile is little; the next one in the gate
         copies that too, and only then can the WAL start anew.
         """
+        if self._pages < self._copy_at - CHECKPOINT_PAGES:
+            self._copy_at = CHECKPOINT_PAGES  # the WAL has started anew
         if self._pages < self._copy_at and self._pages <= CHECKPOINT_PAGES_AT_ANY_COST:
             return
         if self._copied or self._pages > CHECKPOINT_PAGES_AT_ANY_COST:
@@ -348,7 +368,11 @@ class SqliteEngine:
             # If a reader keeps the WAL from starting anew, do not try again with every commit.
             self._copy_at = self._pages + CHECKPOINT_PAGES
         elif self._checkpointing.acquire(blocking=False):
-            start_new_thread(self._copy, ())
+            try:
+                start_new_thread(self._copy, ())
+            except RuntimeError:
+                self._checkpointing.release()
+                raise
 
     def _copy(self) -> None:
         try:

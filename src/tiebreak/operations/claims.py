@@ -16,7 +16,7 @@ from ..names import key as check_key
 from ..text import span
 from . import operation
 from .events import of_task
-from .expiry import expire, expire_one, let_others_go_on, settle
+from .expiry import expire, expire_before, let_others_go_on, settle
 from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, lost, win, write
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
@@ -74,8 +74,7 @@ def claim(
     elif task is None:
         task = find(tx, ref, project)  # says what is missing
     elif task.state == "blocked":
-        for (number,) in tx.all("SELECT after FROM edges WHERE task = :number", number=task.number):
-            expire_one(tx, number)  # perhaps it waits only for a claim that lapsed
+        expire_before(tx, task.number)  # perhaps it waits only for a claim that lapsed
     elif task.state == "claimed":
         raise _not_won(tx, task, agent)
     won = _win(tx, "number", task.number, agent, project, lease)

@@ -33,7 +33,7 @@ def settle(tx: Transaction, project: str) -> None:
     lapsed, ready = due or (0, 0)
     if lapsed:
         expire(tx, project)
-    if ready:
+    if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
             "UPDATE tasks SET ready_at = 0 WHERE number IN (SELECT number FROM tasks WHERE project = :project "
             "AND state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked})",
@@ -55,6 +55,18 @@ def expire(tx: Transaction, project: str) -> int:
 def expire_one(tx: Transaction, number: int) -> None:
     """Write down that the claim of one task has lapsed, if it has."""
     _expire(tx, f"number = :number AND {LAPSED}", number=number)
+
+
+def expire_before(tx: Transaction, number: int) -> None:
+    """Write down the lapsed claims among all the tasks that one comes after, near and far."""
+    rows = tx.all(
+        "WITH RECURSIVE earlier (number) AS (SELECT after FROM edges WHERE task = :number UNION "
+        "SELECT edges.after FROM edges JOIN earlier ON edges.task = earlier.number) "
+        f"SELECT tasks.number FROM tasks JOIN earlier ON tasks.number = earlier.number WHERE {LAPSED}",
+        number=number,
+    )
+    for (lapsed,) in rows:
+        expire_one(tx, lapsed)
 
 
 def _expire(tx: Transaction, which: str, **params: Any) -> int:
