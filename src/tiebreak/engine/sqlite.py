@@ -44,6 +44,9 @@ CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 FLOOR = 1.0
 """A waiter looks again after this many seconds even if nothing woke it."""
 
+SHORT = 0.002
+"""Below this, sleeping is more exact than listening."""
+
 _FRAGMENTS = {
     "now": ":now",
     "skip_locked": "",
@@ -310,38 +313,27 @@ class SqliteEngine:
         The watch is set up before the first look, so a commit in between is not missed. A notification can
         come before its commit is visible, hence the short series of looks after each.
         """
-        from time import monotonic
+        from time import monotonic, sleep
 
-        from .watch import Watch
+        from .watch import Watch, recheck_delays
 
         end = monotonic() + timeout
         watch = self._watches.pop() if self._watches else Watch(self.path)
         try:
             watch.drain()
-            noticed = True  # a commit under way may have been noticed before the watch was set
-            while True:
-                if self._look_for(after, end, patiently=noticed):
-                    return True
+            delays = recheck_delays()  # a commit under way may have been noticed before the watch was set
+            while not self._newest() > after:
                 left = end - monotonic()
                 if left <= 0:
                     return False
-                noticed = watch.wait(min(left, FLOOR))
+                delay = min(left, next(delays, FLOOR))
+                if delay < SHORT:
+                    sleep(delay)
+                elif watch.wait(delay):
+                    delays = recheck_delays()
+            return True
         finally:
             self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
-
-    def _look_for(self, after: int, end: float, *, patiently: bool) -> bool:
-        """Whether there is an event after this number; with patience, a few looks within a quarter of a second."""
-        from time import monotonic, sleep
-
-        from .watch import recheck_delays
-
-        for delay in recheck_delays():
-            sleep(min(delay, max(0.0, end - monotonic())))
-            if self._newest() > after:
-                return True
-            if not patiently or monotonic() >= end:
-                return False
-        return False
 
     def _newest(self) -> int:
         return self._read(lambda tx: (tx.first("SELECT max(number) FROM events") or (0,))[0] or 0)

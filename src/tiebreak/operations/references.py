@@ -81,14 +81,14 @@ def _by(tx: Transaction, column: str, value: Any, project: str) -> Task | None:
 
 def tagged() -> str:
     """A condition: the task has the tag in `:tag`, which is padded with blanks as the stored tags are."""
-    return "{position}(tags, :tag) > 0"
+    return "tags <> '' AND {position}(tags, :tag) > 0"
 
 
 def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:
     if not 4 <= len(prefix) < 36 or not all(c in "0123456789abcdef-" for c in prefix):
         return None
     rows = tx.all(
-        f"SELECT {SHOWN} FROM tasks WHERE id >= :low AND id < :high AND project = :project ORDER BY id LIMIT 2",
+        f"SELECT {SHOWN} FROM tasks WHERE id >= :low AND id < :high AND project || '' = :project ORDER BY id LIMIT 2",
         low=prefix,
         high=prefix + "g",
         project=project,

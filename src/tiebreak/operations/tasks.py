@@ -195,12 +195,6 @@ def listing(
         "about": None if about is None else find(tx, about, project or "").id,
     }
     where = [f"{column} = :{column}" for column, value in given.items() if value is not None]
-    marks: dict[str, Any] = {}
-    if states is not None:
-        marks = {f"state{i}": state for i, state in enumerate(states)}
-        asked = ", ".join(f":{mark}" for mark in marks) or "NULL"
-        # The stored state narrows the search by index; the state to be seen decides.
-        where.append(f"(state IN ({asked}) OR {LAPSED}) AND {STATE} IN ({asked})")
     if tag is not None:
         where.append(tagged())
     if agent is not None:
@@ -209,14 +203,25 @@ def listing(
         where.append(contains("name"))
     if before is not None:
         where.append("number < :before")
-    rows = tx.all(
-        f"SELECT {SHOWN} FROM tasks WHERE {' AND '.join(where) or 'TRUE'} ORDER BY number DESC LIMIT :limit",
-        tag=f" {tag} ",
-        who=agent and short(agent),
-        name_contains=name_contains and name_contains.lower(),
-        before=before,
-        limit=limit,
-        **given,
-        **marks,
-    )
-    return [record(Task, row) for row in rows]
+    found: dict[int, Task] = {}
+    for state in _stored_states(states):
+        rows = tx.all(
+            f"SELECT {SHOWN} FROM tasks WHERE {' AND '.join([*where, state])} ORDER BY number DESC LIMIT :limit",
+            tag=f" {tag} ",
+            who=agent and short(agent),
+            name_contains=name_contains and name_contains.lower(),
+            before=before,
+            limit=limit,
+            **given,
+        )
+        found.update((row[0], record(Task, row)) for row in rows)
+    return [found[number] for number in sorted(found, reverse=True)[:limit]]
+
+
+def _stored_states(states: list[str] | None) -> list[str]:
+    """Conditions that together find the tasks to be seen in these states, each of which an index can follow."""
+    if states is None:
+        return ["TRUE"]
+    wanted = [f"state = '{state}'" + (f" AND NOT {LAPSED}" if state == "claimed" else "") for state in states]
+    lapsed = [f"'{state}'" for state in states if state in ("pending", "failed")]
+    return [*wanted, f"{LAPSED} AND {STATE} IN ({', '.join(lapsed)})"] if lapsed else wanted

@@ -51,9 +51,12 @@ CREATE UNIQUE INDEX tasks_key ON tasks (project, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (project, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
 CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
 CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number, tags)
+  WHERE state = 'pending' AND tags <> '';
 CREATE INDEX tasks_delayed ON tasks (project, ready_at) WHERE state = 'pending' AND ready_at > 0;
 CREATE INDEX tasks_claimed ON tasks (project, until) WHERE state = 'claimed';
 CREATE INDEX tasks_state ON tasks (project, state, number);
+CREATE INDEX tasks_project ON tasks (project, number);
 CREATE INDEX tasks_finished ON tasks (finished_at) WHERE finished_at > 0;
 
 CREATE TABLE edges (                       -- task comes after another; both are numbers
@@ -84,7 +87,7 @@ CREATE TABLE holds (                       -- one row for each resource (each sl
   glob     INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (project, resource, slot)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX holds_live ON holds (project, glob, until) WHERE holder IS NOT NULL;
+CREATE INDEX holds_live ON holds (project, until, glob) WHERE holder IS NOT NULL;
 
 CREATE TABLE pools (
   project  TEXT NOT NULL,
