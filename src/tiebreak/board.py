@@ -475,4 +475,5 @@ class Upkeep(Namespace):
     prefix = "upkeep"
     if TYPE_CHECKING:
         status = Bound(_upkeep.status)
+        now = Bound(_upkeep.now)
         prune = Bound(_upkeep.prune)

@@ -1,8 +1,8 @@
 """Bugs to plant: each breaks one promise of the board, so that a checker can show that it notices.
 
 A plant gets a `setattr`: the plain one in a worker process, which ends with its bug, or monkeypatch's in a
-test. The SQL of the operations is put together from the constants of `operations.grants` when it runs, and
-other modules import those by name; so a constant is replaced wherever it is found.
+test. The SQL of the operations is put together from the constants of `operations.grants`, and other modules import
+those by name or keep whole statements; so a constant is replaced wherever its text is found.
 """
 
 from __future__ import annotations
@@ -24,9 +24,17 @@ def _constant(put: Set, name: str, *swap: str) -> None:
     sound = getattr(grants, name)
     broken = sound.replace(*swap)
     assert broken != sound, f"{name} reads differently now: {sound}"
+
+    def spoiled(value: object) -> object:
+        if isinstance(value, str):
+            return value.replace(sound, broken)
+        return {k: spoiled(v) for k, v in value.items()} if isinstance(value, dict) else value
+
     for module in list(sys.modules.values()):
-        if module.__name__.startswith("tiebreak.operations") and getattr(module, name, None) == sound:
-            put(module, name, broken)
+        if module.__name__.startswith("tiebreak.operations"):
+            for known, value in list(vars(module).items()):
+                if isinstance(value, (str, dict)) and not known.startswith("__") and spoiled(value) != value:
+                    put(module, known, spoiled(value))
 
 
 def taken_counts_as_free(put: Set) -> None:

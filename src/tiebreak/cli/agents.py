@@ -61,7 +61,7 @@ def agents(context: Context, args: Args) -> None:
     if not found:
         context.say("nobody is here")
         return
-    now = board.upkeep.status().now
+    now = board.upkeep.now()
     rows = [
         [
             short(each.id) + (" (you)" if each.id == board.agent else ""),

@@ -60,7 +60,7 @@ def why(context: Context, args: Args) -> None:
     if context.json:
         context.answer(sentences)
         return
-    now = board.upkeep.status().now
+    now = board.upkeep.now()
     for each in sentences:
         when = "" if each.event == 0 and each.text.startswith("Now") else ago(now - each.at)
         context.say(f"{context.styled(f'{when:>5}', 'dim')}  {plain(each.text)}")
@@ -97,7 +97,7 @@ def _wait_for_task(context: Context, args: Args) -> int:
         if left <= 0:
             raise TimedOut(f"{called(task)} is still {task.state}")
         if task.until is not None:  # time alone may end it
-            left = min(left, max(0.0, task.until - board.upkeep.status().now) + 0.001)
+            left = min(left, max(0.0, task.until - board.upkeep.now()) + 0.001)
         _until_changed(context, seen, left, task.id)
     context.answer(task, f"{called(task)} is {task.state}")
     return 0 if task.state == (args.state or "completed") else 1

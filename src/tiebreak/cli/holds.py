@@ -121,7 +121,7 @@ def holds(context: Context, args: Args) -> None:
     if not found:
         context.say("nothing is held")
         return
-    now = board.upkeep.status().now
+    now = board.upkeep.now()
     rows = [
         [_called(each), each.holder or "-", str(each.epoch), span((each.until or now) - now), each.note or ""]
         for each in found

@@ -99,7 +99,7 @@ def _show(context: Context, found: list[Message], *, lines: bool = False) -> Non
         return
     if not found:
         return
-    now = context.board.upkeep.status().now
+    now = context.board.upkeep.now()
     for message in found:
         to = "you" if message.recipient else f"everybody on {message.channel}"
         marks = "" if message.importance == "normal" else f", {message.importance}"

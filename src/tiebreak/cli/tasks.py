@@ -109,7 +109,7 @@ def show(context: Context, args: Args) -> None:
     if context.json:
         context.answer(task)
         return
-    now = board.upkeep.status().now
+    now = board.upkeep.now()
     before = board.tasks.after(ref=task.id)
     rows = [
         ["state", Styled(task.state, STYLES.get(task.state, ""))],
@@ -188,7 +188,7 @@ def tasks(context: Context, args: Args) -> None:
     if not found:
         context.say("no tasks" if args.all or args.state else "no open tasks (--all shows finished ones)")
         return
-    now = board.upkeep.status().now
+    now = board.upkeep.now()
     context.say(
         table(
             [_row(task, now) for task in found],

@@ -36,8 +36,8 @@ class Refusals:
     def add(self, event: str, at: int, facts: dict[str, Any], count: int = 1) -> None:
         """Remember one."""
         get = facts.get
-        texts = (event, get("project"), get("subject"), get("name"), get("kind"), get("agent"))
-        key: Key = (*(text or "" for text in texts), get("epoch") or 0, get("note") or "")  # type: ignore[assignment]
+        where = (get("project") or "", get("subject") or "", get("name") or "", get("kind") or "")
+        key: Key = (event, *where, get("agent") or "", get("epoch") or 0, get("note") or "")
         with self._turn:
             _count(self._counts, key, count, at)
 

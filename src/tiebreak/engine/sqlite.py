@@ -168,10 +168,11 @@ class SqliteEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(lambda tx: operation.function(tx, **params))
-        if operation.glance is not None and once is None:
-            glance = operation.glance
-            self._read(lambda tx: glance(tx, **params), at_once=True)
-        return self._write(lambda tx: perform(tx, operation, params, once))
+        glance = operation.glance if once is None else None
+        return self._write(
+            lambda tx: perform(tx, operation, params, once),
+            None if glance is None else lambda tx: glance(tx, **params),
+        )
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Run several in one transaction, each in a savepoint; an error undoes and answers that one alone."""
@@ -193,12 +194,19 @@ class SqliteEngine:
         self._writer.execute("RELEASE one")
         return answer
 
-    def _write(self, work: Callable[[SqliteTransaction], T]) -> T:
+    def _write(
+        self,
+        work: Callable[[SqliteTransaction], T],
+        glance: Callable[[SqliteTransaction], None] | None = None,
+    ) -> T:
+        """Run in a write transaction; before queueing for it at the gate, take a glance that may already refuse."""
         if self._pid != os.getpid():
             self._after_fork()
         if not self._writing.acquire(timeout=self.deadline):
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
+            if glance is not None:
+                self._snapshot(self._writer, glance, True)
             try:
                 self._gate.enter()
                 return self._transact(work)
@@ -258,26 +266,26 @@ class SqliteEngine:
             )
         return bool(rows)
 
-    def _read(self, work: Callable[[SqliteTransaction], T], *, at_once: bool = False) -> T:
-        """Run on the writer's connection while nobody writes with it, else on one for reading.
-
-        `at_once` spares the transaction around it: for work that needs only its first statement to be right.
-        """
+    def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
+        """Run on the writer's connection while nobody writes with it, else on one for reading."""
         if self._pid != os.getpid():
             self._after_fork()
         try:
             if self._reader is None and self._writing.acquire(blocking=False):
                 try:
-                    return self._snapshot(self._writer, work, at_once)
+                    return self._snapshot(self._writer, work)
                 finally:
                     self._writing.release()
             with self._reading:
                 self._reader = self._reader or self._connect()
-                return self._snapshot(self._reader, work, at_once)
+                return self._snapshot(self._reader, work)
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
 
-    def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T], at_once: bool) -> T:
+    def _snapshot(
+        self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T], at_once: bool = False
+    ) -> T:
+        """Run a read. `at_once` spares the transaction around it, for work whose first statement decides."""
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
         if at_once:

@@ -17,7 +17,7 @@ from ..text import span
 from . import operation
 from .events import of_task
 from .expiry import expire, expire_before, let_others_go_on, settle
-from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, lost, win, write
+from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, granted_by, lost, winning, writing
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
 TYPE_CHECKING = False
@@ -35,6 +35,7 @@ MAX_BACKOFF = 3600 * SECOND
 _READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 _CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}"
 _WON = STORED + ", displaced"
+_WIN = {column: winning("tasks", _CLAIMED, f"{this} AND {_READY}", _WON) for column, this in ADDRESS.items()}
 
 
 def _held_by_somebody(
@@ -42,9 +43,13 @@ def _held_by_somebody(
 ) -> None:
     """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
     column, value = address(ref)
-    row = tx.first(f"SELECT {STORED} FROM tasks WHERE {ADDRESS[column]} AND {LIVE}", value=value, project=project)
-    if row is not None and (task := record(Task, row)).state == "claimed":
-        raise _not_won(tx, task, agent)
+    row = tx.first(
+        f"SELECT {STORED}, {granted_by('tasks.id', 'tasks.epoch')} FROM tasks WHERE {ADDRESS[column]} AND {LIVE}",
+        value=value,
+        project=project,
+    )
+    if row is not None and (task := record(Task, row[:-1])).state == "claimed":
+        raise _not_won(tx, task, agent, since=row[-1])
 
 
 @operation("tasks.claim", writes=True, glance=_held_by_somebody)
@@ -84,8 +89,7 @@ def claim(
 
 
 def _win(tx: Transaction, column: str, value: Any, agent: str, project: str, lease: float) -> Task | None:
-    where = f"{ADDRESS[column]} AND {_READY}"
-    row = win(tx, "tasks", _CLAIMED, where, _WON, agent=agent, lease=lease, value=value, project=project)
+    row = tx.first(_WIN[column], agent=agent, lease=micros(lease), value=value, project=project)
     return None if row is None else _granted(tx, row)
 
 
@@ -105,7 +109,7 @@ def _granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
     return task
 
 
-def _not_won(tx: Transaction, task: Task, agent: str) -> Refused:
+def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) -> Refused:
     holder = holder_id(task)
     tx.refuse(
         "task.refused",
@@ -126,7 +130,16 @@ def _not_won(tx: Transaction, task: Task, agent: str) -> Refused:
         )
         until = micros(task.until or 0)
         return lost(
-            tx, called(task), task.id, agent=agent, holder=holder, until=until, epoch=task.epoch, hint=hint, id=task.id
+            tx,
+            called(task),
+            task.id,
+            agent=agent,
+            holder=holder,
+            until=until,
+            epoch=task.epoch,
+            since=since,
+            hint=hint,
+            id=task.id,
         )
     if task.state == "blocked":
         rows = tx.all(
@@ -217,8 +230,8 @@ def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: s
     if column == "key":
         task = find(tx, ref, project)
         column, value = "number", task.number
-    where = f"{ADDRESS[column]} AND state = 'claimed'"
-    row = write(tx, "tasks", change, where, STORED, agent=agent, epoch=epoch, value=value, project=project, **params)
+    statement = writing("tasks", change, f"{ADDRESS[column]} AND state = 'claimed'", STORED)
+    row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
     raise _stale(tx, task or find(tx, ref, project), agent, epoch)

@@ -14,7 +14,6 @@ whose grant has passed on changes nothing, however late its write arrives.
 
 from __future__ import annotations
 
-from ..clock import micros
 from ..errors import Fenced, Lost
 from ..names import short
 from ..text import span
@@ -38,49 +37,27 @@ CLOSE = "displaced = NULL, until = 0"
 """The grant ends with its task; the holder stays, to tell who ended it."""
 
 
-def win(
-    tx: Transaction,
-    table: str,
-    also: str,
-    where: str,
-    returning: str,
-    *,
-    agent: str,
-    lease: float,
-    **params: Any,
-) -> tuple[Any, ...] | None:
-    """Try to win one row: the row as it is now, or None if it was not free."""
-    return tx.first(
-        f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}",
-        agent=agent,
-        lease=micros(lease),
-        **params,
-    )
+def winning(table: str, also: str, where: str, returning: str) -> str:
+    """The statement that wins one row: the row as it is now, or no row if it was not free."""
+    return f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}"
 
 
-def write(
-    tx: Transaction,
-    table: str,
-    change: str,
-    where: str,
-    returning: str,
-    *,
-    agent: str,
-    epoch: int,
-    **params: Any,
-) -> tuple[Any, ...] | None:
-    """Change a row as its holder: the row as it is now, or None if the fence did not let it pass."""
-    return tx.first(
-        f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}",
-        agent=agent,
-        epoch=epoch,
-        **params,
-    )
+def writing(table: str, change: str, where: str, returning: str) -> str:
+    """The statement that changes a row as its holder: the row as it is now, or no row if the fence stopped it."""
+    return f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}"
 
 
 def by_name(column: str, param: str = "who") -> str:
     """A condition: the agent id in this column is the named agent, in any incarnation."""
     return f"({column} = :{param} OR substr({column}, 1, length(:{param}) + 1) = :{param} || '~')"
+
+
+def granted_by(subject: str, epoch: str) -> str:
+    """An expression: the number of the event by which the grant with this epoch was made."""
+    return (
+        f"(SELECT grants.number FROM events AS grants WHERE grants.subject = {subject} AND grants.epoch = {epoch} "
+        "AND grants.event IN ('task.claimed', 'hold.taken', 'hold.transferred') ORDER BY grants.number DESC LIMIT 1)"
+    )
 
 
 def lost(
@@ -93,16 +70,14 @@ def lost(
     until: int,
     epoch: int,
     hint: str,
+    since: int | None = None,
     **facts: Any,
 ) -> Lost:
     """The refusal for somebody who came second: who has it, until when, and since which event."""
     left = max(0, until - tx.now) / 1_000_000
-    since = tx.first(
-        "SELECT number FROM events WHERE subject = :subject AND epoch = :epoch "
-        "AND event IN ('task.claimed', 'hold.taken', 'hold.transferred') ORDER BY number DESC LIMIT 1",
-        subject=subject,
-        epoch=epoch,
-    )
+    if since is None:
+        row = tx.first(f"SELECT {granted_by(':subject', ':epoch')}", subject=subject, epoch=epoch)
+        since = row[0] if row else None
     whose = "you" if holder == agent else short(holder)
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
@@ -114,7 +89,7 @@ def lost(
         until=until / 1_000_000,
         left=left,
         epoch=epoch,
-        since=since[0] if since else None,
+        since=since,
         **facts,
     )
 

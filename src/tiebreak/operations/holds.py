@@ -16,7 +16,7 @@ from ..model import Hold, Released, holder_id, record
 from ..names import short
 from . import operation
 from .agents import incarnation_of
-from .grants import GIVE_BACK, LIVE, PASS_ON, by_name, write
+from .grants import GIVE_BACK, LIVE, PASS_ON, by_name, writing
 from .pools import slot_of, take_slot
 from .resources import COLUMNS, THIS, called, current, ensure, grant, prolong, refuse, stale, tell
 
@@ -153,12 +153,8 @@ def release(
     for i, resource in enumerate(resources):
         epoch, slot = _at(epochs, i, 0), slot_of(tx, resource, _at(slots, i, None), agent, project)
         before = current(tx, project, resource, slot)
-        row = write(
-            tx,
-            "holds",
-            GIVE_BACK,
-            THIS,
-            COLUMNS,
+        row = tx.first(
+            writing("holds", GIVE_BACK, THIS, COLUMNS),
             agent=agent,
             epoch=epoch,
             project=project,
@@ -191,12 +187,8 @@ def transfer(
     tx.serialize("holds", project)
     number = slot_of(tx, resource, slot, agent, project)
     heir = incarnation_of(tx, to, project)
-    row = write(
-        tx,
-        "holds",
-        f"{PASS_ON}, taken_at = {{now}}",
-        THIS,
-        COLUMNS,
+    row = tx.first(
+        writing("holds", f"{PASS_ON}, taken_at = {{now}}", THIS, COLUMNS),
         agent=agent,
         epoch=epoch,
         to=heir,

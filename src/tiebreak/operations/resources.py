@@ -6,7 +6,7 @@ from ..clock import micros
 from ..model import Hold, columns, holder_id, record
 from ..names import short
 from .events import append
-from .grants import EXTEND, fenced, lost, win, write
+from .grants import EXTEND, fenced, lost, winning, writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COLUMNS = columns(Hold)
 THIS = "project = :project AND resource = :resource AND slot = :slot"
+_WIN = winning("holds", ", taken_at = {now}, note = :note, hash = :hash", THIS, COLUMNS + ", displaced")
+_PROLONG = writing("holds", f"{EXTEND}, hash = coalesce(:hash, hash), note = coalesce(:note, note)", THIS, COLUMNS)
 
 
 def ensure(tx: Transaction, project: str, resource: str, slot: int, glob: bool) -> None:
@@ -40,15 +42,10 @@ def grant(
     hash: str | None = None,
 ) -> Hold | None:
     """Try to win a resource; None if somebody has it."""
-    also = ", taken_at = {now}, note = :note, hash = :hash"
-    row = win(
-        tx,
-        "holds",
-        also,
-        THIS,
-        COLUMNS + ", displaced",
+    row = tx.first(
+        _WIN,
         agent=agent,
-        lease=lease,
+        lease=micros(lease),
         project=project,
         resource=resource,
         slot=slot,
@@ -76,12 +73,8 @@ def prolong(
     note: str | None = None,
 ) -> Hold | None:
     """Extend a hold as its holder; None if the fence did not let it pass."""
-    row = write(
-        tx,
-        "holds",
-        f"{EXTEND}, hash = coalesce(:hash, hash), note = coalesce(:note, note)",
-        THIS,
-        COLUMNS,
+    row = tx.first(
+        _PROLONG,
         agent=agent,
         epoch=epoch,
         lease=micros(lease),

@@ -221,7 +221,12 @@ def listing(
 def _stored_states(states: list[str] | None) -> list[str]:
     """Conditions that together find the tasks to be seen in these states, each of which an index can follow."""
     if states is None:
-        return ["TRUE"]
-    wanted = [f"state = '{state}'" + (f" AND NOT {LAPSED}" if state == "claimed" else "") for state in states]
+        return [_OPEN, *(f"{_ENDED} AND state = '{state}'" for state in FINAL)]
+    wanted = [f"{_ENDED if state in FINAL else _OPEN} AND state = '{state}'" for state in states]
+    wanted = [each + (f" AND NOT {LAPSED}" if "'claimed'" in each else "") for each in wanted]
     lapsed = [f"'{state}'" for state in states if state in ("pending", "failed")]
     return [*wanted, f"{LAPSED} AND {STATE} IN ({', '.join(lapsed)})"] if lapsed else wanted
+
+
+_OPEN = "finished_at = 0"
+_ENDED = "finished_at > 0"

@@ -7,7 +7,7 @@ ever given twice.
 
 from __future__ import annotations
 
-from ..clock import micros
+from ..clock import SECOND, micros
 from ..model import Pruned, Status, record
 from ..text import span
 from . import operation
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 def status(tx: Transaction, *, project: Project | None = "") -> Status:
     """How many tasks are in each state, and how many holds, agents, messages and events there are."""
     here = "project = :project" if project else "TRUE"
-    lapsed = "state = 'claimed' AND until <= {now}"
-    rows = tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} GROUP BY state", project=project)
-    counts = dict(rows)
-    for state, more in (("pending", "attempts < max_attempts"), ("failed", "attempts >= max_attempts")):
-        moved = _count(tx, "tasks", f"{here} AND {lapsed} AND {more}", project)
-        counts[state] = counts.get(state, 0) + moved
-        counts["claimed"] = counts.get("claimed", 0) - moved
+    counts = dict(
+        tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} AND finished_at > 0 GROUP BY state", project=project)
+    )
+    for state, where in _OPEN_STATES.items():
+        counts[state] = counts.get(state, 0) + sum(_count(tx, "tasks", f"{here} AND {each}", project) for each in where)
     states = [counts.get(s, 0) for s in ("blocked", "pending", "claimed", "completed", "failed", "cancelled")]
     present = sum(a.status != "gone" for a in agents(tx, project=project))
     newest = tx.first("SELECT coalesce(max(number), 0) FROM events")
@@ -50,9 +48,29 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
     )
 
 
+# Each condition has an index of its own: counting reads no row.
+_LAPSED = "state = 'claimed' AND until <= {now}"
+_OPEN_STATES = {
+    "blocked": ["state = 'blocked'"],
+    "pending": [
+        "state = 'pending' AND ready_at = 0",
+        "state = 'pending' AND ready_at > 0",
+        f"{_LAPSED} AND attempts < max_attempts",
+    ],
+    "claimed": ["state = 'claimed' AND until > {now}"],
+    "failed": [f"{_LAPSED} AND attempts >= max_attempts"],
+}
+
+
 def _count(tx: Transaction, table: str, where: str, project: str | None) -> int:
     row = tx.first(f"SELECT count(*) FROM {table} WHERE {where}", project=project)
     return int(row[0]) if row else 0
+
+
+@operation("upkeep.now", writes=False)
+def now(tx: Transaction) -> float:
+    """Board time, in Unix seconds: what ages and remaining leases are counted from."""
+    return tx.now / SECOND
 
 
 @operation("upkeep.prune", writes=True)

@@ -47,6 +47,8 @@ CREATE TABLE tasks (
   claimed_at   INTEGER NOT NULL DEFAULT 0,
   finished_at  INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+-- Indexes follow what changes together: a claim leaves the ready ones and enters tasks_claimed, and touches no other,
+-- for each page that it touches is written once more before the answer.
 CREATE UNIQUE INDEX tasks_key ON tasks (project, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (project, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
 CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
@@ -55,8 +57,9 @@ CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, numb
   WHERE state = 'pending' AND tags <> '';
 CREATE INDEX tasks_delayed ON tasks (project, ready_at) WHERE state = 'pending' AND ready_at > 0;
 CREATE INDEX tasks_claimed ON tasks (project, until) WHERE state = 'claimed';
-CREATE INDEX tasks_state ON tasks (project, state, number);
-CREATE INDEX tasks_project ON tasks (project, number);
+CREATE INDEX tasks_blocked ON tasks (project, number) WHERE state = 'blocked';
+CREATE INDEX tasks_open ON tasks (project, number) WHERE finished_at = 0;
+CREATE INDEX tasks_ended ON tasks (project, state, number) WHERE finished_at > 0;
 CREATE INDEX tasks_finished ON tasks (finished_at) WHERE finished_at > 0;
 
 CREATE TABLE edges (                       -- task comes after another; both are numbers
