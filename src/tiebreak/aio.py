@@ -13,13 +13,14 @@ after its task is cancelled.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from . import board as sync
-from .errors import TiebreakError, TimedOut
+from .errors import Refused, TiebreakError, TimedOut, Unavailable
 from .handles import Grant
 from .names import seconds
 
@@ -53,14 +54,17 @@ class AsyncBoard:
     def __init__(self, board: Board) -> None:
         self.sync = board
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tiebreak")
+        self._winning: set[Future[Any]] = set()
+        self._closed = False
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call anything of the board in a thread: `await board.run(board.sync.tasks.get, ref="#1")`."""
-        return await asyncio.shield(self._start(function, *args, **kwargs))
+        return await asyncio.shield(asyncio.wrap_future(self._start(lambda: function(*args, **kwargs))))
 
-    def _start(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+    def _start(self, function: Callable[[], R]) -> Future[R]:
+        if self._closed:
+            raise Unavailable("the board is closed here")
+        return self._threads.submit(function)
 
     def __getattr__(self, name: str) -> AsyncNamespace:
         """The groups of operations: `tasks`, `holds`, `messages`, `agents`, `events`, `upkeep`."""
@@ -71,40 +75,58 @@ class AsyncBoard:
 
     async def claim(self, ref: str, **options: Any) -> AsyncGrant[Claim]:
         """Win a task; raises `Lost`."""
-        return AsyncGrant(self, await self._win(lambda: self.sync.claim(ref, **options)))
+        return AsyncGrant(self, await self._patiently(partial(self.sync.claim, ref), options))
 
     async def next(self, **options: Any) -> list[AsyncGrant[Claim]]:
         """Win the next ready tasks; an empty list when there are none."""
         wait = options.pop("wait", 0.0)
-        end = monotonic() + seconds(wait)
+        end = monotonic() + seconds(wait, "wait")
         while True:
             left = max(0.0, end - monotonic())
-            won = await self._win_all(partial(self.sync.next, wait=min(left, GLANCE), **options))
+            won = await self._win(partial(self.sync.next, wait=min(left, GLANCE), **options))
             if won or left <= 0:
                 return [AsyncGrant(self, claim) for claim in won]
 
     async def hold(self, *resources: str, **options: Any) -> AsyncGrant[Holding]:
         """Take resources, all or none; raises `Lost`."""
-        return AsyncGrant(self, await self._win(lambda: self.sync.hold(*resources, **options)))
+        return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources), options))
 
-    async def _win(self, attempt: Callable[[], G]) -> G:
-        [won] = await self._win_all(lambda: [attempt()])
-        return won
+    async def _patiently(self, attempt: Callable[..., G], options: dict[str, Any]) -> G:
+        """Try in short waits, so that a thread never waits long for somebody who has gone."""
+        wait = options.pop("wait", 0.0)
+        end = monotonic() + seconds(wait, "wait")
+        while True:
+            left = max(0.0, end - monotonic())
+            try:
+                [won] = await self._win(partial(_listed, partial(attempt, wait=min(left, GLANCE), **options)))
+                return won
+            except Refused as refusal:
+                if left <= 0 or not sync.may_change(refusal):
+                    raise
 
-    async def _win_all(self, attempt: Callable[[], list[G]]) -> list[G]:
+    async def _win(self, attempt: Callable[[], list[G]]) -> list[G]:
         """Win something; if the task is cancelled meanwhile, nobody would know of the win, so it is given back."""
         started = self._start(attempt)
+        self._winning.add(started)
+        started.add_done_callback(self._winning.discard)
+        answer = asyncio.wrap_future(started)
         try:
-            return await asyncio.shield(started)
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            started.add_done_callback(self._give_back)
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else will ask
+            self._afterwards(started, _give_back)
             raise
 
-    def _give_back(self, started: asyncio.Future[list[G]]) -> None:
-        if started.cancelled() or started.exception() is not None:
-            return
-        for grant in started.result():
-            self._threads.submit(_release, grant)
+    def _afterwards(self, started: Future[R], undo: Callable[[R], None]) -> None:
+        """Undo what a cancelled task has started, as soon as it is done; closing waits for it."""
+
+        def then() -> None:
+            if started.exception() is None:
+                undo(started.result())
+
+        undone = self._threads.submit(then)
+        self._winning.add(undone)
+        undone.add_done_callback(self._winning.discard)
 
     async def wait(self, *, timeout: float | str | None = None, **options: Any) -> Event:
         """The next event that matches; raises `TimedOut`."""
@@ -116,7 +138,7 @@ class AsyncBoard:
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> AsyncIterator[Event]:
         """Every matching event after a number, as they happen."""
-        end = None if timeout is None else monotonic() + seconds(timeout)
+        end = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         seen = await self.run(self.sync.events.last) if after is None else after
         while True:
             left = GLANCE if end is None else min(GLANCE, max(0.0, end - monotonic()))
@@ -129,9 +151,14 @@ class AsyncBoard:
                 return
 
     async def close(self) -> None:
-        """Close the board."""
-        await self.run(self.sync.close)
-        self._threads.shutdown(wait=False)
+        """Close the board, once what is being won for nobody has been given back; whoever waits is woken."""
+        if self._closed:
+            return
+        self._closed = True
+        while self._winning:
+            await asyncio.to_thread(wait_for, list(self._winning), GLANCE)
+        await asyncio.to_thread(self.sync.close)
+        await asyncio.to_thread(self._threads.shutdown)
 
     async def __aenter__(self) -> AsyncBoard:
         return self
@@ -148,9 +175,18 @@ def _glance(board: Board, seen: int, nap: float, filters: dict[str, Any]) -> lis
     return []
 
 
+def _listed(attempt: Callable[[], G]) -> list[G]:
+    return [attempt()]
+
+
+def _give_back(grants: list[G]) -> None:
+    for grant in grants:
+        _release(grant)
+
+
 def _release(grant: Grant) -> None:
     try:
-        grant.release()
+        grant.leave()
     except TiebreakError:
         pass  # it ran out or was taken away: nothing is left to give back
 
@@ -191,7 +227,12 @@ class AsyncGrant(Generic[G]):
         return lambda *args, **kwargs: self._board.run(value, *args, **kwargs)
 
     async def __aenter__(self) -> AsyncGrant[G]:
-        await self._board.run(self.sync.__enter__)
+        started = self._board._start(self.sync.__enter__)
+        try:
+            await asyncio.shield(asyncio.wrap_future(started))
+        except asyncio.CancelledError:
+            self._board._afterwards(started, _release)  # the block was never entered
+            raise
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:

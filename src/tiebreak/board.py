@@ -280,7 +280,7 @@ class Board:
             try:
                 return attempt(), asked
             except Refused as refusal:
-                if end - elapsed() <= 0 or not _may_change(refusal):
+                if end - elapsed() <= 0 or not may_change(refusal):
                     raise
                 self._until_it_changes(refusal, seen, end)
 
@@ -374,7 +374,7 @@ class Board:
         return f"<Board {self.engine.address} project={self.project} agent={self.agent}>"
 
 
-def _may_change(refusal: Refused) -> bool:
+def may_change(refusal: Refused) -> bool:
     """Whether waiting can help: somebody has it, or it is not ready yet."""
     return isinstance(refusal, Lost) or refusal.data.get("state") in ("blocked", "pending")
 

@@ -84,6 +84,13 @@ class Grant:
             self.over = True
             return answer
 
+    def leave(self) -> None:
+        """Stop renewing and give it back."""
+        if self._renewer is not None:
+            self._renewer.stop()
+        if not self.over:
+            self.release()
+
     def __enter__(self: G) -> G:
         self._renewer = Renewer(self)
         return self

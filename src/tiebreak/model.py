@@ -47,6 +47,9 @@ else:
                 setattr(cls, field, property(_viewed(i, view[0]) if view else itemgetter(i)))
             return getattr(self, name)
 
+        def __setattr__(self, name, value):
+            raise AttributeError(f"{type(self).__name__} cannot be changed")
+
         def __repr__(self):
             shown = ", ".join(f"{f}={getattr(self, f)!r}" for f in self._fields)
             return f"{type(self).__name__}({shown})"

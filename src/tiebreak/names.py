@@ -235,15 +235,27 @@ def seconds(value: Any, what: str = "duration", *, limit: float = MAX_DELAY) -> 
 
 
 def _duration(value: str, what: str) -> float:
-    total, digits, unit = 0.0, "", ""
-    for c in value.strip() + " ":
+    """`90s`, `5 m`, `1h30m`, `1h 30m`, `1m30`; a number alone is seconds."""
+    parts = [part for part in value.split(" ") if part]
+    if len(parts) == 2 and parts[1] in _UNITS:
+        parts = ["".join(parts)]
+    if not parts or (len(parts) > 1 and any(part[-1].isdigit() for part in parts)):
+        raise Invalid(f"{what}: expected a duration such as 90s, 5m or 1h, got {shown(value)}")
+    return sum(_amount(digits, unit, value, what) for part in parts for digits, unit in _amounts(part))
+
+
+def _amounts(part: str) -> list[tuple[str, str]]:
+    """`1h30m` as (`1`, `h`), (`30`, `m`); without a unit at its end, seconds."""
+    found, digits, unit = [], "", ""
+    for c in part:
         if c.isdigit() or c == ".":
             if unit:
-                total, digits, unit = total + _amount(digits, unit, value, what), "", ""
+                found.append((digits, unit))
+                digits, unit = "", ""
             digits += c
-        elif c != " ":
+        else:
             unit += c
-    return total + _amount(digits, unit or "s", value, what)
+    return [*found, (digits, unit or "s")]
 
 
 def _amount(digits: str, unit: str, value: str, what: str) -> float:

@@ -13,7 +13,6 @@ invisible by definition. Spaces of other scripts stay, and so do emoji newer tha
 from __future__ import annotations
 
 import time
-from _json import encode_basestring_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ def json(value: object) -> str:
 
     The same text as `json.dumps`, without the 8 ms that importing it costs a command.
     """
+    from _json import encode_basestring_ascii
+
     if isinstance(value, str):
         return str(encode_basestring_ascii(value))
     if value is None or isinstance(value, bool):

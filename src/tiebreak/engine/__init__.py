@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
     """Open the board at an address: a path or `sqlite:///PATH`."""
     scheme, mark, rest = address.partition("://")
+    if address.startswith("unix:"):
+        scheme, mark = "unix", ":"
     if mark and scheme != "sqlite":
         raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
     from .sqlite import SqliteEngine

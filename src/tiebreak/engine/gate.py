@@ -84,6 +84,7 @@ class Gate:
         """Give the file back."""
         if self._fd >= 0:
             os.close(self._fd)
+            self._fd = -1
 
 
 class _Turn:

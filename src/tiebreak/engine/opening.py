@@ -41,20 +41,20 @@ def create(path: str) -> None:
 def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
     """Make sure that the schema is the one that this code knows."""
     version = _version(connection, path)
+    if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
+        raise _not_ours(path)
     if version < VERSION:
-        if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
-            raise _not_ours(path)
         with gate:
             _migrate(connection, path)
         version = _version(connection, path)
-    elif str(connection.pragma("journal_mode")).lower() != "wal":  # a copy made by other means
-        with gate:
-            connection.execute("PRAGMA journal_mode = WAL")
     if version > VERSION:
         raise Unavailable(
             f"board {path}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
             hint="upgrade tiebreak on this machine",
         )
+    if str(connection.pragma("journal_mode")).lower() != "wal":  # a copy made by other means
+        with gate:
+            connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _version(connection: apsw.Connection, path: str) -> int:
@@ -119,8 +119,13 @@ def _store_offset(connection: apsw.Connection, boot: str) -> int:
     known = _stored_offset(connection, boot)
     if known is not None:
         return known
-    newest = _rows(connection, "SELECT at FROM events ORDER BY number DESC LIMIT 1")
-    offset = clock.offset(newest[0][0] if newest else 0)
+    [(seen,)] = _rows(
+        connection,
+        # A refusal is written later than it happened, and a heartbeat leaves no event.
+        "SELECT max((SELECT coalesce(max(at), 0) FROM (SELECT at FROM events ORDER BY number DESC LIMIT 10000)), "
+        "(SELECT coalesce(max(seen_at), 0) FROM agents))",
+    )
+    offset = clock.offset(seen)
     connection.execute(
         "INSERT INTO board (name, value) VALUES ('clock.boot', ?1), ('clock.offset', ?2) "
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",

@@ -66,7 +66,7 @@ class Refusals:
         return [row(key, count, at) for key, (count, at) in together.items()]
 
     def written(self) -> None:
-        """They are committed: forget them."""
+        """They are committed: forget them, and whatever in the side file was no refusal."""
         self._carried = {}
         self._close(truncate=True)
 
@@ -102,11 +102,13 @@ class Refusals:
             return False
 
     def _close(self, *, truncate: bool) -> None:
-        if self._spilled >= 0:
-            if truncate:
-                os.ftruncate(self._spilled, 0)
-            os.close(self._spilled)
-            self._spilled = -1
+        fd, self._spilled = self._spilled, -1
+        if fd >= 0:
+            try:
+                if truncate:
+                    os.ftruncate(fd, 0)
+            finally:
+                os.close(fd)  # and with it the lock: nobody waits for an audit trail
 
 
 def _locked(fd: int) -> bool:
@@ -137,7 +139,7 @@ def _read(path: str) -> list[tuple[Key, tuple[int, int]]]:
     found = []
     for line in lines:
         parts = line.split("\t")
-        if len(parts) == 10 and parts[0].isdecimal() and parts[1].isdecimal() and parts[8].isdecimal():
+        if len(parts) == 10 and all(parts[i].isdecimal() and len(parts[i]) <= 18 for i in (0, 1, 8)):
             key: Key = (*parts[2:8], int(parts[8]), parts[9])  # type: ignore[assignment]
             found.append((key, (int(parts[0]), int(parts[1]))))
     return found

@@ -137,6 +137,7 @@ class SqliteEngine:
         self._writing, self._reading, self._checkpointing = allocate_lock(), allocate_lock(), allocate_lock()
         self._reader: apsw.Connection | None = None
         self._watches: list[Any] = []
+        self._waiting: list[Any] = []
         self._pages = 0
         self._copy_at = CHECKPOINT_PAGES
         self._copied = False
@@ -200,8 +201,7 @@ class SqliteEngine:
         glance: Callable[[SqliteTransaction], None] | None = None,
     ) -> T:
         """Run in a write transaction; before queueing for it at the gate, take a glance that may already refuse."""
-        if self._pid != os.getpid():
-            self._after_fork()
+        self._check_open()
         if not self._writing.acquire(timeout=self.deadline):
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
@@ -218,6 +218,12 @@ class SqliteEngine:
             raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
         finally:
             self._writing.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"board {self.path}: is closed here")
+        if self._pid != os.getpid():
+            self._after_fork()
 
     def _transact(self, work: Callable[[SqliteTransaction], T]) -> T:
         writer = self._writer
@@ -257,19 +263,17 @@ class SqliteEngine:
             )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
-        rows = self._refusals.collect()
-        for row in rows:
+        for row in self._refusals.collect():
             tx._cursor.execute(
                 "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, "
                 "note, times, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row[1:],
             )
-        return bool(rows)
+        return True
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
         """Run on the writer's connection while nobody writes with it, else on one for reading."""
-        if self._pid != os.getpid():
-            self._after_fork()
+        self._check_open()
         try:
             if self._reader is None and self._writing.acquire(blocking=False):
                 try:
@@ -326,7 +330,9 @@ class SqliteEngine:
         from .watch import Watch, recheck_delays
 
         end = monotonic() + timeout
+        self._check_open()
         watch = self._watches.pop() if self._watches else Watch(self.path)
+        self._waiting.append(watch)
         try:
             watch.drain()
             delays = recheck_delays()  # a commit under way may have been noticed before the watch was set
@@ -341,7 +347,11 @@ class SqliteEngine:
                     delays = recheck_delays()
             return True
         finally:
-            self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
+            self._waiting.remove(watch)
+            if self._closed:
+                watch.close()
+            else:
+                self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
 
     def _newest(self) -> int:
         return self._read(lambda tx: (tx.first("SELECT max(number) FROM events") or (0,))[0] or 0)
@@ -405,6 +415,7 @@ class SqliteEngine:
         """Copy the board, while others use it, to a file that does not exist yet."""
         from .care import backup
 
+        self._check_open()
         try:
             backup(self._connect(), target, progress)
         except apsw.Error as exc:
@@ -416,11 +427,12 @@ class SqliteEngine:
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the engine knows about its health; mends permissions and a large WAL when asked to."""
-        from .care import diagnose, repair_permissions
+        from .care import diagnose, repair_permissions, shorten
 
+        self._check_open()
         if repair:
             repair_permissions(self.path)
-            self._checkpoint(self._writer)
+            shorten(self._connect())
         return diagnose(self.path, self._connect, self._gate, self._now)
 
     def close(self) -> None:
@@ -438,8 +450,8 @@ class SqliteEngine:
             self._writer.close()
             if self._reader is not None:
                 self._reader.close()
-            for watch in self._watches:
-                watch.close()
+            for watch in [*self._watches, *self._waiting]:
+                watch.close()  # whoever waits wakes up and finds the board closed
             self._gate.close()
 
 
