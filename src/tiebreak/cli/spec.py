@@ -134,7 +134,7 @@ def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
         elif word == "--version":
             return "version", found, left
         else:
-            _take_option(word, left, known, found, "help")
+            _take_option(word, left, known, found, "")
     return (left.pop(0) if left else None), found, left
 
 
@@ -170,27 +170,28 @@ def parse(wanted: Command, words: list[str], found: Args) -> Args:
 
 def _take_option(word: str, left: list[str], known: dict[str, Option], found: Args, who: str) -> None:
     name, mark, value = word[2:].partition("=")
+    at = f"{who}: " if who else ""
     option = known.get(name) if word.startswith("--") else None
     if option is None:
         close = _closest(name, known)
         raise Invalid(
-            f"{who}: unknown option {word.partition('=')[0]!r}",
-            hint=f"did you mean --{close}?" if close else HELP.format(who),
+            f"{at}unknown option {word.partition('=')[0]!r}",
+            hint=f"did you mean --{close}?" if close else HELP.format(who).replace("help `", "help`"),
         )
     if not option.metavar:
         if mark:
-            raise Invalid(f"{who}: --{name} takes no value")
+            raise Invalid(f"{at}--{name} takes no value")
         found[option.key] = True
         return
     if not mark:
         if not left or left[0].startswith("--"):
-            raise Invalid(f"{who}: --{name} needs a value ({option.metavar})", hint=f"--{name}=VALUE takes any value")
+            raise Invalid(f"{at}--{name} needs a value ({option.metavar})", hint=f"--{name}=VALUE takes any value")
         value = left.pop(0)
     if option.convert is not None:
         try:
             value = option.convert(value)
         except Invalid as exc:
-            raise Invalid(f"{who}: --{name}: {exc.message}", hint=exc.hint) from None
+            raise Invalid(f"{at}--{name}: {exc.message}", hint=exc.hint) from None
     if option.many:
         found[option.key].append(value)
     else:

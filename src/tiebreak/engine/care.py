@@ -138,17 +138,6 @@ def repair_permissions(path: str) -> None:
             os.chmod(name, 0o600)
 
 
-def shorten(connection: apsw.Connection) -> None:
-    """Empty the WAL, if nobody is in the middle of it."""
-    connection.set_busy_timeout(1000)
-    try:
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except (apsw.BusyError, apsw.LockedError):
-        pass  # it is in use; the next commits take care of it
-    finally:
-        connection.close()
-
-
 def _wal(path: str) -> tuple[str, str, str]:
     size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
     level = "warn" if size > LARGE_WAL else "ok"

@@ -402,12 +402,14 @@ class SqliteEngine:
             pass  # somebody else is at it
 
     def _shorten_wal(self) -> None:
-        """Empty the WAL if nobody else uses it: the next process would have to read all of it."""
+        """Empty the WAL if nobody reads from it: the next process would have to read all of it."""
         self._writer.set_busy_timeout(0)
         try:
             self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.BusyError:
+        except (apsw.BusyError, apsw.LockedError):
             pass  # whoever uses it closes later
+        finally:
+            self._writer.set_busy_timeout(int(self.deadline * 1000))
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -427,12 +429,13 @@ class SqliteEngine:
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the engine knows about its health; mends permissions and a large WAL when asked to."""
-        from .care import diagnose, repair_permissions, shorten
+        from .care import diagnose, repair_permissions
 
         self._check_open()
         if repair:
             repair_permissions(self.path)
-            shorten(self._connect())
+            with self._writing, self._gate:
+                self._shorten_wal()
         return diagnose(self.path, self._connect, self._gate, self._now)
 
     def close(self) -> None:
