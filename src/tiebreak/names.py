@@ -182,7 +182,9 @@ def agent(value: Any, what: str = "agent") -> str:
     return out
 
 
-_known: set[Any] = set()  # the same few agents act again and again
+# The same few agents act on the same few projects again and again.
+_known: set[str] = set()
+_known_projects: set[str] = set()
 
 
 def short(who: str) -> str:
@@ -194,7 +196,12 @@ def project(value: Any, what: str = "project") -> str:
     """A namespace on the board."""
     if value == "":
         raise Invalid(f"{what}: required", hint="use --project NAME or set TIEBREAK_PROJECT")
-    return label(value, what)
+    if isinstance(value, str) and value in _known_projects:
+        return value
+    out = label(value, what)
+    if len(_known_projects) < 1000:
+        _known_projects.add(out)
+    return out
 
 
 def resource(value: Any, what: str = "resource") -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DEADLINE = 30.0
-CHECKPOINT_PAGES = 2000
+CHECKPOINT_PAGES = 1000
 CHECKPOINT_PAGES_AT_CLOSE = 64
 CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 FLOOR = 1.0
@@ -148,6 +148,7 @@ class SqliteEngine:
         self._refusals = Refusals(self.path + "-refused")
         self._writer = self._connect()
         self._writer.set_wal_hook(self._committed)
+        self._tx = SqliteTransaction(self._writer, self._refusals)
         prepare(self._writer, self._gate, self.path)
         self._now = self._given_clock or board_clock(self._writer, self._gate)
         self._pid = os.getpid()  # last: whoever sees it may use all of the above
@@ -206,7 +207,8 @@ class SqliteEngine:
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
             if glance is not None:
-                self._snapshot(self._writer, glance, True)
+                self._tx.now = self._now()
+                glance(self._tx)  # no transaction around it: its first statement decides
             try:
                 self._gate.enter()
                 return self._transact(work)
@@ -230,7 +232,7 @@ class SqliteEngine:
         self._refuse_ghost()
         writer.execute("BEGIN IMMEDIATE")
         try:
-            tx = SqliteTransaction(writer, self._refusals)
+            tx = self._tx
             tx.now = self._now()
             before = writer.total_changes()
             answer = work(tx)
@@ -286,14 +288,9 @@ class SqliteEngine:
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
 
-    def _snapshot(
-        self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T], at_once: bool = False
-    ) -> T:
-        """Run a read. `at_once` spares the transaction around it, for work whose first statement decides."""
+    def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T]) -> T:
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
-        if at_once:
-            return work(tx)
         connection.execute("BEGIN")  # all statements of the operation see the same moment
         try:
             return work(tx)

@@ -35,6 +35,7 @@ MAX_BACKOFF = 3600 * SECOND
 _READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 _CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}"
 _WON = STORED + ", displaced"
+_UNTIL = Task._fields.index("until")
 _WIN = {column: winning("tasks", _CLAIMED, f"{this} AND {_READY}", _WON) for column, this in ADDRESS.items()}
 
 
@@ -104,7 +105,7 @@ def _granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
         task,
         agent=holder_id(task),
         epoch=task.epoch,
-        until=row[Task._fields.index("until")],
+        until=row[_UNTIL],
     )
     return task
 

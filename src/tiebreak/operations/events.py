@@ -140,16 +140,32 @@ def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200
 _PRIORITY = Task._fields.index("priority")
 
 
-def of_task(tx: Transaction, event: str, task: Task, *, state: str | None = None, **facts: Any) -> None:
+def of_task(
+    tx: Transaction,
+    event: str,
+    task: Task,
+    *,
+    state: str | None = None,
+    agent: str | None = None,
+    epoch: int = 0,
+    until: int = 0,
+    note: str | None = None,
+) -> None:
     """Write down what happened to a task, and the state that it led to."""
-    append(
-        tx,
-        event,
-        task.project,
+    # Straight to the statement: every claim passes here.
+    tx.all(
+        _INSERT,
+        event=event,
+        project=task.project,
         subject=task.id,
         name=task.name,
         kind=task.kind,
         state=state or task.state,
         priority=tuple.__getitem__(task, _PRIORITY),
-        **facts,
+        agent=agent,
+        epoch=epoch,
+        until=until,
+        note=note,
+        times=1,
+        data=None,
     )
