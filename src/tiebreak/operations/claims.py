@@ -204,7 +204,7 @@ def next_ready(
     """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list."""
     settle(tx, project)
     where = ["state = 'pending'", "ready_at = 0", "project = :project"]
-    where += [f"{column} = :{column}" for column, v in (("kind", kind), ("queue", queue)) if v is not None]
+    where += _narrowed(kind, queue)
     if tag is not None:
         where.append(tagged())
     rows = tx.all(
@@ -222,6 +222,17 @@ def next_ready(
     )
     tasks = [_granted(tx, row) for row in rows]
     return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
+
+
+def _narrowed(kind: str | None, queue: str | None) -> list[str]:
+    """Conditions for a kind and a queue, worded so that the index of the narrower one is followed."""
+    if kind is None or queue is None:
+        return [f"{column} = :{column}" for column, v in (("kind", kind), ("queue", queue)) if v is not None]
+    if queue == "default":
+        return ["kind = :kind", "queue || '' = :queue"]
+    if kind == "task":
+        return ["queue = :queue", "kind || '' = :kind"]
+    return ["kind = :kind", "queue = :queue", "queue <> 'default'", "kind <> 'task'"]
 
 
 def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:

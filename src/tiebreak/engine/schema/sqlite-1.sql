@@ -53,6 +53,8 @@ CREATE UNIQUE INDEX tasks_key ON tasks (project, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (project, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
 CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
 CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND queue <> 'default' AND kind <> 'task';
 CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number, tags)
   WHERE state = 'pending' AND tags <> '';
 CREATE INDEX tasks_delayed ON tasks (project, ready_at) WHERE state = 'pending' AND ready_at > 0;
