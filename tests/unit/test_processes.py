@@ -638,7 +638,15 @@ def test_sessions_with_similar_ids_do_not_collide() -> None:
     ],
 )
 def test_any_login_makes_a_valid_name(environ: dict[str, str], base: str, alone: None) -> None:
-    assert default_agent(environ) == f"{base}-{token(session())}"
+    name = default_agent(environ)
+    assert name.startswith(f"{base}-")
+    assert len(name) == len(f"{base}-{token(session())}")
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+@given(st.sets(st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=8, max_size=20), min_size=2, max_size=30))
+def test_no_two_sessions_get_one_name_by_being_spelled_anew(tokens: set[str]) -> None:
+    assert len({processes._scattered(each) for each in tokens}) == len(tokens)
 
 
 # ------------------------------------------------------------------------------------------- macOS
