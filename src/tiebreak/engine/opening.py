@@ -42,7 +42,10 @@ def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
     """Make sure that the schema is the one that this code knows."""
     version = _version(connection, path)
     if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
-        raise _not_ours(path)
+        # Tables and version come in one commit: whoever sees our tables sees our version at the next look.
+        version = _version(connection, path)
+        if version == 0:
+            raise _not_ours(path)
     if version < VERSION:
         with gate:
             _migrate(connection, path)
