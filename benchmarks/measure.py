@@ -134,7 +134,7 @@ def machine() -> list[tuple[str, str]]:
     return [
         ("cores", str(os.cpu_count())),
         ("processor", _processor()),
-        ("system", f"{platform.system()} {platform.release()}"),
+        ("system", f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"),
         ("Python", platform.python_version()),
         ("SQLite", apsw.sqlite_lib_version()),
         ("file system", _file_system(REPOSITORY)),

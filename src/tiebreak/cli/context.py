@@ -112,13 +112,6 @@ class Context:
             self._board.close()
 
 
-def duration(value: str, what: str) -> float:
-    """A duration on the command line."""
-    from ..names import seconds
-
-    return seconds(value, what)
-
-
 def standard_input() -> str:
     """All of standard input, as text."""
     try:

@@ -101,7 +101,7 @@ GLOBAL = (
 )
 
 COMMANDS: dict[str, Command] = {}
-HELP = "`tb help {0}` or --help shows them; after -- everything is a word"
+HELP = "`tb help{0}` or --help shows them; after -- everything is a word"
 
 
 def command(
@@ -159,7 +159,7 @@ def parse(wanted: Command, words: list[str], found: Args) -> Args:
         elif word.startswith("-") and word != "-" and not word[1:].isdecimal():
             raise Invalid(
                 f"{wanted.name}: unknown option {word!r}",
-                hint=HELP.format(wanted.name),
+                hint=HELP.format(f" {wanted.name}"),
             )
         else:
             plain.append(word)
@@ -176,7 +176,7 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
         close = _closest(name, known)
         raise Invalid(
             f"{at}unknown option {word.partition('=')[0]!r}",
-            hint=f"did you mean --{close}?" if close else HELP.format(who).replace("help `", "help`"),
+            hint=f"did you mean --{close}?" if close else HELP.format(f" {who}" if who else ""),
         )
     if not option.metavar:
         if mark:
