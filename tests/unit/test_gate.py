@@ -221,7 +221,7 @@ def test_a_gate_can_be_used_again_after_a_timeout(path: str, holder: Gate) -> No
     for gate in (waiter, holder, waiter):
         with gate:
             assert not free(path)
-        assert free(path)
+        assert soon(lambda: free(path))  # the turn that was given up passes through for a moment
     waiter.close()
 
 
