@@ -25,11 +25,20 @@ if TYPE_CHECKING:
         def batch(self, calls: Sequence[Call]) -> list[Any]:
             """Run several in one transaction; each answer is a result, or the error that undid that one alone."""
 
-        def wait(self, after: int, timeout: float) -> bool:
-            """Sleep until there is an event after this number; False when the time is up."""
+        def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
+            """The same if it can be done without waiting for others, else None: for who must not be kept."""
+
+        def wait(self, after: int, timeout: float, **filters: Any) -> bool:
+            """Sleep until there is an event after this number; False when the time is up.
+
+            The filters of `events.read` may spare wake-ups in vain; nobody may rely on that.
+            """
 
         def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
             """Copy the board, while others use it, to a file that does not exist yet."""
+
+        def probe(self) -> None:
+            """Look for damage in what is stored, for a moment at most; raises `Unavailable`."""
 
         def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
             """What the engine knows about its health: (`ok`, `warn` or `bad`; what; details)."""
@@ -41,8 +50,6 @@ if TYPE_CHECKING:
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
     """Open the board at an address: a path or `sqlite:///PATH`."""
     scheme, mark, rest = address.partition("://")
-    if address.startswith("unix:"):
-        scheme, mark = "unix", ":"
     if mark and scheme != "sqlite":
         raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
     from .sqlite import SqliteEngine

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from time import monotonic
 
 import apsw
 
 from .. import clock
+from ..errors import Unavailable
 from ..text import span
 
 TYPE_CHECKING = False
@@ -21,6 +23,8 @@ FIXED_IN = (3, 51, 3)
 LARGE_WAL = 64 * 1024 * 1024
 LITTLE_SPACE = 100 * 1024 * 1024
 PAGES_AT_ONCE = 256
+MOMENT = 0.2
+DAMAGED = "`tb doctor` tells what is left; restore a backup"
 
 
 def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
@@ -54,6 +58,20 @@ def _sync(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def probe(connection: apsw.Connection, path: str) -> None:
+    """Check the pages of the file for as long as that takes, but no longer than `MOMENT`."""
+    end = monotonic() + MOMENT
+    connection.set_progress_handler(lambda: monotonic() > end, 10_000)
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
+    except apsw.InterruptError:
+        found = ["ok"]  # so far
+    finally:
+        connection.close()
+    if found != ["ok"]:
+        raise Unavailable(f"board {path}: the database is damaged", hint=DAMAGED, sqlite=str(found[0]))
 
 
 def diagnose(

@@ -29,13 +29,23 @@ class Gate:
 
     def enter(self) -> None:
         """Wait for one's turn; raises `Unavailable` that names who is in there when the deadline passes."""
+        if not self.enter_at_once():
+            self._held = self._queue()
+            self._sign()
+
+    def enter_at_once(self) -> bool:
+        """Go in if nobody is there."""
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._held = self._fd
         except BlockingIOError:
-            self._held = self._queue()
+            return False
+        self._held = self._fd
+        self._sign()
+        return True
+
+    def _sign(self) -> None:
         try:
             os.pwrite(self._held, b"%20d %20d\n" % (os.getpid(), time.monotonic_ns()), 0)
         except OSError:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 
 import apsw
 
@@ -41,6 +41,7 @@ DEADLINE = 30.0
 CHECKPOINT_PAGES = 1000
 CHECKPOINT_PAGES_AT_CLOSE = 64
 CHECKPOINT_PAGES_AT_ANY_COST = 16_000
+MOST_READERS = 8
 FLOOR = 1.0
 """A waiter looks again after this many seconds even if nothing woke it."""
 
@@ -110,6 +111,16 @@ def _lower(*args: Any) -> Any:
     return None if args[0] is None else args[0].lower()
 
 
+class _Reader:
+    """A connection for reading, used by one thread at a time."""
+
+    __slots__ = ("connection", "lock")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.lock = allocate_lock()
+
+
 class SqliteEngine:
     """Runs operations on a SQLite file. Threads may share it; a forked child gets connections of its own."""
 
@@ -135,7 +146,7 @@ class SqliteEngine:
     def _start(self) -> None:
         self._closed = False
         self._writing, self._reading, self._checkpointing = allocate_lock(), allocate_lock(), allocate_lock()
-        self._reader: apsw.Connection | None = None
+        self._readers: list[_Reader] = []
         self._watches: list[Any] = []
         self._waiting: list[Any] = []
         self._pages = 0
@@ -180,6 +191,29 @@ class SqliteEngine:
         """Run several in one transaction, each in a savepoint; an error undoes and answers that one alone."""
         return self._write(lambda tx: [self._one_of_many(tx, *call) for call in calls])
 
+    def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
+        """The same, unless that would mean to wait for somebody: then None, and nothing was done."""
+        self._check_open()
+        if not self._readers:
+            self._free_reader().lock.release()  # from now on no read keeps this from writing
+        if not self._writing.acquire(blocking=False):
+            return None
+        try:
+            if not self._gate.enter_at_once():
+                return None
+            self._writer.set_busy_timeout(0)
+            return self._transact(lambda tx: [self._one_of_many(tx, *call) for call in calls])
+        except apsw.BusyError:
+            return None  # a program that ignores the gate
+        except apsw.Error as exc:
+            raise unavailable(exc, self.path) from exc
+        except OSError as exc:
+            raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
+        finally:
+            self._writer.set_busy_timeout(int(self.deadline * 1000))
+            self._gate.leave()
+            self._writing.release()
+
     def _one_of_many(
         self, tx: SqliteTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None
     ) -> Any:
@@ -190,9 +224,11 @@ class SqliteEngine:
         self._writer.execute("SAVEPOINT one")
         try:
             answer = perform(tx, operation, params, once)
-        except TiebreakError as exc:
+        except _ENVIRONMENT:
+            raise  # a full disk, a damaged page: what else is in this transaction cannot be trusted either
+        except Exception as exc:
             self._writer.execute("ROLLBACK TO one")
-            answer = exc
+            answer = unavailable(exc, self.path) if isinstance(exc, apsw.Error) else exc
         self._writer.execute("RELEASE one")
         return answer
 
@@ -277,16 +313,34 @@ class SqliteEngine:
         """Run on the writer's connection while nobody writes with it, else on one for reading."""
         self._check_open()
         try:
-            if self._reader is None and self._writing.acquire(blocking=False):
+            if not self._readers and self._writing.acquire(blocking=False):
                 try:
                     return self._snapshot(self._writer, work)
                 finally:
                     self._writing.release()
-            with self._reading:
-                self._reader = self._reader or self._connect()
-                return self._snapshot(self._reader, work)
+            reader = self._free_reader()
+            try:
+                if self._closed:
+                    raise Unavailable(f"board {self.path}: is closed here")
+                return self._snapshot(reader.connection, work)
+            finally:
+                reader.lock.release()
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
+
+    def _free_reader(self) -> _Reader:
+        """A connection for reading that nobody else uses, with its lock held."""
+        with self._reading:
+            for reader in self._readers:
+                if reader.lock.acquire(blocking=False):
+                    return reader
+            if len(self._readers) < MOST_READERS:
+                self._readers.append(reader := _Reader(self._connect()))
+                reader.lock.acquire()
+                return reader
+        reader = self._readers[get_ident() % MOST_READERS]
+        reader.lock.acquire()
+        return reader
 
     def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T]) -> T:
         tx = SqliteTransaction(connection, self._refusals)
@@ -301,7 +355,9 @@ class SqliteEngine:
 
     def locks(self) -> list[LockType]:
         """All that must be held for the engine to stand still."""
-        return [] if self._closed else [self.birth, self._writing, self._reading, self._checkpointing]
+        if self._closed:
+            return []
+        return [self.birth, self._writing, self._reading, *[each.lock for each in self._readers], self._checkpointing]
 
     def abandon_gate(self) -> None:
         """In a forked child: let go of the parent's place at the gate."""
@@ -311,12 +367,12 @@ class SqliteEngine:
     def _after_fork(self) -> None:
         with self.birth:
             if self._pid != os.getpid():
-                self._orphans.append((self._writer, self._reader, self._gate, self._watches))
+                self._orphans.append((self._writer, self._readers, self._gate, self._watches))
                 self._begin()
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
-    def wait(self, after: int, timeout: float) -> bool:
+    def wait(self, after: int, timeout: float, **_: Any) -> bool:
         """Sleep until there is an event after this number; False when the time is up.
 
         The watch is set up before the first look, so a commit in between is not missed. A notification can
@@ -424,6 +480,16 @@ class SqliteEngine:
         except OSError as exc:
             raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
 
+    def probe(self) -> None:
+        """Look for damage in the file, for a moment at most; raises `Unavailable`."""
+        from .care import probe
+
+        self._check_open()
+        try:
+            probe(self._connect(), self.path)
+        except apsw.Error as exc:
+            raise unavailable(exc, self.path) from exc
+
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the engine knows about its health; mends permissions and a large WAL when asked to."""
         from .care import diagnose, repair_permissions
@@ -448,13 +514,23 @@ class SqliteEngine:
             except (OSError, apsw.Error):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
             self._writer.close()
-            if self._reader is not None:
-                self._reader.close()
+            for reader in self._readers:
+                with reader.lock:
+                    reader.connection.close()
             for watch in [*self._watches, *self._waiting]:
                 watch.close()  # whoever waits wakes up and finds the board closed
             self._gate.close()
 
 
+_ENVIRONMENT = (
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.NoMemError,
+    apsw.ReadOnlyError,
+)
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.FullError, "the disk is full", "free some space; nothing was written"),
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),

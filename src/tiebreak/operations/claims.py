@@ -16,7 +16,7 @@ from ..names import key as check_key
 from ..text import span
 from . import operation
 from .events import of_task
-from .expiry import expire, expire_before, let_others_go_on, settle
+from .expiry import expire_before, let_others_go_on, settle
 from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, granted_by, lost, winning, writing
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
@@ -393,11 +393,12 @@ def release(
 
 
 @operation("tasks.due", writes=False)
-def due(tx: Transaction, *, project: Project = "") -> float | None:
+def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     """In how many seconds a delayed or claimed task becomes ready by time alone; None if there is none."""
+    here = "TRUE" if project is None else "project = :project"
     row = tx.first(
-        "SELECT (SELECT min(ready_at) FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0), "
-        "(SELECT min(until) FROM tasks WHERE project = :project AND state = 'claimed')",
+        f"SELECT (SELECT min(ready_at) FROM tasks WHERE {here} AND state = 'pending' AND ready_at > 0), "
+        f"(SELECT min(until) FROM tasks WHERE {here} AND state = 'claimed')",
         project=project,
     )
     moments = [moment for moment in row or () if moment is not None]
@@ -405,6 +406,12 @@ def due(tx: Transaction, *, project: Project = "") -> float | None:
 
 
 @operation("tasks.sweep", writes=True)
-def sweep(tx: Transaction, *, project: Project = "") -> int:
+def sweep(tx: Transaction, *, project: Project | None = "") -> int:
     """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
-    return expire(tx, project)
+    if project is not None:
+        return settle(tx, project)
+    rows = tx.all(
+        "SELECT project FROM tasks WHERE state = 'claimed' AND until <= {now} UNION "
+        "SELECT project FROM tasks WHERE state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY project"
+    )
+    return sum(settle(tx, each) for (each,) in rows)

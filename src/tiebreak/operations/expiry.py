@@ -22,8 +22,11 @@ AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
 
 
-def settle(tx: Transaction, project: str) -> None:
-    """Write down the claims that lapsed and the delays that are over; costs two index probes when there are none."""
+def settle(tx: Transaction, project: str) -> int:
+    """Write down the claims that lapsed and the delays that are over; costs two index probes when there are none.
+
+    How many claims had lapsed.
+    """
     due = tx.first(
         "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
         "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' "
@@ -31,8 +34,7 @@ def settle(tx: Transaction, project: str) -> None:
         project=project,
     )
     lapsed, ready = due or (0, 0)
-    if lapsed:
-        expire(tx, project)
+    count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
             "UPDATE tasks SET ready_at = 0 WHERE number IN (SELECT number FROM tasks WHERE project = :project "
@@ -40,6 +42,7 @@ def settle(tx: Transaction, project: str) -> None:
             project=project,
             most=AT_ONCE,
         )
+    return count
 
 
 def expire(tx: Transaction, project: str) -> int:

@@ -73,6 +73,24 @@ def now(tx: Transaction) -> float:
     return tx.now / SECOND
 
 
+@operation("upkeep.probe", writes=True)
+def probe(tx: Transaction) -> float:
+    """Write a mark and tell it: whether the board takes writes at all. Nothing changes hands, so it leaves no event."""
+    tx.all(
+        "INSERT INTO board (name, value) VALUES ('probe', :mark) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        mark=str(tx.now),
+    )
+    return tx.now / SECOND
+
+
+@operation("upkeep.probed", writes=False)
+def probed(tx: Transaction) -> float:
+    """The mark that was written last; 0 if none was."""
+    row = tx.first("SELECT value FROM board WHERE name = 'probe'")
+    return int(row[0]) / SECOND if row else 0.0
+
+
 @operation("upkeep.prune", writes=True)
 def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit = 1000) -> Pruned:
     """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
