@@ -70,9 +70,9 @@ def _stored_time(value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, str):
-        from .text import parse_rfc3339
+        from .text import stored
 
-        value = parse_rfc3339(value)
+        return stored(value)
     return round(float(value) * 1_000_000)
 
 
@@ -277,28 +277,46 @@ def encode(value: Any) -> Any:
 
     Who acts is split in a name and a session, so that the wire carries the whole identity and the name is plain.
     """
-    if isinstance(value, list):
+    cls = type(value)
+    if cls is list:
         return [encode(item) for item in value]
-    if not hasattr(value, "_fields"):
+    if not hasattr(cls, "_fields"):
         return value
-    out: dict[str, Any] = {}
-    for field, kind in zip(value._fields, value._kinds, strict=True):
-        out[field] = _shown(kind, getattr(value, field))
-        if kind == "Holder":
-            whole = tuple.__getitem__(value, value._fields.index(field))
-            if field in _WITH_SESSION:
-                out["session"] = (whole or "").partition("~")[2] or None
-            else:
-                out[field] = whole
+    out = {}
+    for key, i, show in _wire.get(cls) or _wire_form(cls):
+        out[key] = value[i] if show is None else show(value[i])
     return out
 
 
-def _shown(kind: str, value: Any) -> Any:
-    if kind == "Time" and value is not None:
-        from .text import rfc3339
+# For each record class what its JSON has: a key, the column that it comes from, and how that is shown.
+_wire: dict[type, list[tuple[str, int, Callable[[Any], Any] | None]]] = {}
 
-        return rfc3339(value)
-    return list(value) if kind == "Words" else value
+
+def _wire_form(cls: Any) -> list[tuple[str, int, Callable[[Any], Any] | None]]:
+    from .text import moment
+
+    def _moment(stored: int | None) -> str | None:
+        return moment(stored) if stored else None
+
+    shows: dict[str, Callable[[Any], Any]] = {
+        **{kind: view[0] for kind, view in _VIEWS.items()},
+        "Time": _moment,
+        "Words": str.split,
+    }
+    form: list[tuple[str, int, Callable[[Any], Any] | None]] = []
+    for i, (field, kind) in enumerate(zip(cls._fields, cls._kinds, strict=True)):
+        if kind == "Holder" and field not in _WITH_SESSION:
+            form.append((field, i, None))
+        else:
+            form.append((field, i, shows.get(kind)))
+        if kind == "Holder" and field in _WITH_SESSION:
+            form.append(("session", i, _session))
+    _wire[cls] = form
+    return form
+
+
+def _session(who: str | None) -> str | None:
+    return (who or "").partition("~")[2] or None
 
 
 def decode(kind: str, data: Any) -> Any:
