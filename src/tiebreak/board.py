@@ -49,13 +49,9 @@ def default_address(environ: Mapping[str, str] = os.environ) -> str:
     """Where the board is when nobody says: `TIEBREAK_BOARD`, else one file in the user's state folder."""
     if environ.get("TIEBREAK_BOARD"):
         return environ["TIEBREAK_BOARD"]
-    state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    folder = os.path.join(state, "tiebreak")
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    except OSError as exc:
-        raise Unavailable(f"board folder {folder}: {exc.strerror or exc}") from exc
-    return os.path.join(folder, "board.db")
+    from .rendezvous import state_folder
+
+    return os.path.join(state_folder(environ), "board.db")
 
 
 def open(
@@ -74,8 +70,12 @@ def open(
         check_agent(agent)
     if project is not None:
         check_project(project)
-    engine = connect(os.fspath(address) if address is not None else default_address(), clock=clock)
-    return Board(engine, agent=agent, project=project)
+    place = os.fspath(address) if address is not None else default_address()
+    if not place.startswith(("http://", "https://", "unix:")):
+        return Board(connect(place, clock=clock), agent=agent, project=project)
+    from .remote import RemoteEngine
+
+    return Board(RemoteEngine(place), agent=agent, project=project)
 
 
 def here() -> str:
@@ -235,7 +235,7 @@ class Board:
             if won or left <= 0:
                 return won, asked
             due = self.tasks.due()
-            self.engine.wait(seen, left if due is None else min(left, due + 0.001))
+            self.engine.wait(seen, left if due is None else min(left, due + 0.001), project=self.project)
 
     def hold(
         self,
@@ -290,7 +290,7 @@ class Board:
         wake = end if left is None else min(end, elapsed() + left + 0.001)
         subject = refusal.data.get("resource") or refusal.data.get("id")
         while (nap := wake - elapsed()) > 0:
-            if self.engine.wait(seen, nap):
+            if self.engine.wait(seen, nap, subject=subject, project=None):
                 seen, about = self._look(seen, subject)
                 if about:
                     return
@@ -312,6 +312,7 @@ class Board:
     ) -> Iterator[Event]:
         """Every matching event after a number (after now, if none is given), as they happen, none left out."""
         end = None if timeout is None else elapsed() + seconds(timeout, "timeout")
+        filters = self._filled(operations.find("events.read"), filters)
         seen = self.events.last() if after is None else after
         self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
         while True:
@@ -323,7 +324,7 @@ class Board:
             left = 3600.0 if end is None else end - elapsed()
             if left <= 0:
                 return
-            self.engine.wait(seen, left)
+            self.engine.wait(seen, left, **filters)
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 

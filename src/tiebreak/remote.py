@@ -1,0 +1,396 @@
+"""A board behind a daemon, over HTTP or a unix socket, with the same face as a local one.
+
+A connection may break at any moment, also between a write and its answer. So every write carries a key by which
+the daemon knows it again: repeating it gives the first answer, and a claim cannot be lost to its own first try.
+
+This is a small HTTP client of our own because a command that asks a daemon has to be as quick as one that does not:
+importing a ready one costs more than the whole command (docs/decisions/002). It speaks to one kind of server and
+knows what that needs: keep-alive, Content-Length, chunks.
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo, socket
+from time import monotonic, sleep
+
+from .errors import Invalid, Refused, TiebreakError, Unavailable, from_dict
+from .model import decode
+from .operations import find
+from .rendezvous import host_and_port, token_for
+from .text import json, read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from .operations import Operation
+
+    Call = tuple[Operation[..., Any], dict[str, Any], str | None]
+
+PATIENCE = 3.0
+"""Seconds to wait for a daemon that is not there: a restart takes less than one."""
+ANSWER = 40.0
+"""Seconds within which an answer must come; the daemon itself gives up on a busy board after 30."""
+LONGEST_WAIT = 55.0
+MOST_IDLE = 16
+PAGE = 4096
+_SYSTEMIC = (502, 503, 504)
+
+
+class RemoteEngine:
+    """Runs operations by asking a daemon. Threads may share it; a forked child makes connections of its own."""
+
+    def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
+        self.address = address
+        self.patience = patience
+        self._where = _Where(address)
+        self._idle: list[_Connection] = []
+        self._pid = os.getpid()
+        self._closed = False
+
+    # ── Running operations ───────────────────────────────────────────────────────────────────────────
+
+    def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
+        """Run one operation."""
+        request = _request(1, operation, operation.checked(params), once)
+        answer = self._ask(request)
+        return _result(operation, answer)
+
+    def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """Run several in one transaction; an error undoes and answers that one alone."""
+        answers: list[Any] = [None] * len(calls)
+        requests = []
+        for i, (operation, params, once) in enumerate(calls):
+            try:
+                requests.append(_request(i, operation, operation.checked(params), once))
+            except TiebreakError as exc:
+                answers[i] = exc
+        for answer in self._ask(requests) if requests else []:
+            i = answer["id"]
+            try:
+                answers[i] = _result(calls[i][0], answer)
+            except TiebreakError as exc:
+                answers[i] = exc
+        return answers
+
+    def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
+        """A daemon is always waited for."""
+        return None
+
+    def wait(self, after: int, timeout: float, **filters: Any) -> bool:
+        """Sleep until the daemon has an event after this number that matches; False when the time is up."""
+        operation = find("events.read")
+        end = monotonic() + timeout
+        while True:
+            nap = max(0.0, min(end - monotonic(), LONGEST_WAIT))
+            params = operation.checked({"project": None, **filters, "after": after, "limit": 1})
+            request = _request(1, operation, {**params, "wait_ms": int(nap * 1000)}, None)
+            if _result(operation, self._ask(request, nap)):
+                return True
+            if monotonic() >= end:
+                return False
+
+    # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
+
+    def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
+        """Fetch a copy of the board, made while others use it, to a file that does not exist yet here."""
+        if os.path.lexists(target):
+            raise Refused(f"backup {target}: exists already, and a backup never overwrites")
+        partial = f"{target}.partial-{os.getpid()}"
+        try:
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                self._exchange("GET", "/backup", b"", ANSWER * 10, _Saving(file, progress))
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(partial, target)
+        except FileExistsError:
+            raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
+        except OSError as exc:
+            raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
+        finally:
+            if os.path.exists(partial):
+                os.unlink(partial)
+
+    def probe(self) -> None:
+        """Ask whether the daemon finds its board healthy; raises `Unavailable`."""
+        self._exchange("GET", "/health", b"", ANSWER)
+
+    def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
+        """What the daemon's engine knows about its health."""
+        body = json({"repair": repair}).encode()
+        findings = read_json(self._exchange("POST", "/doctor", body, ANSWER * 10).decode())
+        return [("ok", "daemon", f"answers at {self.address}")] + [
+            (f["level"], f["what"], f["details"]) for f in findings
+        ]
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._closed = True
+        if self._pid == os.getpid():
+            while self._idle:
+                self._idle.pop().close()
+
+    # ── Asking ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _ask(self, request: Any, nap: float = 0.0) -> Any:
+        answer = self._exchange("POST", "/rpc", json(request).encode(), nap + ANSWER)
+        try:
+            return read_json(answer.decode())
+        except ValueError as exc:
+            raise Unavailable(f"board {self.address}: what answers there is no tiebreak daemon") from exc
+
+    def _exchange(self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None = None) -> bytes:
+        """Ask until there is an answer: a broken connection is made anew, for as long as patience lasts."""
+        if self._closed:
+            raise Unavailable(f"board {self.address}: is closed here")
+        if self._pid != os.getpid():
+            self._idle, self._pid = [], os.getpid()
+        end, pause, refreshed = monotonic() + self.patience, 0.01, False
+        while True:
+            used = bool(self._idle)
+            connection = None
+            try:
+                connection = self._idle.pop() if used else _Connection(self._where)
+                status, answer = connection.exchange(method, target, body, timeout, sink)
+            except TimeoutError:
+                connection.close() if connection else None
+                raise Unavailable(
+                    f"board {self.address}: no answer within {timeout:g} s",
+                    hint="whether a change was made is not known; asking again with the same `once` is safe",
+                ) from None
+            except OSError as exc:
+                connection.close() if connection else None
+                if used and monotonic() < end:
+                    continue  # it was kept too long; a new one will do
+                if monotonic() + pause > end:
+                    raise self._nobody(exc) from exc
+                sleep(pause)
+                pause = min(pause * 2, 0.25)
+                continue
+            self._keep(connection)
+            if status == 401 and not refreshed and self._where.refresh():
+                refreshed = True  # the daemon was started anew
+                continue
+            if status in _SYSTEMIC and monotonic() + pause < end:
+                sleep(pause)
+                pause = min(pause * 2, 0.25)
+                continue
+            if status not in (200, 400):
+                raise self._problem(status, answer)
+            return answer
+
+    def _keep(self, connection: _Connection) -> None:
+        if connection.open and len(self._idle) < MOST_IDLE and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _nobody(self, exc: OSError) -> Unavailable:
+        return Unavailable(
+            f"board {self.address}: {exc.strerror or exc}",
+            hint="is the daemon running? `tb serve` starts one",
+        )
+
+    def _problem(self, status: int, answer: bytes) -> TiebreakError:
+        try:
+            return from_dict(read_json(answer.decode()))
+        except (ValueError, AttributeError):
+            return Unavailable(f"board {self.address}: answered with HTTP status {status}")
+
+
+def _request(number: int, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> dict[str, Any]:
+    request = {"jsonrpc": "2.0", "id": number, "method": operation.name, "params": params}
+    if operation.writes:
+        request["once"] = os.urandom(16).hex() if once is None else once
+    return request
+
+
+def _result(operation: Operation[..., Any], answer: Any) -> Any:
+    if not isinstance(answer, dict) or ("result" not in answer and "error" not in answer):
+        raise Unavailable("the daemon's answer is not JSON-RPC")
+    if "error" not in answer:
+        return decode(operation.returns, answer["result"])
+    error = answer["error"]
+    raise from_dict({"message": error["message"], **(error.get("data") or {})})
+
+
+class _Where:
+    """The address, taken apart, and what has to be shown there."""
+
+    def __init__(self, address: str) -> None:
+        scheme, _, rest = address.partition(":")
+        self.path = self.host = ""
+        self.port = 0
+        self.secure = scheme == "https"
+        if scheme == "unix":
+            self.path = "/" + rest.lstrip("/") if rest.startswith("/") else os.path.abspath(rest)
+            if not rest:
+                raise Invalid("board: unix: needs the path of a socket", hint="`tb serve` prints it")
+        else:
+            place = rest.removeprefix("//").rstrip("/")
+            if "@" in place or "/" in place or "?" in place:
+                raise Invalid(f"board: expected {scheme}://HOST:PORT", hint="a token goes into TIEBREAK_TOKEN")
+            if self.secure and ":" not in place.rpartition("]")[2]:
+                place += ":443"
+            self.host, self.port = host_and_port(place, "board")
+        self.token = ""
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read the token again; whether it is another one now."""
+        before, self.token = self.token, "" if self.path else token_for(self.host, self.port)
+        return self.token != before
+
+    def head(self) -> str:
+        """The headers that every request has."""
+        host = (
+            "localhost"
+            if self.path
+            else f"[{self.host}]:{self.port}"
+            if ":" in self.host
+            else f"{self.host}:{self.port}"
+        )
+        token = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
+        return f"Host: {host}\r\n{token}"
+
+    def connect(self) -> Any:
+        """A connected socket."""
+        if self.path:
+            made = socket(AF_UNIX, SOCK_STREAM)
+            made.settimeout(5.0)
+            made.connect(self.path)
+            return made
+        problem: OSError = OSError(f"{self.host} has no address")
+        try:
+            found = getaddrinfo(self.host, self.port, 0, SOCK_STREAM)
+        except OSError as exc:
+            raise Unavailable(f"board: {self.host}: {exc.strerror or exc}") from exc
+        for family, kind, protocol, _, where in found:
+            try:
+                return self._secured(self._reach(family, kind, protocol, where))
+            except OSError as exc:
+                problem = exc
+        raise problem
+
+    def _reach(self, family: int, kind: int, protocol: int, where: Any) -> Any:
+        if self.secure:  # TLS wants a socket of the standard library
+            import socket as whole
+
+            made: Any = whole.socket(family, kind, protocol)
+        else:
+            made = socket(family, kind, protocol)
+        try:
+            made.settimeout(5.0)
+            made.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            made.connect(where)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _secured(self, made: Any) -> Any:
+        if not self.secure:
+            return made
+        import ssl
+
+        return ssl.create_default_context().wrap_socket(made, server_hostname=self.host)
+
+
+class _Connection:
+    """One keep-alive connection, used by one thread at a time."""
+
+    def __init__(self, where: _Where) -> None:
+        self._where = where
+        self._socket = where.connect()
+        self._buffer = b""
+        self.open = True
+
+    def exchange(
+        self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None
+    ) -> tuple[int, bytes]:
+        """Send a request and read its answer; an OSError when the connection breaks."""
+        head = f"{method} {target} HTTP/1.1\r\n{self._where.head()}"
+        if body:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        self._socket.settimeout(timeout)
+        self._socket.sendall(head.encode() + b"\r\n" + body)
+        status, headers = self._head()
+        if headers.get("connection", "").lower() == "close":
+            self.open = False
+        if sink is not None and status == 200:
+            sink.expect(int(headers.get("content-length", 0)))
+            for piece in self._pieces(status, headers):
+                sink.write(piece)
+            return status, b""
+        return status, b"".join(self._pieces(status, headers))
+
+    def _head(self) -> tuple[int, dict[str, str]]:
+        while b"\r\n\r\n" not in self._buffer:
+            self._more()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        parts = first.split(" ", 2)
+        if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdecimal():
+            raise Unavailable("what answers there does not speak HTTP")
+        fields = (line.partition(":") for line in lines)
+        return int(parts[1]), {name.strip().lower(): value.strip() for name, _, value in fields}
+
+    def _pieces(self, status: int, headers: dict[str, str]) -> Any:
+        if status == 204:
+            return
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            while size := int(self._line() or b"0", 16):
+                yield from self._exactly(size)
+                self._line()
+            self._line()
+        else:
+            yield from self._exactly(int(headers.get("content-length", "0")))
+
+    def _exactly(self, size: int) -> Any:
+        while size:
+            if not self._buffer:
+                self._more()
+            piece, self._buffer = self._buffer[:size], self._buffer[size:]
+            size -= len(piece)
+            yield piece
+
+    def _line(self) -> bytes:
+        while b"\r\n" not in self._buffer:
+            self._more()
+        line, _, self._buffer = self._buffer.partition(b"\r\n")
+        return line
+
+    def _more(self) -> None:
+        data = self._socket.recv(65536)
+        if not data:
+            raise ConnectionResetError("the daemon closed the connection")
+        self._buffer += data
+
+    def close(self) -> None:
+        """Hang up."""
+        self.open = False
+        self._socket.close()
+
+
+class _Saving:
+    """Writes what comes to a file and tells how far it is."""
+
+    def __init__(self, file: Any, progress: Callable[[int, int], None] | None) -> None:
+        self._file = file
+        self._progress = progress
+        self._done = self._of = 0
+
+    def expect(self, size: int) -> None:
+        """It begins (again)."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._done, self._of = 0, size
+
+    def write(self, piece: bytes) -> None:
+        """Some more of it."""
+        self._file.write(piece)
+        self._done += len(piece)
+        if self._progress is not None:
+            self._progress(self._done // PAGE, self._of // PAGE)
