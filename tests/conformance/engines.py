@@ -7,12 +7,17 @@ this agent or that one, and a clock that a test can move.
 from __future__ import annotations
 
 import os
+import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import tiebreak
 from tiebreak import Board
 from tiebreak.clock import micros, wall
+from tiebreak.daemon.server import Daemon, Settings
+from tiebreak.engine import connect
 
 
 class Place(Protocol):
@@ -50,4 +55,38 @@ class SqlitePlace:
             board.close()
 
 
-ENGINES = {"sqlite": SqlitePlace}
+class DaemonPlace:
+    """The same file behind a daemon: real requests over a real socket, to a daemon with the test's clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = wall()
+        self._engine = connect(os.fspath(folder / "board.db"), clock=lambda: self.now)
+        self._folder = folder
+        self._boards: list[Board] = []
+        # Short, whatever the test's folder is called: the kernel takes about a hundred bytes.
+        self._socket = os.path.join(tempfile.mkdtemp(prefix="tb-"), "s")
+        self._daemon = Daemon(self._engine, Settings(address=None, socket=self._socket))
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
+        self._thread.start()
+        assert ready.wait(20)
+
+    def open(self, agent: str = "alice", project: str = "demo") -> Board:
+        session = agent if "~" in agent else f"{agent}~test"
+        board = tiebreak.open(f"unix:{self._socket}", agent=session, project=project)
+        self._boards.append(board)
+        return board
+
+    def advance(self, seconds: float) -> None:
+        self.now += micros(seconds)
+
+    def close(self) -> None:
+        for board in self._boards:
+            board.close()
+        self._daemon.stop()
+        self._thread.join(20)
+        self._engine.close()
+        os.rmdir(os.path.dirname(self._socket))
+
+
+ENGINES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "daemon": DaemonPlace}

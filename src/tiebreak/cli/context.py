@@ -86,8 +86,6 @@ class Context:
     def _print(self, text: str) -> None:
         self.answering = True
         print(text, flush=not sys.stdout.isatty())  # whoever follows a stream through a pipe waits for each line
-        self.code = 0
-        """The exit code that was decided before the answer was written."""
         self.answering = False
 
     def complain(self, error: TiebreakError) -> None:

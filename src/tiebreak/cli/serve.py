@@ -1,0 +1,170 @@
+"""The command that serves a board, and what belongs to its life: in the background, to an end, as a unit."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..errors import Invalid, Refused, Unavailable
+from ..text import plain
+from .spec import Option, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..daemon.server import Daemon
+    from .context import Context
+    from .spec import Args
+
+PATIENCE = 10.0
+EXTRA = "pip install 'tiebreak[serve]'"
+
+
+@command(
+    "serve",
+    "Serve the board to many clients: HTTP on loopback and a unix socket, until it is ended.",
+    Option("addr", "HOST:PORT", "where to listen; none for the unix socket alone", default="127.0.0.1:7777"),
+    Option("socket", "PATH", "the unix socket (default: in a private folder of yours)"),
+    Option("host", "NAME", "one more name under which clients reach it; may be repeated", many=True),
+    Option("token-file", "FILE", "a token that lasts; made if it does not exist (default: a new one with each start)"),
+    Option("open", text="no token on loopback, except for what can run commands"),
+    Option("open-jobs", text="with --open: not even for that"),
+    Option("log", "FORM", "human or json", default="human"),
+    Option("log-requests", text="log each request, not only those that fail"),
+    Option("detach", text="run in the background and come back when it serves"),
+    Option("stop", text="end the daemon of this board"),
+    Option("print-unit", text="print a unit for systemd (or launchd) that runs this"),
+    Option("for", "SYSTEM", "with --print-unit: systemd or launchd (default: this machine's)"),
+    example="tb serve --detach",
+)
+def serve(context: Context, args: Args) -> int:
+    """One daemon for each board; a second one is refused and told of the first."""
+    if args.log not in ("human", "json"):
+        raise Invalid(f"serve: --log: human or json, got {args.log!r}")
+    if args.open_jobs and not args.open:
+        raise Invalid("serve: --open-jobs only makes sense with --open")
+    board = _path(args)
+    if args.print_unit:
+        return _print_unit(context, args, board)
+    if args.stop:
+        return _stop(context, board)
+    if args.detach:
+        return _detach(context, args, board)
+    return _serve(context, args, board)
+
+
+def _path(args: Args) -> str:
+    from ..board import default_address
+
+    address = args.board or default_address()
+    if address.startswith(("http://", "https://", "unix:")):
+        raise Invalid(f"serve: {address} is a daemon already", hint="--board PATH names the board to serve")
+    return os.path.realpath("/" + address[9:].lstrip("/") if address.startswith("sqlite://") else address)
+
+
+def _serve(context: Context, args: Args, board: str) -> int:
+    try:
+        from ..daemon import journal
+        from ..daemon.server import Daemon, Settings
+    except ImportError as exc:
+        raise Unavailable(f"serve: {exc.name} is not installed", hint=f"the daemon is an extra: {EXTRA}") from exc
+    from ..engine import connect
+
+    engine = connect(board)
+    try:
+        settings = Settings(
+            address=None if args.addr == "none" else args.addr,
+            socket=args.socket,
+            hosts=tuple(args.host),
+            token_file=args.token_file,
+            open=args.open,
+            open_jobs=args.open_jobs,
+        )
+        daemon = Daemon(engine, settings)
+        journal.begin(args.log, requests=args.log_requests)
+        daemon.serve(lambda: _tell(context, daemon))
+    finally:
+        engine.close()
+    return 0
+
+
+def _tell(context: Context, daemon: Daemon) -> None:
+    context.answer(daemon.facts(), _where(context, daemon.facts()))
+
+
+def _where(context: Context, facts: dict[str, Any]) -> str:
+    lines = [f"serving {context.styled(plain(facts['board']), 'bold')}"]
+    lines += [f"  {plain(address)}" for address in facts["addresses"]]
+    return "\n".join([*lines, context.styled(f"  export TIEBREAK_BOARD={facts['addresses'][-1]}", "dim")])
+
+
+def _words(args: Args, board: str) -> list[str]:
+    """The command that serves in the foreground what this one is asked to serve."""
+    words = ["--board", board, "serve", "--addr", args.addr, "--log", args.log]
+    for name in ("socket", "token_file"):
+        if args[name]:
+            words += [f"--{name.replace('_', '-')}", os.path.abspath(args[name])]
+    for host in args.host:
+        words += ["--host", host]
+    return [*words, *(f"--{name.replace('_', '-')}" for name in ("open", "open_jobs", "log_requests") if args[name])]
+
+
+def _detach(context: Context, args: Args, board: str) -> int:
+    """Start it apart from this terminal, and wait until it serves or has failed."""
+    import subprocess
+    import time
+
+    from ..daemon.lock import already_served, served
+    from ..rendezvous import socket_for
+
+    if (running := served(board)) is not None:
+        raise already_served(board, running)
+    path = socket_for(board).removesuffix(".sock") + ".log"
+    log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    began = os.fstat(log).st_size
+    command = [sys.executable, "-m", "tiebreak", *_words(args, board)]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/")
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        facts = served(board)
+        if facts and facts.get("pid") == child.pid:
+            context.answer({**facts, "log": path}, _where(context, facts) + f"\n  log in {plain(path)}")
+            return 0
+        if child.poll() is not None:
+            said = os.pread(log, 4096, began).decode("utf-8", "replace").strip()
+            raise Refused(f"serve: the daemon ended with {child.returncode}: {said or 'it said nothing'}")
+        time.sleep(0.02)
+    raise Unavailable(f"serve: the daemon does not serve after {PATIENCE:g} s", hint=f"its log is {path}")
+
+
+def _stop(context: Context, board: str) -> int:
+    """Ask it to drain, and wait until it has gone."""
+    import signal
+    import time
+
+    from ..daemon.lock import served
+
+    facts = served(board)
+    if not facts:
+        raise Refused(f"board {board}: no daemon serves it")
+    os.kill(facts["pid"], signal.SIGTERM)
+    end = time.monotonic() + PATIENCE
+    while (now := served(board)) and now.get("pid") == facts["pid"]:
+        if time.monotonic() > end:
+            raise Unavailable(f"pid {facts['pid']} still serves after {PATIENCE:g} s")
+        time.sleep(0.02)
+    context.answer({"stopped": facts["pid"]}, f"stopped pid {facts['pid']}")
+    return 0
+
+
+def _print_unit(context: Context, args: Args, board: str) -> int:
+    from .units import launchd, systemd
+
+    makers = {"systemd": systemd, "launchd": launchd}
+    wanted = args["for"] or ("launchd" if sys.platform == "darwin" else "systemd")
+    if wanted not in makers:
+        raise Invalid(f"serve: --for: systemd or launchd, got {wanted!r}")
+    unit = makers[wanted]([sys.executable, "-m", "tiebreak", *_words(args, board)])
+    context.answer({"unit": unit}, unit)
+    return 0

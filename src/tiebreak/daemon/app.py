@@ -1,0 +1,144 @@
+"""The ASGI application: every request passes the same checks in the same order, then its route's handler."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import Invalid, TiebreakError, Unavailable
+from . import pages, rpc, streams, upkeep  # noqa: F401  (each declares its routes)
+from .routes import JSON, ROUTES, Problem, Request, Response, Table, problem_of
+from .service import internal
+
+if TYPE_CHECKING:
+    from .service import Service
+
+LARGEST_BODY = 1024 * 1024
+log = logging.getLogger("tiebreak")
+_numbers = count(1)
+_ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+
+
+class App:
+    """All routes of a daemon."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._table = Table(ROUTES)
+        self._prefix = f"{int(service.began * 1000) & 0xFFFFFFFF:08x}-"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        began = perf_counter()
+        number = f"{self._prefix}{next(_numbers):x}"
+        try:
+            response = await self._answer(scope, receive, number)
+        except Problem as problem:
+            response = _of_problem(problem)
+        except TiebreakError as exc:
+            response = _of_problem(problem_of(exc))
+        except Exception as exc:
+            response = _of_problem(Problem(500, internal(exc, number)))
+        requests = self._service.metrics.requests
+        requests[response.status] = requests.get(response.status, 0) + 1
+        if response.status >= 400 or log.isEnabledFor(logging.DEBUG):
+            self._log(scope, response, number, perf_counter() - began)
+        await _send(send, response, number, scope["method"] == "HEAD")
+
+    async def _answer(self, scope: Any, receive: Any, number: str) -> Response:
+        headers = dict(scope["headers"])
+        service = self._service
+        peer = scope["state"]["peer"]
+        if len(headers) < len(scope["headers"]):
+            _refuse_repeated(scope["headers"])
+        service.guard.check(headers, peer)
+        if service.draining:
+            raise Problem(503, Unavailable("this daemon is shutting down"), (b"retry-after", b"1"), close=True)
+        method = scope["method"]
+        route, parameters = self._table.find("GET" if method == "HEAD" else method, scope["path"])
+        service.guard.check_route(route, headers, peer)
+        request = Request(scope, receive, headers, number)
+        request.parameters = parameters
+        if route.body is not None:
+            request.body = await _body(headers, receive)
+        elif headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+            request.body = await _body(headers, receive)
+            if request.body:
+                raise Invalid("this route takes no body")
+        return await route.handler(service, request)
+
+    def _log(self, scope: Any, response: Response, number: str, took: float) -> None:
+        facts = {
+            "request": number,
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": response.status,
+            "ms": round(took * 1000, 2),
+            "peer": scope["state"]["peer"],
+        }
+        log.log(logging.INFO if response.status >= 400 else logging.DEBUG, "request", extra={"facts": facts})
+
+
+_ONCE = frozenset((b"host", b"origin", b"authorization", b"content-type", b"content-length", b"idempotency-key"))
+
+
+def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
+    """Two of a header that decides something: each reader would believe another one."""
+    seen = set()
+    for name, _ in headers:
+        if name in seen and name in _ONCE:
+            raise Problem(400, Invalid(f"header {name.decode()}: given twice"), close=True)
+        seen.add(name)
+
+
+async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes:
+    """The whole body; `Problem` 415 or 413. That it comes in time is the protocol's business."""
+    kind = headers.get(b"content-type")
+    if kind is not None and kind.partition(b";")[0].strip().lower() != JSON:
+        raise Problem(415, Invalid("Content-Type: only application/json is understood"), close=True)
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > LARGEST_BODY:
+        raise _too_large()
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    while message.get("more_body"):
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > LARGEST_BODY:
+            raise _too_large()
+    if message["type"] == "http.disconnect":
+        raise Problem(400, Invalid("the request ended before its body"), close=True)
+    if body and kind is None:
+        raise Problem(415, Invalid("Content-Type: must be application/json"), close=True)
+    return body
+
+
+def _too_large() -> Problem:
+    return Problem(413, Invalid(f"the body is larger than {LARGEST_BODY} bytes"), close=True)
+
+
+def _of_problem(problem: Problem) -> Response:
+    body = msgspec.json.encode(problem.error.to_dict())
+    closing = ((b"connection", b"close"),) if problem.close else ()
+    return Response(body, status=problem.status, headers=(*problem.headers, *closing))
+
+
+async def _send(send: Any, response: Response, number: str, head_only: bool) -> None:
+    headers = [(b"x-request-id", number.encode()), *_ALWAYS, *response.headers]
+    if response.status != 204:
+        headers.append((b"content-type", response.type))
+    if response.stream is None:
+        if response.status != 204:
+            headers.append((b"content-length", str(len(response.body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if head_only else response.body})
+        return
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    if not head_only:
+        async for piece in response.stream:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

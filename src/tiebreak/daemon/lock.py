@@ -1,0 +1,81 @@
+"""One daemon for each board: whoever has the lock on the file beside it.
+
+The file is never removed: a lock on an unlinked file protects nobody. Its content tells who has the lock, for the
+one who comes second and for `tb status`; whether anybody has it, only the lock itself tells.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Refused, Unavailable
+from ..text import json, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Lock:
+    """The right to serve a board."""
+
+    def __init__(self, board: str) -> None:
+        self.path = f"{board}-daemon"
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise Unavailable(f"daemon lock {self.path}: {exc.strerror or exc}") from exc
+        for left in range(10, -1, -1):
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                who = served(board)
+                if who or not left:
+                    os.close(self._fd)
+                    raise already_served(board, who or {}) from None
+                sleep(0.02)  # somebody only looks whether there is a daemon, or one is about to sign
+        os.ftruncate(self._fd, 0)
+
+    def sign(self, facts: Mapping[str, Any]) -> None:
+        """Tell who has it."""
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json(dict(facts)).encode() + b"\n", 0)
+
+    def release(self) -> None:
+        """Give it back; the file stays."""
+        os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
+def already_served(board: str, who: Mapping[str, Any]) -> Refused:
+    """What the second daemon says."""
+    if not who:
+        return Refused(f"board {board}: a daemon is already starting on it")
+    return Refused(
+        f"board {board}: already served by pid {who['pid']} at {' and '.join(who['addresses'])} since {who['since']}",
+        hint="use that one, or end it with `tb serve --stop`",
+        **dict(who),
+    )
+
+
+def served(board: str) -> dict[str, Any] | None:
+    """Who serves the board: its pid, addresses and since when; {} while it is starting; None when nobody does."""
+    try:
+        fd = os.open(f"{board}-daemon", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            pass
+        found = read_json(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
+        return found if isinstance(found, dict) else {}
+    except ValueError:
+        return {}
+    finally:
+        os.close(fd)

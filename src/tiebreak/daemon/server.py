@@ -1,0 +1,321 @@
+"""The life of a daemon: the lock, the sockets, the token; serving; draining; the end.
+
+SIGTERM and SIGINT drain: no new request is taken, running ones are answered, those who wait are sent home with an
+empty answer, all within a few seconds. Whatever else ends the process loses nothing that was acknowledged: an answer
+goes out after its commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import secrets
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvicorn
+import uvloop
+from uvicorn.server import ServerState
+
+from ..clock import wall
+from ..errors import Invalid, Refused, Unavailable
+from ..rendezvous import LOOPBACK, host_and_port, socket_for, token_file
+from ..text import moment
+from .app import App
+from .lock import Lock
+from .protocol import Protocol
+from .security import Access, Guard
+from .service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..engine import Engine
+
+DRAIN = 4.0
+"""Seconds for running requests to be answered after SIGTERM."""
+RECEIPT = 10.0
+"""Seconds within which a request must have arrived."""
+KEEP_ALIVE = 75
+SHORTEST_TOKEN = 32
+log = logging.getLogger("tiebreak")
+
+
+class Settings(NamedTuple):
+    """What the operator decided."""
+
+    address: str | None = "127.0.0.1:7777"
+    """Where to listen with TCP; None for the unix socket alone. Port 0: one that is free."""
+    socket: str | None = None
+    """The path of the unix socket; None for the usual place."""
+    hosts: tuple[str, ...] = ()
+    """More names under which this daemon is reached."""
+    token_file: str | None = None
+    """A token that lasts; without it, one that is new with each start."""
+    open: bool = False
+    open_jobs: bool = False
+    receipt: float = RECEIPT
+
+
+class Daemon:
+    """A board being served. Make it, then `run` it inside an event loop."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.addresses: list[str] = []
+        self.token = ""
+        self._files: list[str] = []
+        self._sockets: list[socket.socket] = []
+        self._stopping = False
+        self._wake: Callable[[], object] = lambda: None
+        self._lock = Lock(engine.address)
+        try:
+            self._access = self._prepare()
+        except BaseException:
+            self._clean_up()
+            raise
+
+    # ── Before ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _prepare(self) -> Access:
+        _allow_many_files()
+        path = os.path.abspath(self.settings.socket) if self.settings.socket else socket_for(self.engine.address)
+        self._sockets.append(_unix_socket(path))
+        self._files.append(path)
+        self.addresses.append(f"unix:{path}")
+        if self.settings.address is None:
+            return Access()
+        host, port = host_and_port(self.settings.address, "--addr")
+        self._refuse_exposure(host)
+        listening = _tcp_socket(host, port)
+        self._sockets.append(listening)
+        port = listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.addresses.append(f"http://{shown}:{port}")
+        if not self.settings.open or self.settings.token_file:
+            self.token = self._made_token(port)
+        names = tuple(dict.fromkeys((*LOOPBACK, host.lower(), *(name.lower() for name in self.settings.hosts))))
+        return Access(self.token, names, port, self.settings.open, self.settings.open and self.settings.open_jobs)
+
+    def _refuse_exposure(self, host: str) -> None:
+        if host in LOOPBACK or host.startswith("127."):
+            return
+        if self.settings.open:
+            raise Invalid(f"--open is for loopback only, not for {host}")
+        if not self.settings.token_file:
+            raise Invalid(
+                f"--addr {host} can be reached from other machines: refusing to start without a token",
+                hint="--token-file FILE names one that clients can know (it is made if it does not exist)",
+            )
+
+    def _made_token(self, port: int) -> str:
+        """The lasting token of the operator, or a new one; left where this user's own clients look for it."""
+        lasting = self.settings.token_file
+        token = _lasting_token(lasting) if lasting else secrets.token_urlsafe(32)
+        path = token_file(port)
+        _write_private(path, token)
+        self._files.append(path)
+        return token
+
+    # ── Serving ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serve until told to stop; then drain."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        self._wake = lambda: loop.call_soon_threadsafe(stop.set)
+        if self._stopping:
+            stop.set()
+        service = Service(self.engine, Guard(self._access))
+        config = uvicorn.Config(
+            App(service),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE,
+        )
+        config.load()
+        state = ServerState()
+        servers = [await self._listen(each, config, state) for each in self._sockets]
+        chores = [asyncio.ensure_future(service.sweep()), asyncio.ensure_future(self._end_slow_ones(state))]
+        self._heed_signals(loop)
+        self._lock.sign(self.facts())
+        log.info("serving", extra={"facts": self.facts()})
+        if ready is not None:
+            ready()
+        try:
+            await stop.wait()
+            log.info("draining", extra={"facts": {"waiters": len(service.hub), "connections": len(state.connections)}})
+        finally:
+            service.drain()
+            for server in servers:
+                server.close()
+            for connection in list(state.connections):
+                connection.shutdown()
+            if state.tasks:
+                await asyncio.wait(list(state.tasks), timeout=DRAIN)
+            for chore in [*chores, *state.tasks]:
+                chore.cancel()
+            service.close()
+            log.info("ended", extra={"facts": {"unanswered": len(state.tasks)}})
+
+    @staticmethod
+    async def _listen(listening: socket.socket, config: uvicorn.Config, state: ServerState) -> asyncio.Server:
+        def connected() -> Protocol:
+            return Protocol(config, state, {})
+
+        loop = asyncio.get_running_loop()
+        if listening.family == socket.AF_UNIX:
+            return await loop.create_unix_server(connected, sock=listening, backlog=1024)
+        return await loop.create_server(connected, sock=listening, backlog=1024)
+
+    async def _end_slow_ones(self, state: ServerState) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(1.0, self.settings.receipt / 4))
+            since = loop.time() - self.settings.receipt
+            for connection in list(state.connections):
+                connection.end_if_slow(since)  # type: ignore[union-attr]
+
+    def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._signalled)
+
+    def _signalled(self) -> None:
+        if self._stopping:  # the second time somebody is in a hurry
+            os._exit(1)
+        self.stop()
+
+    def stop(self) -> None:
+        """Begin to drain, from any thread."""
+        self._stopping = True
+        self._wake()
+
+    def facts(self) -> dict[str, Any]:
+        """Who serves: what the lock file tells and `tb status` shows."""
+        return {"pid": os.getpid(), "addresses": self.addresses, "since": moment(wall()), "board": self.engine.address}
+
+    def serve(self, ready: Callable[[], None] | None = None) -> None:
+        """Run in an event loop of its own until the end, and leave nothing behind but the lock file."""
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self.run(ready))
+        finally:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        for each in self._sockets:
+            each.close()
+        for path in self._files:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass  # gone already
+        self._lock.release()
+
+
+def _unix_socket(path: str) -> socket.socket:
+    """Listen at a path; who holds the board's lock may replace what an ended daemon left there."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        if _answers(path):
+            raise Refused(f"socket {path}: somebody else listens there", hint="choose another with --socket")
+        if os.path.lexists(path):
+            os.unlink(path)
+        made.bind(path)
+    except OSError as exc:
+        made.close()
+        raise Unavailable(f"socket {path}: {exc.strerror or exc}") from exc
+    except Refused:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    return made
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        try:
+            asking.connect(path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            if not os.path.exists(path) or _is_socket(path):
+                return False
+            raise
+    return True
+
+
+def _is_socket(path: str) -> bool:
+    import stat
+
+    return stat.S_ISSOCK(os.lstat(path).st_mode)
+
+
+def _tcp_socket(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise Unavailable(f"--addr {host}:{port}: {exc.strerror or exc}") from exc
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(where)
+        return made
+    except OSError as exc:
+        made.close()
+        raise Refused(
+            f"--addr {host}:{port}: {exc.strerror or exc}",
+            hint="choose another with --addr HOST:PORT, or --addr none for the unix socket alone",
+        ) from exc
+
+
+def _lasting_token(path: str) -> str:
+    """The token in a file of the operator; made if the file does not exist."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        token = secrets.token_urlsafe(32)
+        _write_private(path, token)
+        return token
+    except OSError as exc:
+        raise Unavailable(f"--token-file {path}: {exc.strerror or exc}") from exc
+    with open(fd, encoding="ascii", errors="replace") as file:
+        if os.fstat(fd).st_mode & 0o077:
+            raise Refused(f"--token-file {path}: others can read it", hint="chmod 600 makes it yours")
+        token = file.read(4096).strip()
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise Invalid(f"--token-file {path}: a token has at least {SHORTEST_TOKEN} printable characters in one line")
+    return token
+
+
+def _write_private(path: str, token: str) -> None:
+    """A file that only its owner can read, from its first moment on."""
+    partial = f"{path}.new-{os.getpid()}"
+    try:
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(token + "\n")
+        os.replace(partial, path)
+    except OSError as exc:
+        raise Unavailable(f"token file {path}: {exc.strerror or exc}") from exc
+
+
+def _allow_many_files() -> None:
+    """Thousands of waiters are thousands of descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,151 @@
+"""The service: operations for the routes. It sends writes to the writer, reads to threads, and waits to the hub."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
+from ..names import shown
+from ..operations import every, find
+from .hub import Hub
+from .metrics import Metrics
+from .writer import Writer
+
+if TYPE_CHECKING:
+    from ..engine import Call, Engine
+    from ..operations import Operation
+    from .routes import Request
+    from .security import Guard
+
+LONGEST_WAIT = 60_000
+"""Milliseconds for which one request may wait."""
+READERS = 4
+SWEEP = 1.0
+log = logging.getLogger("tiebreak")
+
+_OUTCOMES = ((Lost, "lost"), (Fenced, "fenced"), (Refused, "refused"), (Invalid, "invalid"), (TimedOut, "timed_out"))
+
+
+class Service:
+    """What routes work with. Made inside the running event loop."""
+
+    def __init__(self, engine: Engine, guard: Guard) -> None:
+        every()  # loads all operations now, so that no request has to
+        self.engine = engine
+        self.guard = guard
+        self.metrics = Metrics()
+        self.began = time()
+        self.draining = False
+        self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
+        self._committer = ThreadPoolExecutor(1, "tiebreak-write")
+        self.writer = Writer(engine, self._committer, self.metrics)
+        self.hub = Hub(engine, self._readers)
+
+    # ── Operations ───────────────────────────────────────────────────────────────────────────────────
+
+    async def call(
+        self, name: str, params: dict[str, Any], *, once: str | None = None, request: Request | None = None
+    ) -> Any:
+        """Run one operation; raises its refusal. A read may have `wait_ms` among its parameters."""
+        operation = find(name)
+        if operation.writes:
+            [answer] = await self.write([(operation, params, once)])
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+        if "wait_ms" in params:
+            return await self._patient(operation, dict(params), request)
+        return await self.read(operation, params)
+
+    async def write(self, calls: list[Call]) -> list[Any]:
+        """Run calls in one transaction, in their order; each answer is a result or the error of that one alone."""
+        try:
+            answers = await self.writer.submit(calls)
+        except TiebreakError as exc:
+            for operation, _, _ in calls:
+                self.metrics.operation(operation.name, outcome(exc))
+            raise
+        for (operation, _, _), answer in zip(calls, answers, strict=True):
+            self.metrics.operation(operation.name, outcome(answer) if isinstance(answer, BaseException) else "ok")
+        return answers
+
+    async def read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
+        """Run a reading operation beside the writer."""
+        try:
+            answer = await self.threaded(self.engine.run, operation, params)
+        except Exception as exc:
+            self.metrics.operation(operation.name, outcome(exc))
+            raise
+        self.metrics.operation(operation.name, "ok")
+        return answer
+
+    async def threaded(self, function: Any, *arguments: Any) -> Any:
+        """Run something that takes time where it keeps nobody waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
+
+    async def _patient(self, operation: Operation[..., Any], params: dict[str, Any], request: Request | None) -> Any:
+        wait = wait_of(params)
+        params = operation.checked(params)
+        if not wait or request is None:
+            return await self.read(operation, params)
+        with self.hub.place(request.client):
+            answer = await self.hub.wait(
+                lambda: self.engine.run(operation, params),
+                (operation.name, msgspec.json.encode(params)),
+                wait / 1000,
+                request.gone,
+            )
+        self.metrics.operation(operation.name, "ok")
+        return answer
+
+    # ── Life ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def sweep(self) -> None:
+        """Write down what time has done, so that whoever waits learns it in time; never ends."""
+        while True:
+            await asyncio.sleep(SWEEP)
+            try:
+                due = await self.read(find("tasks.due"), {"project": None})
+                if due is not None and due <= 0:
+                    await self.call("tasks.sweep", {"project": None})
+            except TiebreakError as exc:
+                log.warning("the sweep failed", extra={"facts": exc.to_dict()})
+
+    def drain(self) -> None:
+        """Take no new request; send those who wait home."""
+        self.draining = True
+        self.hub.end()
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self.hub.end()
+        self._committer.shutdown(wait=True)
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+
+def outcome(error: BaseException) -> str:
+    """One word for how an operation ended."""
+    for kind, word in _OUTCOMES:
+        if isinstance(error, kind):
+            return word
+    return "unavailable" if isinstance(error, TiebreakError) else "error"
+
+
+def wait_of(params: dict[str, Any]) -> int:
+    """Take `wait_ms` out of the parameters of a read."""
+    wait = params.pop("wait_ms", 0)
+    if isinstance(wait, bool) or not isinstance(wait, int) or not 0 <= wait <= LONGEST_WAIT:
+        raise Invalid(f"wait_ms: a whole number from 0 to {LONGEST_WAIT}, got {shown(wait)}")
+    return wait
+
+
+def internal(error: BaseException, number: str) -> Unavailable:
+    """What a client learns of a mistake in the daemon: where to look for it, and nothing else."""
+    log.error("internal error", exc_info=error, extra={"facts": {"request": number}})
+    return Unavailable("internal error", hint=f"the daemon's log tells more about request {number}", request=number)

@@ -1,0 +1,96 @@
+"""Server-sent events at `/events`: everything that happens after a number, filtered, for as long as the client stays.
+
+The number of an event is its id, so a browser or any other client that reconnects with `Last-Event-ID` goes on where
+it stopped, and nothing is missed or told twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import Invalid
+from ..model import encode
+from ..names import schema
+from ..operations import find
+from .routes import Response, route
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from .routes import Request
+    from .service import Service
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which a comment shows that the stream still lives."""
+AT_ONCE = 100
+FILTERS = {
+    name: kind for name, kind in find("events.read").parameters.items() if name not in ("after", "limit", "newest")
+}
+_QUERY = {
+    "after": {"type": "integer", "minimum": 0, "description": "only events after this number; without it, new ones"},
+    **{name: schema(kind.removesuffix(" | None")) for name, kind in FILTERS.items()},
+}
+_SSE = b"text/event-stream; charset=utf-8"
+
+
+@route(
+    "GET",
+    "/events",
+    "Stream events as they happen: server-sent events, resumable by number, filtered by the server.",
+    query=_QUERY,
+    answers={200: "a stream of events", 429: "too many open waits"},
+)
+async def events(service: Service, request: Request) -> Response:
+    """Begin a stream."""
+    params: dict[str, Any] = {"project": None, **request.query()}
+    resumed = request.headers.get(b"last-event-id")
+    after = resumed.decode("latin-1") if resumed else params.pop("after", None)
+    params.pop("after", None)
+    if after is None:
+        number = await service.call("events.last", {})
+    elif str(after).isdecimal() and len(str(after)) < 16:
+        number = int(after)
+    else:
+        raise Invalid("after: expected the number of an event")
+    unknown = set(params) - set(FILTERS)
+    if unknown:
+        raise Invalid(f"unknown filter {min(unknown)!a}", hint=f"there are: after, {', '.join(FILTERS)}")
+    params = find("events.read").checked({**params, "after": number, "limit": AT_ONCE})
+    if request.method == "HEAD":
+        return Response(type=_SSE)
+    place = service.hub.place(request.client)
+    return Response(type=_SSE, stream=_stream(service, request, params, place))
+
+
+async def _stream(service: Service, request: Request, params: dict[str, Any], place: Any) -> AsyncIterator[bytes]:
+    read = find("events.read")
+    with place:
+        gone = asyncio.ensure_future(request.gone())
+        try:
+            yield b"retry: 1000\n\n"
+            while not gone.done() and not service.draining:
+                question = dict(params)
+                found = await service.hub.wait(
+                    lambda question=question: service.engine.run(read, question),  # type: ignore[misc]
+                    ("events.read", msgspec.json.encode(question)),
+                    HEARTBEAT,
+                    lambda: asyncio.shield(gone),
+                )
+                if found:
+                    yield b"".join(_shown(event) for event in found)
+                    params["after"] = found[-1].number
+                elif not gone.done() and not service.draining:
+                    yield b": still here\n\n"
+        finally:
+            gone.cancel()
+
+
+def _shown(event: Any) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
+        event.number,
+        event.event.encode(),
+        msgspec.json.encode(encode(event)),
+    )

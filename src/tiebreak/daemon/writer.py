@@ -1,0 +1,124 @@
+"""The writer: all writes that wait at the same moment go into one transaction and share one sync of the disk.
+
+Everything that has arrived in one turn of the event loop is taken together. Each operation has a savepoint of its
+own, so that one that fails takes nothing along; then one commit, then the answers.
+
+The event loop commits by itself: on the two ends of a handover to a thread more time would be lost than a commit
+takes. Only when the board is held by somebody else, or when the disk has proved to be slow, a thread does it, so
+that streams, waits and reads go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unavailable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from ..engine import Call, Engine
+    from .metrics import Metrics
+
+    Entry = tuple[list[Call], asyncio.Future[list[Any]]]
+
+MOST_TOGETHER = 256
+"""Operations in one transaction: more would make the first ones wait."""
+MOST_WAITING = 20_000
+"""Operations in the queue; beyond that, somebody asks faster than the disk can answer."""
+SLOW = 0.005
+"""A commit of more seconds than this is left to a thread from then on, until it is quick again."""
+
+
+class Writer:
+    """A queue of calls, and the commits that empty it."""
+
+    def __init__(self, engine: Engine, threads: Executor, metrics: Metrics) -> None:
+        self._engine = engine
+        self._threads = threads
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Entry] = deque()
+        self._scheduled = False
+        self._slow = 0.0
+        self.depth = 0
+        """Operations that wait or are being written."""
+
+    def submit(self, calls: list[Call]) -> asyncio.Future[list[Any]]:
+        """Queue calls that belong into one transaction; the future has their answers, errors among them."""
+        if self.depth + len(calls) > MOST_WAITING:
+            raise Unavailable(f"{self.depth} writes are waiting already", hint="try again in a moment")
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._queue.append((calls, future))
+        self.depth += len(calls)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        """Write all that is there; come again if something is left."""
+        entries = self._take()
+        calls = [call for each, _ in entries for call in each]
+        began = perf_counter()
+        try:
+            answers = None if self._slow > SLOW else self._engine.batch_at_once(calls)
+        except Exception as exc:
+            self._fail(entries, exc)
+        else:
+            if answers is None:
+                self._hand_over(entries, calls)
+                return
+            self._answer(entries, answers, perf_counter() - began)
+        self._go_on()
+
+    def _take(self) -> list[Entry]:
+        entries: list[Entry] = []
+        size = 0
+        while self._queue and (not entries or size + len(self._queue[0][0]) <= MOST_TOGETHER):
+            entry = self._queue.popleft()
+            entries.append(entry)
+            size += len(entry[0])
+        return entries
+
+    def _hand_over(self, entries: list[Entry], calls: list[Call]) -> None:
+        began = perf_counter()
+        work = self._loop.run_in_executor(self._threads, self._engine.batch, calls)
+
+        def done(finished: asyncio.Future[list[Any]]) -> None:
+            problem = finished.exception()
+            if problem is None:
+                self._answer(entries, finished.result(), perf_counter() - began)
+            else:
+                self._fail(entries, problem)
+            self._go_on()
+
+        work.add_done_callback(done)
+
+    def _answer(self, entries: list[Entry], answers: list[Any], took: float) -> None:
+        self._metrics.batch_size.add(len(answers))
+        self._metrics.commit.add(took)
+        self._slow = took if took < self._slow else (self._slow * 7 + took) / 8
+        at = 0
+        for calls, future in entries:
+            end = at + len(calls)
+            if not future.cancelled():
+                future.set_result(answers[at:end])
+            at = end
+        self.depth -= at
+
+    def _fail(self, entries: list[Entry], problem: BaseException) -> None:
+        self._slow = 0.0
+        for calls, future in entries:
+            self.depth -= len(calls)
+            if not future.cancelled():
+                future.set_exception(problem)
+
+    def _go_on(self) -> None:
+        if self._queue:
+            self._loop.call_soon(self._flush)
+        else:
+            self._scheduled = False
