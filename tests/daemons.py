@@ -1,0 +1,146 @@
+"""A real `tb serve` for tests: a process of its own on a free port, asked over real connections."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .cli.command import TB, clean_environment
+
+PATIENCE = 20.0
+"""Seconds within which anything that is going to happen has happened, also on a busy machine."""
+
+
+class Reply(NamedTuple):
+    """What the daemon answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class Serving:
+    """A daemon in a process of its own. `start` and `kill` may be called again and again."""
+
+    def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
+        self.folder = folder
+        self.board = folder / "board.db"
+        self.port = free_port() if port is None else port
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.options = options
+        # Sockets have short paths, tests have long folders.
+        self.private = Path(tempfile.mkdtemp(prefix="tb-"))
+        self.socket = self.private / "s"
+        self.environment = {**clean_environment(folder), "TIEBREAK_BOARD": str(self.board)}
+        self.log = folder / "serve.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Serving:
+        """Start it, and come back when it answers."""
+        words = [TB, "serve", "--addr", f"127.0.0.1:{self.port}", "--socket", str(self.socket), "--log", "json"]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([*words, *self.options], env=self.environment, stdout=log, stderr=log)
+        end = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, "it does not serve"
+            time.sleep(0.01)
+        return self
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            facts = json.loads(Path(f"{self.board}-daemon").read_text() or "{}")
+            return bool(self.process and facts.get("pid") == self.process.pid)
+        return False
+
+    @property
+    def token(self) -> str:
+        """What its own user's clients find in the token file."""
+        return (self.folder / "state" / "tiebreak" / "run" / f"{self.port}.token").read_text().strip()
+
+    def kill(self) -> None:
+        """SIGKILL: no time to tidy up."""
+        assert self.process
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def stop(self) -> int:
+        """SIGTERM, and how it ended."""
+        assert self.process
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = "",
+        headers: dict[str, str] | None = None,
+        timeout: float = PATIENCE,
+    ) -> Reply:
+        """One request over TCP, with the right token by default (None: without); a body that is no bytes is JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            given = {} if token is None else {"Authorization": f"Bearer {token or self.token}"}
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            if data is not None:
+                given["Content-Type"] = "application/json"
+            connection.request(method, path, data, {**given, **(headers or {})})
+            answer = connection.getresponse()
+            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def rpc(self, method: str, **params: Any) -> Any:
+        """The result of an operation; fails on an error."""
+        answer = self.ask("POST", "/rpc", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).json
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged so far."""
+        found = self.log.read_text().splitlines() if self.log.exists() else []
+        return [json.loads(line) for line in found if line.startswith("{")]
+
+    def close(self) -> None:
+        """End it if it still runs, and remove its socket."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+        with contextlib.suppress(OSError):
+            os.unlink(self.socket)
+        self.private.rmdir()
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Serving]:
+    """A daemon that runs for as long as the context lasts."""
+    made = Serving(folder, *options)
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
