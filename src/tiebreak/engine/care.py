@@ -137,7 +137,7 @@ def _permissions(path: str) -> list[tuple[str, str, str]]:
     if not os.access(path, os.W_OK):
         return [("bad", "permissions", f"{path} is read-only here")]
     out = []
-    for name in (path, path + "-wal", path + "-shm", path + "-gate", path + "-refused"):
+    for name in _files(path):
         if os.path.exists(name) and os.stat(name).st_mode & 0o077:
             out.append(
                 (
@@ -149,9 +149,14 @@ def _permissions(path: str) -> list[tuple[str, str, str]]:
     return out or [("ok", "permissions", "only you can read the board")]
 
 
+def _files(path: str) -> list[str]:
+    """The board and what lies beside it."""
+    return [path, *(path + suffix for suffix in ("-wal", "-shm", "-gate", "-refused", "-daemon"))]
+
+
 def repair_permissions(path: str) -> None:
     """Take away what others may do with the board's files; safe at any time."""
-    for name in (path, path + "-wal", path + "-shm", path + "-gate", path + "-refused"):
+    for name in _files(path):
         if os.path.exists(name):
             os.chmod(name, 0o600)
 

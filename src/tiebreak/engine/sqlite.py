@@ -69,12 +69,14 @@ def _dialect(sql: str) -> str:
 class SqliteTransaction:
     """A transaction as operations see it."""
 
-    __slots__ = ("_cursor", "_refusals", "now")
+    __slots__ = ("_cursor", "_refusals", "now", "undone")
 
     def __init__(self, connection: apsw.Connection, refusals: Refusals) -> None:
         self._cursor = connection.cursor()
         self._refusals = refusals
         self.now = 0
+        self.undone = 0
+        """Changes in this transaction that were taken back again."""
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
@@ -222,12 +224,14 @@ class SqliteEngine:
         except TiebreakError as exc:
             return exc
         self._writer.execute("SAVEPOINT one")
+        before = self._writer.total_changes()
         try:
             answer = perform(tx, operation, params, once)
         except _ENVIRONMENT:
             raise  # a full disk, a damaged page: what else is in this transaction cannot be trusted either
         except Exception as exc:
             self._writer.execute("ROLLBACK TO one")
+            tx.undone += self._writer.total_changes() - before
             answer = unavailable(exc, self.path) if isinstance(exc, apsw.Error) else exc
         self._writer.execute("RELEASE one")
         return answer
@@ -271,9 +275,11 @@ class SqliteEngine:
             tx = self._tx
             tx.now = self._now()
             before = writer.total_changes()
+            tx.undone = 0
             answer = work(tx)
-            carried = writer.total_changes() != before and self._carry_refusals(tx)
-            writer.execute("COMMIT")
+            changed = writer.total_changes() - before > tx.undone
+            carried = changed and self._carry_refusals(tx)
+            writer.execute("COMMIT" if changed else "ROLLBACK")
         except BaseException:
             self._refusals.kept()
             if writer.in_transaction:

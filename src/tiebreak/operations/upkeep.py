@@ -157,11 +157,12 @@ def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
 
 
 def _forget_answers(tx: Transaction, before: int, limit: int) -> int:
-    """An answer is only for a caller that tries again at once; a day is long enough."""
+    """An answer is for a caller that tries again: kept for an hour in any case, and for a day at most."""
+    cutoff = min(max(before, tx.now - micros(86_400)), tx.now - micros(3600))
     rows = tx.all(
         "DELETE FROM answers WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit) "
         "RETURNING once",
-        before=max(before, tx.now - micros(86400)),
+        before=cutoff,
         limit=limit,
     )
     return len(rows)
