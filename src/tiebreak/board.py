@@ -471,10 +471,12 @@ class Events(Namespace):
 
 
 class Upkeep(Namespace):
-    """`board.upkeep`: status, prune."""
+    """`board.upkeep`: status, prune, probe."""
 
     prefix = "upkeep"
     if TYPE_CHECKING:
         status = Bound(_upkeep.status)
         now = Bound(_upkeep.now)
         prune = Bound(_upkeep.prune)
+        probe = Bound(_upkeep.probe)
+        probed = Bound(_upkeep.probed)

@@ -67,8 +67,11 @@ class RemoteEngine:
                 requests.append(_request(i, operation, operation.checked(params), once))
             except TiebreakError as exc:
                 answers[i] = exc
-        for answer in self._ask(requests) if requests else []:
-            i = answer["id"]
+        found = self._ask(requests) if requests else []
+        for answer in found if isinstance(found, list) else [found]:
+            i = answer.get("id")
+            if i is None:  # not one of them was wrong, but all of them together
+                _result(find("events.last"), answer)
             try:
                 answers[i] = _result(calls[i][0], answer)
             except TiebreakError as exc:

@@ -92,9 +92,10 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "agents.heartbeat": lambda place, board: {**announced(board), "doing": "testing"},
     "agents.leave": lambda place, board: announced(board),
     "upkeep.prune": outdated,
+    "upkeep.probe": lambda place, board: {},
 }
-SILENT = {"messages.mark"}
-"""Nothing changes hands: a read cursor. (A bare heartbeat is silent too: see the cases about agents.)"""
+SILENT = {"messages.mark", "upkeep.probe"}
+"""Nothing changes hands: a read cursor, a mark that proves that the board can be written to. (A bare heartbeat is silent too: see the cases about agents.)"""
 
 
 def test_every_operation_that_writes_is_in_the_table() -> None:

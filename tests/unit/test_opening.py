@@ -359,7 +359,6 @@ def test_a_board_has_an_absolute_address(path: Path, prefix: str) -> None:
         "mysql://x",
         "://",
         "SQLITE:///x",
-        "unix:/run/x.sock",
     ],
 )
 def test_an_address_of_an_unknown_kind_is_refused(

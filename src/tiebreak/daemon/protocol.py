@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 LARGEST_HEAD = 32 * 1024
+MOST_HEADERS = 100
 MOST_CONNECTIONS = 8192
 log = logging.getLogger("tiebreak")
 
@@ -32,6 +33,7 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
         self._receiving_since: float | None = self.loop.time()
+        self._in_head = False
         self._head = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -44,29 +46,28 @@ class Protocol(HttpToolsProtocol):
         self.app_state = {"peer": peer or "nobody"}
 
     def data_received(self, data: bytes) -> None:
-        """Something arrives: headers are counted until they are complete."""
-        if self._head >= 0:
-            self._head += len(data)
-            if self._head > LARGEST_HEAD + 65536:  # what came with the last piece may be body already
-                self._refuse(b"431 Request Header Fields Too Large")
-                return
+        """Something arrives: what cannot be anything but headers is counted."""
+        before = self._in_head
         super().data_received(data)
+        self._head = self._head + len(data) if before and self._in_head else 0
+        if self._head > LARGEST_HEAD:
+            self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
         """A request begins."""
         self._receiving_since = self._receiving_since or self.loop.time()
-        self._head = max(self._head, 0)
+        self._in_head = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One more header."""
         super().on_header(name, value)
-        if len(self.headers) > 100 or sum(len(n) + len(v) for n, v in self.headers[-1:]) > LARGEST_HEAD:
+        if len(self.headers) > MOST_HEADERS or len(name) + len(value) > LARGEST_HEAD:
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_headers_complete(self) -> None:
         """The headers are complete."""
-        self._head = -1
+        self._in_head = False
         if not self.transport.is_closing():
             super().on_headers_complete()
 
@@ -78,7 +79,6 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is complete."""
         self._receiving_since = None
-        self._head = 0
         if not self.transport.is_closing():
             super().on_message_complete()
 
@@ -103,7 +103,7 @@ class Protocol(HttpToolsProtocol):
     def _answered(self) -> bool:
         """Whether the request that is still arriving has its answer already."""
         cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and cycle.response_complete and self._head < 0
+        return cycle is not None and cycle.response_complete and not self._in_head
 
 
 def peer_of(connected: socket.socket) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-MOST_IN_A_BATCH = 1000
+MOST_IN_A_BATCH = 5000
 PARSE, REQUEST, METHOD, INTERNAL = -32700, -32600, -32601, -32603
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -63,7 +63,7 @@ async def rpc(service: Service, request: Request) -> Response:
         if type(message) is list:
             return await _batch(service, request, message)
         number, method, params, once = _understood(message)
-        once = once or _header_key(request)
+        once = _header_key(request) if once is None else once
     except Wrong as wrong:
         return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
     try:

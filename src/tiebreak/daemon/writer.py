@@ -65,7 +65,8 @@ class Writer:
         calls = [call for each, _ in entries for call in each]
         began = perf_counter()
         try:
-            answers = None if self._slow > SLOW else self._engine.batch_at_once(calls)
+            patient = self._slow > SLOW or len(calls) > MOST_TOGETHER
+            answers = None if patient else self._engine.batch_at_once(calls)
         except Exception as exc:
             self._fail(entries, exc)
         else:
