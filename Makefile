@@ -16,9 +16,8 @@ UV := uv==0.13.7
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-serve: .venv/.runtime ## Install what tiebreak needs to run, and show the board
-	@echo "The daemon comes next; until then the command line works on the board directly."
-	@$(BIN)/tb status
+serve: .venv/.runtime ## Install what tiebreak needs to run, and serve the board (ARGS='--addr 127.0.0.1:7000')
+	@$(BIN)/tb serve $(ARGS)
 
 check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
 	@tools/need git

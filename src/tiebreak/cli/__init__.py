@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
     "What happens": {"events": ("why", "wait", "events", "status")},
     "The board": {"upkeep": ("prune", "backup", "doctor"), "batch": ("batch",), "serve": ("serve",)},
+    "Compatibility": {"coord": ("coord",), "coordination": ("coordination",)},
     "Help": {"help": ("help", "completion", "version")},
 }
 HOMES = {name: module for group in GROUPS.values() for module, names in group.items() for name in names}

@@ -6,6 +6,7 @@ import os
 from time import monotonic
 
 from ..errors import NotFound, TimedOut
+from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
 from .spec import Argument, Option, command, whole
@@ -154,6 +155,13 @@ def _line(context: Context, event: Event) -> str:
     return "  ".join(parts)
 
 
+def _daemon(address: str) -> dict[str, Any] | None:
+    """Who serves the board, if it is a file and somebody does."""
+    from ..daemon.lock import served
+
+    return served(address) or None
+
+
 @command(
     "status",
     "The board in numbers.",
@@ -164,10 +172,16 @@ def status(context: Context, args: Args) -> None:
     """Tasks by state, holds, agents, messages and events."""
     board = context.board
     found = board.upkeep.status(project=None if args.every_project else board.project)
+    daemon = _daemon(board.engine.address)
     if context.json:
-        context.answer(found)
+        context.answer({**encode(found), "daemon": daemon})
         return
     context.say(f"{context.styled('board', 'bold')}    {plain(board.engine.address)}")
+    if daemon:
+        where = " and ".join(daemon["addresses"])
+        context.say(
+            f"{context.styled('daemon', 'bold')}   pid {daemon['pid']} at {plain(where)}, since {daemon['since']}"
+        )
     context.say(f"{context.styled('project', 'bold')}  {plain(found.project or 'all projects')}")
     counts = [[state, str(getattr(found, state))] for state in STATES]
     counts += [[name, str(getattr(found, name))] for name in ("holds", "agents", "messages", "events")]

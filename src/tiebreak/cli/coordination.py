@@ -1,0 +1,3 @@
+"""Compatibility."""
+
+from __future__ import annotations
