@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ..daemons import free_port
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -65,10 +67,16 @@ def run(command: str, home: dict[str, str]) -> list[str]:
 def test_the_tour_shows_what_really_happens(home: dict[str, str]) -> None:
     tour = [step for block in blocks("console") for step in steps(block)]
     assert len(tour) > 10
-    for command, expected in tour:
-        actual = run(command, home)
-        same = len(actual) == len(expected) and all(map(looks_like, expected, actual))
-        assert same, f"$ {command}\nREADME says:\n" + "\n".join(expected) + "\nbut:\n" + "\n".join(actual)
+    port = str(free_port())  # the usual one may be in use on this machine
+    try:
+        for written, told in tour:
+            command = written.replace("serve --detach", "serve --detach --addr 127.0.0.1:7777").replace("7777", port)
+            expected = [line.replace("7777", port) for line in told]
+            actual = run(command, home)
+            same = len(actual) == len(expected) and all(map(looks_like, expected, actual))
+            assert same, f"$ {command}\nREADME says:\n" + "\n".join(expected) + "\nbut:\n" + "\n".join(actual)
+    finally:
+        run("tb serve --stop", home)
 
 
 def test_a_difference_between_tour_and_truth_is_seen() -> None:
