@@ -1,3 +1,317 @@
-"""Pages for people and for programs that find their way by themselves: the OpenAPI document and what it says."""
+"""Pages for people and for programs that find their way by themselves: the OpenAPI document and what it says.
+
+The page for people is one file that loads nothing and runs nothing, so it can be saved and read anywhere. Its prose is
+in `static/docs.html`; routes, operations, records and bounds are put in from where they are declared.
+"""
 
 from __future__ import annotations
+
+import re
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import __version__, names
+from ..model import RECORDS
+from ..operations import every
+from ..rendezvous import DEFAULT_PORT
+from ..text import html
+from . import hub, openapi, protocol, rpc, service, streams
+from .routes import ROUTES, Response, route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..operations import Operation
+    from .routes import Request, Route
+    from .service import Service
+
+STATIC = Path(__file__).parent / "static"
+
+
+@route("GET", "/openapi.json", "This API as an OpenAPI 3.1 document.", answers={200: "the document"})
+async def openapi_json(service: Service, request: Request) -> Response:
+    """The document, which is the same for everybody."""
+    return Response(msgspec.json.encode(openapi.document()))
+
+
+@route("GET", "/docs", "This API for people: one page that loads nothing else.", answers={200: "a page"})
+async def docs(service: Service, request: Request) -> Response:
+    """The page; its examples have the address under which it was asked for."""
+    host = request.headers.get(b"host", b"").decode("latin-1")
+    return Response(page(host), type=b"text/html; charset=utf-8", headers=_POLICY)
+
+
+@cache
+def _style() -> str:
+    return (STATIC / "docs.css").read_text(encoding="utf-8")
+
+
+_HASH = b64encode(sha256(_style().encode()).digest())
+_POLICY = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        % _HASH,
+    ),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+def page(host: str) -> bytes:
+    """The page for whoever reached this daemon under that name."""
+    if host == "localhost":  # by the unix socket, where there is no port
+        host = f"127.0.0.1:{DEFAULT_PORT}"
+    return filled(host, ROUTES, every().values()).encode()
+
+
+def filled(host: str, routes: Iterable[Route], operations: Iterable[Operation[..., Any]]) -> str:
+    """The prose with everything put in its place."""
+    routes, operations = list(routes), list(operations)
+    parts = {
+        **{name: html(value) for name, value in _words(host, routes, operations).items()},
+        **{name: _code(text.replace("HOST", host).replace("PORT", _port(host))) for name, text in EXAMPLES.items()},
+        "style": _style(),
+        "contents": _list(_link(each.name) for each in operations),
+        "routes": _routes(routes),
+        "operations": "".join(_group(name, list(those)) for name, those in groupby(operations, _group_of)),
+        "records": "".join(map(_record, RECORDS.values())),
+        "codes": _codes(),
+        "statuses": _table(("status", "meaning"), ((f"{status}", text) for status, text in _STATUSES.items())),
+        "bounds": _table(("what", "at most"), _bounds().items()),
+    }
+    prose = (STATIC / "docs.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], prose)
+
+
+def _words(host: str, routes: list[Route], operations: list[Operation[..., Any]]) -> dict[str, str]:
+    return {
+        "version": __version__,
+        "host": host,
+        "port": _port(host),
+        "routes_count": str(len(routes)),
+        "operations_count": str(len(operations)),
+        "longest_wait": str(service.LONGEST_WAIT),
+        "most_in_a_batch": str(rpc.MOST_IN_A_BATCH),
+        "heartbeat": f"{streams.HEARTBEAT:g}",
+        "everywhere": ", ".join(map(str, openapi.EVERYWHERE)),
+    }
+
+
+def _port(host: str) -> str:
+    port = host.rpartition(":")[2]
+    return port if port.isdecimal() else "80"
+
+
+# ── Examples ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+EXAMPLES = {
+    "example_setup": """
+url=http://HOST
+token=$(cat "${XDG_STATE_HOME:-$HOME/.local/state}/tiebreak/run/PORT.token")
+ask() { curl -s -H "Authorization: Bearer $token" "$@"; echo; }
+call() { ask "$url/rpc" -H "Content-Type: application/json" -d "$1"; }""",
+    "example_health": 'ask "$url/health"',
+    "example_claim": """
+call '{"jsonrpc": "2.0", "id": 1, "method": "tasks.post",
+       "params": {"project": "demo", "agent": "ada", "name": "fix the login", "key": "login"}}'
+call '{"jsonrpc": "2.0", "id": 2, "method": "tasks.claim",
+       "params": {"project": "demo", "agent": "ada", "ref": "login", "lease": "10m"}}'""",
+    "example_lost": """
+call '{"jsonrpc": "2.0", "id": 3, "method": "tasks.claim",
+       "params": {"project": "demo", "agent": "bob", "ref": "login"}}'""",
+    "answer_lost": """
+{"jsonrpc": "2.0", "id": 3, "error": {
+    "code": -32001,
+    "message": "login is held by ada until …",
+    "data": {"error": "Lost", "hint": "…", "holder": "ada", "until": "2026-11-15T19:22:41Z", "epoch": 1}}}""",
+    "example_socket": """
+socket=$(tb status | grep -o 'unix:[^ ]*' | cut -c6-)
+curl -s --unix-socket "$socket" http://localhost/health""",
+    "example_wait": """
+# answers at once, or as soon as there is an urgent task; with an empty list after two seconds
+call '{"jsonrpc": "2.0", "id": 4, "method": "tasks.list",
+       "params": {"project": "demo", "priority": "urgent", "wait_ms": 2000}}'""",
+    "example_batch": """
+# two in one transaction, safe to send again
+call '[{"jsonrpc": "2.0", "id": 5, "method": "tasks.complete", "once": "ada-login-done",
+        "params": {"project": "demo", "agent": "ada", "ref": "login", "result": {"commit": "4f2a9c1"}}},
+       {"jsonrpc": "2.0", "id": 6, "method": "messages.send", "once": "ada-login-told",
+        "params": {"project": "demo", "agent": "ada", "body": "the login works again"}}]'""",
+    "example_events": """
+# without --max-time it goes on until you end it
+ask -N --max-time 2 "$url/events?after=0&project=demo&event=task\"""",
+    "answer_events": """
+id: 3
+event: task.claimed
+data: {"number": 3, "event": "task.claimed", "name": "fix the login", "agent": "ada", "epoch": 1, …}""",
+}
+"""What a reader can paste into a shell; the tests do."""
+
+
+def _code(text: str) -> str:
+    """Lines of code: comments, and what is JSON in them, stand out a little."""
+    return "\n".join(
+        f"<i>{html(line)}</i>" if line.startswith("#") else _line(line) for line in text.strip().split("\n")
+    )
+
+
+def _line(line: str) -> str:
+    return re.sub(
+        r"&quot;([\w…][\w .~:…-]*)&quot;(:?)",
+        lambda found: f'<span class="{"k" if found[2] else "s"}">&quot;{found[1]}&quot;</span>{found[2]}',
+        html(line),
+    )
+
+
+# ── Parts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _prose(text: str) -> str:
+    """One paragraph, with `code` between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html(" ".join(text.split())))
+
+
+def _paragraphs(text: str) -> str:
+    return "".join(f"<p>{_prose(part)}</p>" for part in text.split("\n\n"))
+
+
+def _link(name: str, shown: str = "") -> str:
+    return f'<a href="#{html(name)}">{html(shown or name)}</a>'
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table that scrolls by itself where it is too wide; its cells are HTML already."""
+    head = "".join(f'<th scope="col">{html(text)}</th>' for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>'
+
+
+def _routes(routes: list[Route]) -> str:
+    headings = list(dict.fromkeys([*openapi.GROUPS.values(), *map(openapi.group_of, routes)]))
+    ordered = sorted(routes, key=lambda each: (headings.index(openapi.group_of(each)), each.path, each.method))
+    return "".join(
+        f"<h3>{html(name)}</h3>" + _table(("route", "what for", "answers"), map(_route, those))
+        for name, those in groupby(ordered, openapi.group_of)
+    )
+
+
+def _route(route: Route) -> tuple[str, str, str]:
+    method = f'<span class="method {html(route.method.lower())}">{html(route.method)}</span>'
+    text = _prose(route.text)
+    if route.query:
+        text += f'<br><span class="note">with</span> {", ".join(f"<code>{html(name)}</code>" for name in route.query)}'
+    if route.commands:
+        text += '<br><span class="tag must">can run commands</span>'
+    answers = _list(f"<b>{status}</b> {_prose(said)}" for status, said in route.answers.items())
+    return f'<span class="route">{method} <code>{html(route.path)}</code></span>', text, answers
+
+
+def _group_of(operation: Operation[..., Any]) -> str:
+    return operation.name.partition(".")[0]
+
+
+def _group(name: str, operations: list[Operation[..., Any]]) -> str:
+    chips = "".join(_link(each.name) for each in operations)
+    return f'<h3>{html(name)}</h3><div class="chips">{chips}</div>{"".join(map(_operation, operations))}'
+
+
+def _operation(operation: Operation[..., Any]) -> str:
+    how = "writes" if operation.writes else "reads"
+    head = f'<h4>{_link(operation.name)}<span class="tag {how}">{how}</span></h4>'
+    rows = [_parameter(operation, name) for name in operation.parameters]
+    table = _table(("parameter", "kind", "default"), rows) if rows else ""
+    returns = f'<p class="returns">Returns {_kind(operation.returns)}</p>'
+    text = _paragraphs(openapi.text_of(operation))
+    return f'<article class="op" id="{html(operation.name)}">{head}{text}{table}{returns}</article>'
+
+
+def _parameter(operation: Operation[..., Any], name: str) -> tuple[str, str, str]:
+    kind = operation.parameters[name]
+    bare = kind.removesuffix(" | None").removeprefix("list[").removesuffix("]").removesuffix(" | None")
+    about = _kind(kind)
+    if bare != "bool":
+        about += f' <span class="note">· {_prose(names.RULES[bare].doc)}</span>'
+    if openapi.required(operation, name):
+        return f"<code>{html(name)}</code>", about, '<span class="tag must">required</span>'
+    default = msgspec.json.encode(operation.defaults[name]).decode().removesuffix(".0")
+    return f"<code>{html(name)}</code>", about, f"<code>{html(default)}</code>"
+
+
+def _kind(kind: str) -> str:
+    """A declared type in words; a record is a link."""
+    if kind.endswith(" | None"):
+        return f"{_kind(kind[:-7])} or null"
+    if kind.startswith("list["):
+        return f"list of {_kind(kind[5:-1])}"
+    return _link(f"record-{kind}", kind) if kind in RECORDS else html(_PLAIN.get(kind, kind))
+
+
+_PLAIN = {
+    "int": "number",
+    "float": "number",
+    "str": "text",
+    "bool": "true or false",
+    "Holder": "AgentId",
+    "Json": "JSON",
+}
+
+
+def _record(record: type) -> str:
+    name = html(record.__name__)
+    rows = ((f"<code>{html(field)}</code>", _kind(kind)) for field, kind in openapi.fields(record).items())
+    head = f'<h4><a href="#record-{name}">{name}</a></h4>'
+    text = _paragraphs(openapi.text_of(record))
+    return f'<article class="op" id="record-{name}">{head}{text}{_table(("field", "kind"), rows)}</article>'
+
+
+def _codes() -> str:
+    """What JSON-RPC can answer: its own codes, then the board's."""
+    rows = [(str(code), html(name), _prose(text)) for code, (name, text) in _OF_JSON_RPC.items()]
+    for kind in openapi.ERRORS:
+        about = openapi.text_of(kind).partition("\n\n")[0]
+        rows.append((str(kind.rpc_code), f"<b>{html(kind.__name__)}</b>", _prose(about)))
+    return _table(("code", "error", "meaning"), rows)
+
+
+_OF_JSON_RPC = {
+    rpc.PARSE: ("not JSON", "The body is no JSON. Status 400."),
+    rpc.REQUEST: ("no request", "It is JSON, but no JSON-RPC request. Status 400 unless it came in a batch."),
+    rpc.METHOD: ("no such method", "There is no operation of that name."),
+    rpc.INTERNAL: ("a mistake", "A mistake in the daemon; its log has more under the `x-request-id` of the answer."),
+}
+_STATUSES = {
+    200: "Done, or refused by the board: `error` in the answer tells.",
+    204: "Done, and there is nothing to say.",
+    404: "There is no such route, or no such thing.",
+    409: "Somebody else has it, or it is not in the state for that. Where JSON-RPC is spoken, 200 and an `error`.",
+    429: "Too many open waits: close one, or try again later.",
+    **openapi.EVERYWHERE,
+}
+_STATUSES = {status: _prose(text) for status, text in sorted(_STATUSES.items())}
+
+
+def _bounds() -> dict[str, str]:
+    from .app import LARGEST_BODY  # which imports this module for its routes
+    from .server import RECEIPT
+
+    return {
+        "A body": f"{LARGEST_BODY // 1024**2} MiB",
+        "A JSON value, such as a payload": f"{names.MAX_JSON // 1024} KiB, {names.MAX_DEPTH} levels deep",
+        "A batch": f"{rpc.MOST_IN_A_BATCH} requests",
+        "<code>wait_ms</code>": f"{service.LONGEST_WAIT // 1000} seconds",
+        "Open waits and streams": f"{hub.MOST_FOR_A_CLIENT} for each client, {hub.MOST_IN_ALL} in all",
+        "Connections": str(protocol.MOST_CONNECTIONS),
+        "Headers": f"{protocol.LARGEST_HEAD // 1024} KiB",
+        "The arrival of a request": f"{RECEIPT:g} seconds",
+    }

@@ -18,6 +18,7 @@ from .routes import Problem, Response, route
 from .service import internal
 
 if TYPE_CHECKING:
+    from ..operations import Operation
     from .routes import Request
     from .service import Service
 
@@ -67,7 +68,7 @@ async def rpc(service: Service, request: Request) -> Response:
     except Wrong as wrong:
         return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
     try:
-        answer = _good(number, await service.call(_operation(method, number), params, once=once, request=request))
+        answer = _good(number, await service.run(_operation(method, number), params, once, request))
     except Wrong as wrong:
         answer = refused(number, wrong.code, str(wrong))
     except Problem:
@@ -99,7 +100,7 @@ async def _batch(service: Service, request: Request, messages: list[Any]) -> Res
     for i, message in enumerate(messages):
         try:
             number, method, params, once = _understood(message)
-            calls.append((find(_operation(method, number)), _without_wait(params), once))
+            calls.append((_operation(method, number), _without_wait(params), once))
             places.append((i, number))
         except Wrong as wrong:
             answers[i] = refused(wrong.number, wrong.code, str(wrong))
@@ -153,9 +154,9 @@ def _understood(message: Any) -> tuple[Any, str, dict[str, Any], str | None]:
     return number, method, params, message.get("once")
 
 
-def _operation(method: str, number: Any) -> str:
+def _operation(method: str, number: Any) -> Operation[..., Any]:
     try:
-        return find(method).name
+        return find(method)
     except Invalid as exc:
         raise Wrong(METHOD, exc.message, number) from None
 

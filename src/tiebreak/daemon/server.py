@@ -141,6 +141,7 @@ class Daemon:
             server_header=False,
             date_header=False,
             ws="none",
+            proxy_headers=False,  # nobody's word is taken for who asks
             timeout_keep_alive=KEEP_ALIVE,
         )
         config.load()

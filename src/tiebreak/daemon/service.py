@@ -52,8 +52,13 @@ class Service:
     async def call(
         self, name: str, params: dict[str, Any], *, once: str | None = None, request: Request | None = None
     ) -> Any:
-        """Run one operation; raises its refusal. A read may have `wait_ms` among its parameters."""
-        operation = find(name)
+        """Run the operation of that name; raises its refusal. A read may have `wait_ms` among its parameters."""
+        return await self.run(find(name), params, once, request)
+
+    async def run(
+        self, operation: Operation[..., Any], params: dict[str, Any], once: str | None, request: Request | None
+    ) -> Any:
+        """Run an operation; raises its refusal."""
         if operation.writes:
             [answer] = await self.write([(operation, params, once)])
             if isinstance(answer, BaseException):

@@ -1,3 +1,412 @@
-"""Compatibility."""
+"""Workron's REST: `/jobs` and `/workers`. A job is a task of kind `job` with a command; a worker is an agent.
+
+Four things differ from Workron, on purpose. A report says who makes it (`worker_id`) and is fenced: a worker that was
+given up does not finish the run of the next one (409), and with `epoch` or `attempt` not even its own next run. The
+next job is the most urgent one, then the oldest. A job whose dependency failed has failed too. And whoever is silent
+for 30 seconds loses its job by the lease alone, also while no daemon runs.
+
+Every route under `/jobs` counts as one that runs commands. Submitting and claiming do; a report lets the jobs run that
+wait for it; and a list shows command lines, in which people put what not every program on the machine shall read.
+Workers neither bring commands nor get them by registering.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import Fenced, Invalid, NotFound
+from ..model import encode, holder_id
+from ..names import PRIORITIES, agent, schema, shown, text
+from .routes import Response, route
+
+if TYPE_CHECKING:
+    from ..model import Agent, Task
+    from .routes import Request
+    from .service import Service
+
+KIND = "job"
+PROGRAM = "worker"
+"""What tells agents that registered as workers from others."""
+LEASE = 30.0
+"""Seconds of silence after which a worker is taken for dead."""
+STATUSES = {
+    "pending": ["pending"],
+    "blocked": ["blocked"],
+    "running": ["claimed"],
+    "done": ["completed"],
+    "failed": ["failed", "cancelled"],
+}
+_STATUS = {state: status for status, states in STATUSES.items() for state in states}
+_NORMAL = PRIORITIES.index("normal")
+_PROJECT = {"project": {**schema("Project"), "default": "default"}}
+_WORKER = {"worker_id": {**schema("AgentId"), "minLength": 1, "description": "who reports"}}
+_GRANT = {
+    **_WORKER,
+    "epoch": {"type": "integer", "minimum": 0, "description": "the grant that is meant, as the claim told it"},
+    "attempt": {"type": "integer", "minimum": 0, "description": "the attempt that is meant, as the claim told it"},
+}
+_REASON = {"reason": {**schema("Note"), "description": "why it failed"}}
+_STALE = "it is not this worker's job, or not any more"
+
+
+class Submitted(msgspec.Struct):
+    """The body of a new job; what else Workron's clients send says nothing here."""
+
+    command: str
+    depends_on: list[str] | None = None
+    priority: int | None = None
+    queue_name: str | None = None
+    max_retries: int | None = None
+
+
+class Registered(msgspec.Struct):
+    """The body of a worker that introduces itself."""
+
+    id: str
+
+
+class Report(msgspec.Struct):
+    """What a worker says about its job."""
+
+    worker_id: str | None = None
+    epoch: int | None = None
+    attempt: int | None = None
+    reason: str | None = None
+
+
+_SUBMITTED = {
+    "type": "object",
+    "required": ["command"],
+    "properties": {
+        "command": {"type": "string", "minLength": 1, "maxLength": 65536},
+        "depends_on": {"type": ["array", "null"], "maxItems": 1000, "items": {"type": "string"}},
+        "priority": {"type": ["integer", "null"], "description": "below 0 low, 0 normal, 1 high, above urgent"},
+        "queue_name": {"type": ["string", "null"], "maxLength": 64},
+        "max_retries": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000},
+    },
+}
+_REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKER["worker_id"]}}
+
+
+# ── Jobs ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@route(
+    "POST",
+    "/jobs",
+    "Submit a job: a command for some worker to run.",
+    body=_SUBMITTED,
+    query=_PROJECT,
+    answers={201: "the job", 409: "a dependency has failed already"},
+    commands=True,
+)
+async def submit(service: Service, request: Request) -> Response:
+    """Put it on the board. Retries follow each other without a wait, as Workron's do."""
+    query = _query(request, _PROJECT)
+    given = _read(request.body, Submitted)
+    params = {
+        "name": _title(text(given.command, "command")),
+        "kind": KIND,
+        "agent": "workron",
+        "project": query.get("project", "default"),
+        "payload": {"command": given.command},
+        "priority": PRIORITIES[max(0, min(_NORMAL + (given.priority or 0), len(PRIORITIES) - 1))],
+        "queue": given.queue_name or "default",
+        "max_attempts": 3 if given.max_retries is None else given.max_retries,
+        "after": given.depends_on or [],
+        "backoff": 0.0,
+    }
+    try:
+        task = await service.call("tasks.post", params, once=_once(request))
+    except NotFound as missing:
+        raise Invalid(f"depends_on: {missing.message}") from None
+    return await _answer(service, task, 201)
+
+
+def _title(command: str) -> str:
+    """The beginning of a command, as a name may be."""
+    line = command.strip().splitlines()[0]
+    return "".join(c if c.isprintable() else " " for c in line)[:200].strip() or KIND
+
+
+@route(
+    "GET",
+    "/jobs",
+    "List jobs, newest first.",
+    query={
+        **_PROJECT,
+        "status": {"enum": list(STATUSES)},
+        "queue_name": schema("Label"),
+        "worker_id": schema("AgentId"),
+        "before": {"type": "string", "description": "page on: only jobs older than the one with this id"},
+        "limit": {**schema("Limit"), "default": 100},
+    },
+    answers={200: "an array of jobs", 404: "`before` names no job"},
+    commands=True,
+)
+async def jobs(service: Service, request: Request) -> Response:
+    """Those that match all filters."""
+    query = _query(request, ("project", "status", "queue_name", "worker_id", "before", "limit"))
+    status, project = query.get("status"), query.get("project", "default")
+    if status is not None and status not in STATUSES:
+        raise Invalid(f"status: one of {', '.join(STATUSES)}, got {shown(status)}")
+    params = {
+        "project": project,
+        "kind": KIND,
+        "states": STATUSES[status] if status else None,
+        "queue": query.get("queue_name"),
+        "agent": query.get("worker_id"),
+        "before": (await _find(service, query["before"], project)).number if "before" in query else None,
+        "limit": _whole(query, "limit", 100),
+    }
+    found = await service.call("tasks.list", params)
+    return Response(msgspec.json.encode([await _job(service, task) for task in found]))
+
+
+@route(
+    "GET",
+    "/jobs/next",
+    "Claim the next job: the most urgent, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
+    query={**_WORKER, **_PROJECT, "queue_name": schema("Label")},
+    answers={200: "the job, which is this worker's now", 204: "nothing to do"},
+    commands=True,
+)
+async def claim(service: Service, request: Request) -> Response:
+    """Win one, or learn that there is none."""
+    query = _query(request, ("worker_id", "project", "queue_name"))
+    params = {
+        "agent": _who(query.get("worker_id")),
+        "project": query.get("project", "default"),
+        "kind": KIND,
+        "queue": query.get("queue_name"),
+        "lease": LEASE,
+    }
+    if request.method == "HEAD":  # whoever only asks for headers never learns which job it would have won
+        return Response(status=204)
+    won = await service.call("tasks.next", params, once=_once(request))
+    return await _answer(service, won[0]) if won else Response(status=204)
+
+
+@route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, commands=True)
+async def job(service: Service, request: Request) -> Response:
+    """By its id."""
+    query = _query(request, _PROJECT)
+    return await _answer(service, await _find(service, request.parameters["id"], query.get("project", "default")))
+
+
+@route(
+    "POST",
+    "/jobs/{id}/done",
+    "Report that a job is done.",
+    body={"type": "object", "properties": _GRANT},
+    query={**_PROJECT, **_GRANT},
+    answers={200: "the job, done", 404: "no such job", 409: _STALE},
+    commands=True,
+)
+async def done(service: Service, request: Request) -> Response:
+    """Lets those go on that depend on it."""
+    return await _reported(service, request, "tasks.complete")
+
+
+@route(
+    "POST",
+    "/jobs/{id}/fail",
+    "Report that a job failed; it is pending again while retries are left.",
+    body={"type": "object", "properties": {**_GRANT, **_REASON}},
+    query={**_PROJECT, **_GRANT, **_REASON},
+    answers={200: "the job, pending or failed", 404: "no such job", 409: _STALE},
+    commands=True,
+)
+async def fail(service: Service, request: Request) -> Response:
+    """The board decides about another attempt."""
+    return await _reported(service, request, "tasks.fail")
+
+
+@route(
+    "POST",
+    "/jobs/{id}/heartbeat",
+    "Say that a job is still being worked on; keeps it for another 30 s.",
+    body={"type": "object", "properties": _GRANT},
+    query={**_PROJECT, **_GRANT},
+    answers={200: "the job, running", 404: "no such job", 409: _STALE + ": stop working on it"},
+    commands=True,
+)
+async def heartbeat(service: Service, request: Request) -> Response:
+    """A worker that lost its job, or whose job was cancelled, learns it here."""
+    return await _reported(service, request, "tasks.extend", lease=LEASE)
+
+
+async def _reported(service: Service, request: Request, operation: str, **params: Any) -> Response:
+    """Write as the worker that the report names, fenced by the grant that it means."""
+    query = _query(request, ("project", "worker_id", "epoch", "attempt", "reason"))
+    said = _read(request.body, Report)
+    worker = _who(_either("worker_id", query.get("worker_id"), said.worker_id))
+    epoch = _either("epoch", _whole(query, "epoch"), said.epoch)
+    attempt = _either("attempt", _whole(query, "attempt"), said.attempt)
+    reason = _either("reason", query.get("reason"), said.reason)
+    if reason is not None:
+        if operation != "tasks.fail":
+            raise Invalid("reason: only a failure has one")
+        params["reason"] = reason
+    task = await _find(service, request.parameters["id"], query.get("project", "default"))
+    if attempt is not None:
+        epoch = _of_attempt(task, attempt, epoch)
+    params |= {"ref": task.id, "agent": worker, "project": task.project, "epoch": epoch or 0}
+    return await _answer(service, await service.call(operation, params, once=_once(request)))
+
+
+def _of_attempt(task: Task, attempt: int, epoch: int | None) -> int:
+    """The epoch that belongs to an attempt: read with it in one row, it stays the fence of the write."""
+    if task.attempts != attempt or epoch not in (None, 0, task.epoch):
+        raise Fenced(
+            f"attempt {attempt} is not the current one ({task.attempts}), nothing was written",
+            hint="stop working on it",
+            holder=task.holder,
+            epoch=task.epoch,
+        )
+    return task.epoch
+
+
+async def _find(service: Service, ref: str, project: str) -> Task:
+    task: Task = await service.call("tasks.get", {"ref": ref, "project": project})
+    if task.kind != KIND:
+        raise NotFound(f"no job {shown(ref)} in project {project}")
+    return task
+
+
+async def _answer(service: Service, task: Task, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(await _job(service, task)), status=status)
+
+
+async def _job(service: Service, task: Task) -> dict[str, Any]:
+    """A task as Workron shows a job; the epoch is what its reports may be fenced with."""
+    times = encode(task)
+    before = await service.call("tasks.after", {"ref": task.id, "project": task.project})
+    command = task.payload.get("command") if isinstance(task.payload, dict) else None
+    return {
+        "id": task.id,
+        "command": command if isinstance(command, str) else "",
+        "status": _STATUS[task.state],
+        "created_at": times["created_at"],
+        "started_at": times["claimed_at"],
+        "done_at": times["finished_at"],
+        "max_retries": task.max_attempts,
+        "attempts": task.attempts,
+        "depends_on": [each.id for each in before],
+        "priority": PRIORITIES.index(task.priority) - _NORMAL,
+        "queue_name": task.queue,
+        "worker_id": holder_id(task),
+        "epoch": task.epoch,
+    }
+
+
+# ── Workers ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@route(
+    "POST",
+    "/workers/register",
+    "Introduce a worker.",
+    body=_REGISTERED,
+    query=_PROJECT,
+    answers={201: "the worker"},
+)
+async def register(service: Service, request: Request) -> Response:
+    """As often as it likes."""
+    query = _query(request, _PROJECT)
+    params = {"agent": _who(_read(request.body, Registered).id), "project": query.get("project", "default")}
+    found = await service.call("agents.announce", {**params, "program": PROGRAM}, once=_once(request))
+    return Response(msgspec.json.encode(_worker(found, found.seen_at)), status=201)
+
+
+@route(
+    "POST",
+    "/workers/{id}/heartbeat",
+    "Say that a worker is still there.",
+    body={"type": "object"},
+    query=_PROJECT,
+    answers={200: "the worker", 404: "no such worker: it has to register"},
+)
+async def alive(service: Service, request: Request) -> Response:
+    """Its jobs have heartbeats of their own."""
+    query = _query(request, _PROJECT)
+    _read(request.body, dict)
+    who, project = agent(request.parameters["id"], "id"), query.get("project", "default")
+    known = await service.call("agents.list", {"project": project, "agent": who})
+    if not any(each.id == who and each.program == PROGRAM for each in known):
+        raise NotFound(f"no worker {shown(who)} in project {project}", hint="POST /workers/register first")
+    found = await service.call("agents.heartbeat", {"agent": who, "project": project})
+    return Response(msgspec.json.encode(_worker(found, found.seen_at)))
+
+
+@route("GET", "/workers", "List the workers, most recently seen first.", query=_PROJECT, answers={200: "an array"})
+async def workers(service: Service, request: Request) -> Response:
+    """Those that have registered."""
+    query = _query(request, _PROJECT)
+    known = await service.call("agents.list", {"project": query.get("project", "default")})
+    now = await service.call("upkeep.now", {})
+    return Response(msgspec.json.encode([_worker(each, now) for each in known if each.program == PROGRAM]))
+
+
+def _worker(found: Agent, now: float) -> dict[str, Any]:
+    """An agent as Workron shows a worker. The board keeps neither addresses nor resources of workers."""
+    times = encode(found)
+    here = found.status != "gone" and now - found.seen_at <= LEASE
+    return {
+        "id": found.id,
+        "exec_addr": "",
+        "resources": {},
+        "tags": [],
+        "status": "active" if here else "offline",
+        "last_heartbeat": times["seen_at"],
+        "registered_at": times["joined_at"],
+    }
+
+
+# ── Reading requests ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(body: bytes, kind: Any) -> Any:
+    """The body as what the route takes; an empty one says nothing."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        raise Invalid(f"the body is not as it has to be: {exc}") from None
+
+
+def _query(request: Request, known: Any) -> dict[str, str]:
+    found = request.query()
+    for name in found:
+        if name not in known:
+            raise Invalid(f"unknown parameter {shown(name)}", hint=f"there are: {', '.join(known)}")
+    return found
+
+
+def _whole(query: dict[str, str], name: str, default: int | None = None) -> int | None:
+    given = query.get(name)
+    if given is None:
+        return default
+    if not (given.isascii() and given.isdecimal()) or len(given) > 16:
+        raise Invalid(f"{name}: expected a whole number, got {shown(given)}")
+    return int(given)
+
+
+def _either(name: str, first: Any, second: Any) -> Any:
+    """A value from the query or the body; from both only when they agree."""
+    if first is not None and second is not None and first != second:
+        raise Invalid(f"{name}: the query and the body differ")
+    return second if first is None else first
+
+
+def _who(worker: str | None) -> str:
+    """Who reports. Nobody reports for nobody: without a name there is no fence."""
+    if not worker:
+        raise Invalid("worker_id: required (which worker?)", hint="in the query or in the body")
+    return agent(worker, "worker_id")
+
+
+def _once(request: Request) -> str | None:
+    given = request.headers.get(b"idempotency-key")
+    return None if given is None else given.decode("latin-1")

@@ -223,17 +223,18 @@ class SqliteEngine:
             params = operation.checked(params)
         except TiebreakError as exc:
             return exc
-        self._writer.execute("SAVEPOINT one")
+        execute = tx._cursor.execute
+        execute("SAVEPOINT one")
         before = self._writer.total_changes()
         try:
             answer = perform(tx, operation, params, once)
         except _ENVIRONMENT:
             raise  # a full disk, a damaged page: what else is in this transaction cannot be trusted either
         except Exception as exc:
-            self._writer.execute("ROLLBACK TO one")
+            execute("ROLLBACK TO one")
             tx.undone += self._writer.total_changes() - before
             answer = unavailable(exc, self.path) if isinstance(exc, apsw.Error) else exc
-        self._writer.execute("RELEASE one")
+        execute("RELEASE one")
         return answer
 
     def _write(
