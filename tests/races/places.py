@@ -5,12 +5,30 @@ Workers get nothing but the address, as agents do, and open it themselves.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.daemons import Serving
+
+_MARK = "tb-state-"
+
+def _own_state() -> None:
+    """Give this process and all that it starts one folder in which daemons leave tokens and clients find them."""
+    folder, pid = tempfile.mkdtemp(prefix=_MARK), os.getpid()
+    atexit.register(lambda: pid == os.getpid() and shutil.rmtree(folder, ignore_errors=True))
+    os.environ["XDG_STATE_HOME"] = folder
+
+
+# Now, not in a fixture: the server that workers are forked from takes its environment along when it starts.
+if _MARK not in os.environ.get("XDG_STATE_HOME", ""):
+    _own_state()
 
 
 @contextmanager
@@ -19,7 +37,25 @@ def sqlite(folder: Path) -> Iterator[str]:
     yield os.fspath(folder / "board.db")
 
 
-PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {"sqlite": sqlite}
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[Serving]:
+    """A daemon in a process of its own, whose token is found by every process that a test starts."""
+    made = Serving(folder, *options)
+    made.environment["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[str]:
+    """A file behind a daemon, over TCP."""
+    with served(folder) as made:
+        yield made.url
+
+
+PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {"sqlite": sqlite, "daemon": daemon}
 
 
 @pytest.fixture(params=sorted(PLACES))

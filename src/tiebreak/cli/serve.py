@@ -84,6 +84,8 @@ def _serve(context: Context, args: Args, board: str) -> int:
         daemon = Daemon(engine, settings)
         journal.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
+        if daemon.stuck:
+            os._exit(1)  # a thread waits for the board, and would be waited for
     finally:
         engine.close()
     return 0

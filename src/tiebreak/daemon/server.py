@@ -72,6 +72,8 @@ class Daemon:
         self.token = ""
         self._files: list[str] = []
         self._sockets: list[socket.socket] = []
+        self.stuck = False
+        """Whether the board was held by somebody else when time was up: then it cannot be closed in good order."""
         self._stopping = False
         self._wake: Callable[[], object] = lambda: None
         self._lock = Lock(engine.address)
@@ -166,6 +168,7 @@ class Daemon:
                 await asyncio.wait(list(state.tasks), timeout=DRAIN)
             for chore in [*chores, *state.tasks]:
                 chore.cancel()
+            self.stuck = service.writer.depth > 0
             service.close()
             log.info("ended", extra={"facts": {"unanswered": len(state.tasks)}})
 

@@ -130,7 +130,7 @@ class Service:
     def close(self) -> None:
         """Give the threads back."""
         self.hub.end()
-        self._committer.shutdown(wait=True)
+        self._committer.shutdown(wait=False, cancel_futures=True)
         self._readers.shutdown(wait=False, cancel_futures=True)
 
 
