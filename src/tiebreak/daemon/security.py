@@ -7,12 +7,29 @@ user instead. There is no route without these checks.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from hmac import compare_digest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Invalid, Refused, Unavailable
 from ..rendezvous import LOOPBACK
 from .routes import Problem, Route
+
+if TYPE_CHECKING:
+    from ..engine import Call
+
+JOB = "job"
+"""The kind of a task that carries a command."""
+
+
+_unproven: ContextVar[bool] = ContextVar("unproven", default=False)
+"""Whether the request at hand was let in without a token, and so may not put commands on the board."""
+
+
+def refuse_commands(calls: list[Call]) -> None:
+    """Raise `Problem` 401 if a request that nobody vouched for carries a command, whichever way it came."""
+    if _unproven.get() and any(name.name == "tasks.post" and params.get("kind") == JOB for name, params, _ in calls):
+        raise unauthorised()
 
 
 class Access(NamedTuple):
@@ -56,13 +73,12 @@ class Guard:
             raise unauthorised()
 
     def check_route(self, route: Route, headers: dict[bytes, bytes], peer: str) -> None:
-        """An open daemon is not open for commands."""
-        if route.commands and not self.may_run_commands(headers, peer):
+        """An open daemon is not open for commands: not by their own routes, and not by way of another one."""
+        if not self._access.open or self._access.open_jobs or peer.startswith("unix") or self._shown(headers):
+            return
+        if route.commands:
             raise unauthorised()
-
-    def may_run_commands(self, headers: dict[bytes, bytes], peer: str) -> bool:
-        """Whether this client may put commands on the board."""
-        return peer.startswith("unix") or self._access.open_jobs or self._shown(headers)
+        _unproven.set(True)
 
     def _shown(self, headers: dict[bytes, bytes]) -> bool:
         token = self._access.token

@@ -15,6 +15,7 @@ import secrets
 import signal
 import socket
 import threading
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
@@ -94,20 +95,19 @@ class Daemon:
         if self.settings.address is None:
             return Access()
         host, port = host_and_port(self.settings.address, "--addr")
-        self._refuse_exposure(host)
-        listening = _tcp_socket(host, port)
+        found = _resolved(host, port)
+        if not ip_address(found[-1][0].partition("%")[0]).is_loopback:
+            self._refuse_exposure(host)
+        listening = _tcp_socket(host, port, found)
         self._sockets.append(listening)
         port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         self.addresses.append(f"http://{shown}:{port}")
-        if not self.settings.open or self.settings.token_file:
-            self.token = self._made_token(port)
+        self.token = self._made_token(port)
         names = tuple(dict.fromkeys((*LOOPBACK, host.lower(), *(name.lower() for name in self.settings.hosts))))
         return Access(self.token, names, port, self.settings.open, self.settings.open and self.settings.open_jobs)
 
     def _refuse_exposure(self, host: str) -> None:
-        if host in LOOPBACK or host.startswith("127."):
-            return
         if self.settings.open:
             raise Invalid(f"--open is for loopback only, not for {host}")
         if not self.settings.token_file:
@@ -268,12 +268,16 @@ def _is_socket(path: str) -> bool:
     return stat.S_ISSOCK(os.lstat(path).st_mode)
 
 
-def _tcp_socket(host: str, port: int) -> socket.socket:
+def _resolved(host: str, port: int) -> Any:
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as exc:
-        raise Unavailable(f"--addr {host}:{port}: {exc.strerror or exc}") from exc
+        raise Invalid(f"--addr {host}:{port}: {exc.strerror or exc}") from exc
+
+
+def _tcp_socket(host: str, port: int, found: Any) -> socket.socket:
+    family, kind, protocol, _, where = found
+    made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(where)

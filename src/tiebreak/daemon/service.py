@@ -15,6 +15,7 @@ from ..names import shown
 from ..operations import every, find
 from .hub import Hub
 from .metrics import Metrics
+from .security import refuse_commands
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Service:
 
     async def write(self, calls: list[Call]) -> list[Any]:
         """Run calls in one transaction, in their order; each answer is a result or the error of that one alone."""
+        refuse_commands(calls)
         try:
             answers = await self.writer.submit(calls)
         except TiebreakError as exc:

@@ -20,13 +20,14 @@ from ..errors import Fenced, Invalid, NotFound
 from ..model import encode, holder_id
 from ..names import PRIORITIES, agent, schema, shown, text
 from .routes import Response, route
+from .security import JOB
 
 if TYPE_CHECKING:
     from ..model import Agent, Task
     from .routes import Request
     from .service import Service
 
-KIND = "job"
+KIND = JOB
 PROGRAM = "worker"
 """What tells agents that registered as workers from others."""
 LEASE = 30.0
