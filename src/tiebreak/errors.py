@@ -113,9 +113,9 @@ def _shown(name: str, value: Any) -> Any:
 def _read(name: str, value: Any) -> Any:
     if name not in _TIMES or not isinstance(value, str):
         return value
-    from .text import parse_rfc3339
+    from .text import stored
 
-    return parse_rfc3339(value)
+    return stored(value) / 1_000_000
 
 
 def from_dict(data: dict[str, Any]) -> TiebreakError:

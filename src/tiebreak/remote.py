@@ -144,13 +144,17 @@ class RemoteEngine:
         except ValueError as exc:
             raise Unavailable(f"board {self.address}: what answers there is no tiebreak daemon") from exc
 
+    def ask(self, method: str, target: str, body: bytes = b"", timeout: float = ANSWER) -> bytes:
+        """The answer to any request to the daemon."""
+        return self._exchange(method, target, body, timeout)
+
     def _exchange(self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None = None) -> bytes:
         """Ask until there is an answer: a broken connection is made anew, for as long as patience lasts."""
         if self._closed:
             raise Unavailable(f"board {self.address}: is closed here")
         if self._pid != os.getpid():
             self._idle, self._pid = [], os.getpid()
-        end, pause, refreshed = monotonic() + self.patience, 0.01, False
+        end, pause, refreshed, broken = monotonic() + self.patience, 0.01, False, False
         while True:
             used = bool(self._idle)
             connection = None
@@ -158,14 +162,18 @@ class RemoteEngine:
                 connection = self._idle.pop() if used else _Connection(self._where)
                 status, answer = connection.exchange(method, target, body, timeout, sink)
             except TimeoutError:
-                connection.close() if connection else None
+                if connection is not None:
+                    connection.close()
                 raise Unavailable(
                     f"board {self.address}: no answer within {timeout:g} s",
                     hint="whether a change was made is not known; asking again with the same `once` is safe",
                 ) from None
             except OSError as exc:
-                connection.close() if connection else None
-                if used and monotonic() < end:
+                if connection is not None:
+                    connection.close()
+                    if not broken:
+                        broken, end = True, monotonic() + self.patience  # somebody was there until now
+                if used:
                     continue  # it was kept too long; a new one will do
                 if monotonic() + pause > end:
                     raise self._nobody(exc) from exc
@@ -267,7 +275,8 @@ class _Where:
             return made
         problem: OSError = OSError(f"{self.host} has no address")
         try:
-            found = getaddrinfo(self.host, self.port, 0, SOCK_STREAM)
+            host = self.host.encode() if self.host.isascii() else self.host  # text would load a codec, 10 ms
+            found = getaddrinfo(host, self.port, 0, SOCK_STREAM)
         except OSError as exc:
             raise Unavailable(f"board: {self.host}: {exc.strerror or exc}") from exc
         for family, kind, protocol, _, where in found:

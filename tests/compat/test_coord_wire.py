@@ -373,7 +373,7 @@ def test_what_is_no_id_is_refused_and_nothing_is_posted_for_it(daemon: Serving, 
     assert ask(daemon, "tasks/list", project=project) == []
 
 
-BAD = {
+BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "no name": ("tasks/send", {}),
     "an unknown priority": ("tasks/send", {"name": "x", "priority": "P0"}),
     "a name of two lines": ("tasks/send", {"name": "x\ny"}),

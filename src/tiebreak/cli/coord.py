@@ -276,7 +276,7 @@ class Daemon:
 
         given = {name: value for name, value in {**params, "project": self._project}.items() if value is not None}
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": given, "once": os.urandom(16).hex()}
-        body = self._engine._exchange("POST", "/", json(request).encode(), nap + ANSWER)
+        body = self._engine.ask("POST", "/", json(request).encode(), nap + ANSWER)
         try:
             answer = read_json(body.decode())
             error = answer.get("error")

@@ -167,6 +167,10 @@ def _print_unit(context: Context, args: Args, board: str) -> int:
     wanted = args["for"] or ("launchd" if sys.platform == "darwin" else "systemd")
     if wanted not in makers:
         raise Invalid(f"serve: --for: systemd or launchd, got {wanted!r}")
-    unit = makers[wanted]([sys.executable, "-m", "tiebreak", *_words(args, board)])
+    words = [sys.executable, "-m", "tiebreak", *_words(args, board)]
+    for word in words:
+        if not word.isprintable():
+            raise Invalid(f"serve: a unit cannot have control characters in it: {word!a}")
+    unit = makers[wanted](words)
     context.answer({"unit": unit}, unit)
     return 0

@@ -19,7 +19,7 @@ from ..model import encode, holder_id
 from ..names import is_uuid, shown
 from ..operations import find
 from .routes import Problem, Response, route
-from .rpc import METHOD, MOST_IN_A_BATCH, REQUEST, SCHEMA, Wrong, _understood, facts, failed, parsed, refused
+from .rpc import METHOD, MOST_IN_A_BATCH, REQUEST, SCHEMA, Wrong, facts, failed, parsed, refused, understood
 from .service import LONGEST_WAIT
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ async def coord(service: Service, request: Request) -> Response:
     try:
         message = parsed(request.body)
         if type(message) is not list:
-            understood = _understood(message)
-            answer: Any = await _answer(service, request, *understood)
+            request_parts = understood(message)
+            answer: Any = await _answer(service, request, *request_parts)
             return Response(_encode(answer)) if "id" in message else Response(status=204)
         if not 1 <= len(message) <= MOST_IN_A_BATCH:
             raise Wrong(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(message)}")
@@ -138,10 +138,10 @@ async def coord(service: Service, request: Request) -> Response:
 
 async def _one_of_many(service: Service, request: Request, message: Any) -> dict[str, Any]:
     try:
-        understood = _understood(message)
+        request_parts = understood(message)
     except Wrong as wrong:
         return refused(wrong.number, wrong.code, str(wrong))
-    return await _answer(service, request, *understood, alone=False)
+    return await _answer(service, request, *request_parts, alone=False)
 
 
 async def _answer(

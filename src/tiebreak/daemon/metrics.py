@@ -66,7 +66,7 @@ class Metrics:
         out += self.commit.lines("tiebreak_commit_seconds")
         for name, (text, value) in gauges.items():
             out += _head(name, "gauge", text)
-            out.append(f"tiebreak_{name} {value:g}")
+            out.append(f"tiebreak_{name} {value:.15g}")
         return "\n".join(out) + "\n"
 
 

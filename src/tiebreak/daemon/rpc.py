@@ -63,7 +63,7 @@ async def rpc(service: Service, request: Request) -> Response:
         message = parsed(request.body)
         if type(message) is list:
             return await _batch(service, request, message)
-        number, method, params, once = _understood(message)
+        number, method, params, once = understood(message)
         once = _header_key(request) if once is None else once
     except Wrong as wrong:
         return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
@@ -99,7 +99,7 @@ async def _batch(service: Service, request: Request, messages: list[Any]) -> Res
     calls, places = [], []
     for i, message in enumerate(messages):
         try:
-            number, method, params, once = _understood(message)
+            number, method, params, once = understood(message)
             calls.append((_operation(method, number), _without_wait(params), once))
             places.append((i, number))
         except Wrong as wrong:
@@ -134,7 +134,7 @@ def _without_wait(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _understood(message: Any) -> tuple[Any, str, dict[str, Any], str | None]:
+def understood(message: Any) -> tuple[Any, str, dict[str, Any], str | None]:
     """The parts of one request; `Wrong` when it is none."""
     if type(message) is not dict:
         raise Wrong(REQUEST, f"a request is an object, got {shown(message)}")

@@ -97,19 +97,25 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
 
     async def _patient(self, operation: Operation[..., Any], params: dict[str, Any], request: Request | None) -> Any:
-        wait = wait_of(params)
-        params = operation.checked(params)
-        if not wait or request is None:
-            return await self.read(operation, params)
-        with self.hub.place(request.client):
-            answer = await self.hub.wait(
-                lambda: self.engine.run(operation, params),
-                (operation.name, msgspec.json.encode(params)),
-                wait / 1000,
-                request.gone,
-            )
+        try:
+            wait = wait_of(params)
+            params = operation.checked(params)
+            answer = await self._first(operation, params, wait, request)
+        except TiebreakError as exc:
+            self.metrics.operation(operation.name, outcome(exc))
+            raise
         self.metrics.operation(operation.name, "ok")
         return answer
+
+    async def _first(
+        self, operation: Operation[..., Any], params: dict[str, Any], wait: int, request: Request | None
+    ) -> Any:
+        """The first answer that is not empty, or the empty one when the time is up."""
+        if not wait or request is None:
+            return await self.threaded(self.engine.run, operation, params)
+        key = (operation.name, msgspec.json.encode(params))
+        with self.hub.place(request.client):
+            return await self.hub.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
 
     # ── Life ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,183 @@
+"""Server-sent events: numbered, resumable, filtered by the server, none lost, none twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tiebreak
+from tiebreak.daemon import streams
+
+from ..daemons import PATIENCE, Serving
+from .conftest import WHO, Connection, Crowd, Near, Stream, ask, gauge, last, post, request, result, stream
+from .test_waiting import FILTERS
+
+HERE = {"project": "demo"}
+MANY = 500
+
+
+def numbers(events: list[dict[str, str]]) -> list[int]:
+    """The ids of events."""
+    return [int(event["id"]) for event in events]
+
+
+def post_many(place: Serving | Near, count: int, name: str = "x") -> None:
+    """Put many tasks on the board in one transaction."""
+    batch = [request("tasks.post", i, name=f"{name} {i}", **WHO) for i in range(count)]
+    assert all("result" in answer for answer in ask(place, "POST", "/rpc", batch).json)
+
+
+# ── What is told ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_stream_tells_the_number_the_name_and_the_whole_event(served: Serving) -> None:
+    begin = last(served)
+    with stream(served) as reading:
+        assert reading.answer.getheader("content-type") == "text/event-stream; charset=utf-8"
+        assert reading.answer.getheader("cache-control") == "no-store"
+        task = post(served, "told ünïcode")
+        won = result(served, "tasks.claim", ref=task["id"], **WHO)
+        result(served, "tasks.complete", ref=task["id"], epoch=won["epoch"], **WHO)
+        told = reading.events(3)
+    assert [event["event"] for event in told] == ["task.posted", "task.claimed", "task.completed"]
+    assert [json.loads(event["data"]) for event in told] == result(served, "events.read", after=begin, **HERE)
+    assert numbers(told) == [json.loads(event["data"])["number"] for event in told]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_the_server_filters(name: str, served: Serving) -> None:
+    filters, other, wanted = FILTERS[name]
+    [(key, value)] = filters.items()
+    with stream(served, f"?{key}={value}") as reading:
+        other(served)
+        task = wanted(served)
+        [event] = reading.events(1)
+        assert json.loads(event["data"])["subject"] == task["id"]
+        again = wanted(served)
+        assert json.loads(reading.events(1)[0]["data"])["subject"] == again["id"]
+
+
+def test_without_a_project_a_stream_is_about_all_of_them(served: Serving) -> None:
+    with stream(served) as reading:
+        for project in ("demo", "there", "demo"):
+            post(served, "x", project=project)
+        assert [json.loads(event["data"])["project"] for event in reading.events(3)] == ["demo", "there", "demo"]
+
+
+# ── Where it begins ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_stream_begins_after_the_number_it_is_given(served: Serving) -> None:
+    begin = last(served)
+    post_many(served, 4)
+    with stream(served, f"?after={begin + 1}") as reading:
+        assert numbers(reading.events(3)) == [begin + 2, begin + 3, begin + 4]
+    with stream(served, resume=begin + 2) as reading:
+        assert numbers(reading.events(2)) == [begin + 3, begin + 4]
+
+
+def test_a_browser_that_reconnects_goes_on_where_it_stopped_and_not_where_it_began(served: Serving) -> None:
+    begin = last(served)
+    post_many(served, 4)
+    # It repeats the address it was given first and adds how far it has come.
+    with stream(served, f"?after={begin}", resume=begin + 3) as reading:
+        assert numbers(reading.events(1)) == [begin + 4]
+
+
+def test_without_a_number_only_new_events_are_told(served: Serving) -> None:
+    post(served, "old")
+    begin = last(served)
+    with stream(served) as reading:
+        post(served, "new")
+        assert numbers(reading.events(1)) == [begin + 1]
+
+
+@pytest.mark.parametrize("query", ["?after=x", "?after=-1", "?after=1.5", "?after=", "?after=1&after=2", "?after=1e3"])
+def test_a_stream_from_no_number_is_refused(query: str, served: Serving) -> None:
+    answer = ask(served, "GET", f"/events{query}")
+    assert (answer.status, answer.json["error"]) == (400, "Invalid")
+
+
+@pytest.mark.parametrize("query", ["?colour=red", "?state=asleep", "?limit=5", "?newest=true", "?wait_ms=5"])
+def test_a_stream_with_a_filter_that_is_none_is_refused(query: str, served: Serving) -> None:
+    answer = ask(served, "GET", f"/events{query}")
+    assert (answer.status, answer.json["error"]) == (400, "Invalid")
+    assert gauge(served, "waiters") == 0
+
+
+# ── Nothing lost, nothing twice ──────────────────────────────────────────────────────────────────────
+
+
+def test_five_hundred_events_by_many_hands_are_told_in_order_and_once(served: Serving, crowd: Crowd) -> None:
+    begin = last(served)
+
+    def through_the_daemon(number: int) -> None:
+        with contextlib.closing(Connection(served.socket)) as connection:
+            for i in range(100):
+                connection.ask("POST", "/rpc", request("tasks.post", name=f"{number}/{i}", **WHO))
+
+    def beside_it(number: int) -> None:
+        with tiebreak.open(served.board, agent="local~1", project="demo") as board:
+            for i in range(100):
+                board.tasks.post(name=f"{number}/{i}")
+
+    with stream(served, f"?after={begin}") as reading:
+        working = [crowd(work, i) for i, work in enumerate([through_the_daemon] * 3 + [beside_it] * 2)]
+        told = reading.events(MANY)
+        assert [each.result(PATIENCE) for each in working] == [None] * 5
+    assert numbers(told) == list(range(begin + 1, begin + 1 + MANY))
+    assert len({json.loads(event["data"])["name"] for event in told}) == MANY
+
+
+def test_a_reader_that_comes_and_goes_sees_everything_once(served: Serving, crowd: Crowd) -> None:
+    begin = last(served)
+    posting = [crowd(post_many, served, 20) for _ in range(10)]
+    seen: list[int] = []
+    while len(seen) < 200:
+        with contextlib.closing(Stream(served, resume=(seen or [begin])[-1])) as reading:
+            seen += numbers(reading.events(min(17, 200 - len(seen))))
+    assert seen == list(range(begin + 1, begin + 201))
+    assert [each.result(PATIENCE) for each in posting] == [None] * 10
+
+
+def test_a_slow_reader_loses_nothing_and_keeps_nobody_waiting(served: Serving) -> None:
+    begin = last(served)
+    with stream(served, f"?after={begin}", buffer=4096) as slow, stream(served, f"?after={begin}") as quick:
+        for _ in range(4):
+            post_many(served, 1000, "n" * 150)
+        assert numbers(quick.events(4000))[-1] == begin + 4000
+        assert ask(served, "GET", "/health").status == 200
+        assert numbers(slow.events(4000)) == list(range(begin + 1, begin + 4001))
+
+
+def test_a_write_beside_the_daemon_is_told(served: Serving) -> None:
+    with stream(served) as reading, tiebreak.open(served.board, agent="local~1", project="demo") as board:
+        task = board.tasks.post(name="x")
+        assert json.loads(reading.events(1)[0]["data"])["subject"] == task.id
+
+
+# ── Silence ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_silent_stream_shows_that_it_lives(near: Callable[..., Near], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
+    place = near()
+    with stream(place) as reading:
+        blocks = reading.blocks()
+        assert next(blocks) == ["retry: 1000"]
+        assert [next(blocks) for _ in range(3)] == [[": still here"]] * 3
+        post(place, "x")
+        told: dict[str, Any] = {}
+        while "id" not in told:
+            told = dict(line.split(": ", 1) for line in next(blocks))
+        assert told["event"] == "task.posted"
+
+
+def test_the_head_of_a_stream_is_answered_without_a_stream(served: Serving) -> None:
+    answer = ask(served, "HEAD", "/events")
+    assert (answer.status, answer.body) == (200, b"")
+    assert gauge(served, "waiters") == 0
