@@ -55,7 +55,12 @@ class Wrong(Exception):
     "/rpc",
     "Run one operation or a batch of them, as JSON-RPC 2.0.",
     body=SCHEMA,
-    answers={200: "the answer, a refusal among them", 204: "nothing to answer: notifications", 400: "not JSON-RPC"},
+    answers={
+        200: "the answer, a refusal among them",
+        204: "nothing to answer: notifications",
+        400: "not JSON-RPC",
+        429: "too many open waits",
+    },
 )
 async def rpc(service: Service, request: Request) -> Response:
     """Answer a request or a batch."""
