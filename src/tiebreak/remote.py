@@ -36,6 +36,8 @@ ANSWER = 40.0
 LONGEST_WAIT = 55.0
 MOST_IDLE = 16
 PAGE = 4096
+LARGEST_HEAD = 65536
+_NO_DAEMON = "board {}: what answers there is no tiebreak daemon"
 _SYSTEMIC = (502, 503, 504)
 
 
@@ -55,7 +57,7 @@ class RemoteEngine:
     def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
         """Run one operation."""
         request = _request(1, operation, operation.checked(params), once)
-        answer = self._ask(request)
+        answer = self._ask(request, counted=once is None)
         return _result(operation, answer)
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
@@ -67,13 +69,16 @@ class RemoteEngine:
                 requests.append(_request(i, operation, operation.checked(params), once))
             except TiebreakError as exc:
                 answers[i] = exc
-        found = self._ask(requests) if requests else []
-        for answer in found if isinstance(found, list) else [found]:
-            i = answer.get("id")
-            if i is None:  # not one of them was wrong, but all of them together
-                _result(find("events.last"), answer)
+        found = self._ask(requests, counted=all(once is None for _, _, once in calls)) if requests else []
+        if not isinstance(found, list):  # not one of them was wrong, but all of them together
+            _result(find("events.last"), found)
+        by_number = {answer.get("id"): answer for answer in found if isinstance(answer, dict)}
+        for request in requests:
+            i = request["id"]
+            if i not in by_number:
+                raise Unavailable(_NO_DAEMON.format(self.address))
             try:
-                answers[i] = _result(calls[i][0], answer)
+                answers[i] = _result(calls[i][0], by_number[i])
             except TiebreakError as exc:
                 answers[i] = exc
         return answers
@@ -123,10 +128,12 @@ class RemoteEngine:
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the daemon's engine knows about its health."""
         body = json({"repair": repair}).encode()
-        findings = read_json(self._exchange("POST", "/doctor", body, ANSWER * 10).decode())
-        return [("ok", "daemon", f"answers at {self.address}")] + [
-            (f["level"], f["what"], f["details"]) for f in findings
-        ]
+        try:
+            findings = read_json(self._exchange("POST", "/doctor", body, ANSWER * 10).decode())
+            told = [(f["level"], f["what"], f["details"]) for f in findings]
+        except (ValueError, TypeError, KeyError) as exc:
+            raise Unavailable(_NO_DAEMON.format(self.address)) from exc
+        return [("ok", "daemon", f"answers at {self.address}"), *told]
 
     def close(self) -> None:
         """Give the connections back."""
@@ -137,30 +144,44 @@ class RemoteEngine:
 
     # ── Asking ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, request: Any, nap: float = 0.0) -> Any:
-        answer = self._exchange("POST", "/rpc", json(request).encode(), nap + ANSWER)
+    def _ask(self, request: Any, nap: float = 0.0, *, counted: bool = False) -> Any:
+        answer = self._exchange("POST", "/rpc", json(request).encode(), nap + ANSWER, counted=counted)
         try:
             return read_json(answer.decode())
         except ValueError as exc:
-            raise Unavailable(f"board {self.address}: what answers there is no tiebreak daemon") from exc
+            raise Unavailable(_NO_DAEMON.format(self.address)) from exc
 
     def ask(self, method: str, target: str, body: bytes = b"", timeout: float = ANSWER) -> bytes:
         """The answer to any request to the daemon."""
         return self._exchange(method, target, body, timeout)
 
-    def _exchange(self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None = None) -> bytes:
-        """Ask until there is an answer: a broken connection is made anew, for as long as patience lasts."""
+    def _exchange(
+        self,
+        method: str,
+        target: str,
+        body: bytes,
+        timeout: float,
+        sink: _Saving | None = None,
+        *,
+        counted: bool = False,
+    ) -> bytes:
+        """Ask until there is an answer: a broken connection is made anew, for as long as patience lasts.
+
+        With `counted` each try tells which one it is, so that an earlier one that arrives later is known as a ghost.
+        """
+        tries = 0
         if self._closed:
             raise Unavailable(f"board {self.address}: is closed here")
         if self._pid != os.getpid():
             self._idle, self._pid = [], os.getpid()
         end, pause, refreshed, broken = monotonic() + self.patience, 0.01, False, False
         while True:
-            used = bool(self._idle)
-            connection = None
+            tries += counted
+            connection, began, token = self._kept(), monotonic(), self._where.token
+            used = connection is not None
             try:
-                connection = self._idle.pop() if used else _Connection(self._where)
-                status, answer = connection.exchange(method, target, body, timeout, sink)
+                connection = connection or _Connection(self._where)
+                status, answer = connection.exchange(method, target, body, timeout, sink, tries)
             except TimeoutError:
                 if connection is not None:
                     connection.close()
@@ -168,10 +189,14 @@ class RemoteEngine:
                     f"board {self.address}: no answer within {timeout:g} s",
                     hint="whether a change was made is not known; asking again with the same `once` is safe",
                 ) from None
+            except ValueError as exc:
+                if connection is not None:
+                    connection.close()
+                raise Unavailable(_NO_DAEMON.format(self.address)) from exc
             except OSError as exc:
                 if connection is not None:
                     connection.close()
-                    if not broken:
+                    if not broken or monotonic() - began > self.patience:
                         broken, end = True, monotonic() + self.patience  # somebody was there until now
                 if used:
                     continue  # it was kept too long; a new one will do
@@ -181,8 +206,8 @@ class RemoteEngine:
                 pause = min(pause * 2, 0.25)
                 continue
             self._keep(connection)
-            if status == 401 and not refreshed and self._where.refresh():
-                refreshed = True  # the daemon was started anew
+            if status == 401 and not refreshed and (self._where.refresh() or self._where.token != token):
+                refreshed = True  # the daemon was started anew, and perhaps another thread knows already
                 continue
             if status in _SYSTEMIC and monotonic() + pause < end:
                 sleep(pause)
@@ -191,6 +216,12 @@ class RemoteEngine:
             if status not in (200, 400):
                 raise self._problem(status, answer)
             return answer
+
+    def _kept(self) -> _Connection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # none, or another thread was faster
+            return None
 
     def _keep(self, connection: _Connection) -> None:
         if connection.open and len(self._idle) < MOST_IDLE and not self._closed:
@@ -206,9 +237,12 @@ class RemoteEngine:
 
     def _problem(self, status: int, answer: bytes) -> TiebreakError:
         try:
-            return from_dict(read_json(answer.decode()))
-        except (ValueError, AttributeError):
-            return Unavailable(f"board {self.address}: answered with HTTP status {status}")
+            told = read_json(answer.decode())
+            if isinstance(told, dict) and told.get("message"):
+                return from_dict(told)
+        except (ValueError, TypeError):
+            pass
+        return Unavailable(f"board {self.address}: answered with HTTP status {status}")
 
 
 def _request(number: int, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> dict[str, Any]:
@@ -221,10 +255,21 @@ def _request(number: int, operation: Operation[..., Any], params: dict[str, Any]
 def _result(operation: Operation[..., Any], answer: Any) -> Any:
     if not isinstance(answer, dict) or ("result" not in answer and "error" not in answer):
         raise Unavailable("the daemon's answer is not JSON-RPC")
-    if "error" not in answer:
-        return decode(operation.returns, answer["result"])
-    error = answer["error"]
-    raise from_dict({"message": error["message"], **(error.get("data") or {})})
+    try:
+        if "error" not in answer:
+            return decode(operation.returns, answer["result"])
+        error = answer["error"]
+        problem = from_dict({"message": error["message"], **(error.get("data") or {})})
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as exc:
+        raise Unavailable("the daemon's answer is not JSON-RPC") from exc
+    raise problem
+
+
+def _size(text: str, base: int) -> int:
+    size = int(text, base)
+    if size < 0:
+        raise ValueError("less than nothing")
+    return size
 
 
 class _Where:
@@ -264,7 +309,7 @@ class _Where:
             else f"{self.host}:{self.port}"
         )
         token = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
-        return f"Host: {host}\r\n{token}"
+        return f"Host: {host}\r\nTiebreak-Client: {os.getpid()}-{id(self):x}\r\n{token}"
 
     def connect(self) -> Any:
         """A connected socket."""
@@ -320,19 +365,22 @@ class _Connection:
         self.open = True
 
     def exchange(
-        self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None
+        self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None, tries: int = 0
     ) -> tuple[int, bytes]:
         """Send a request and read its answer; an OSError when the connection breaks."""
         head = f"{method} {target} HTTP/1.1\r\n{self._where.head()}"
+        if tries > 1:
+            head += f"Tiebreak-Try: {tries}\r\n"
         if body:
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        self._deadline = monotonic() + timeout
         self._socket.settimeout(timeout)
         self._socket.sendall(head.encode() + b"\r\n" + body)
         status, headers = self._head()
         if headers.get("connection", "").lower() == "close":
             self.open = False
         if sink is not None and status == 200:
-            sink.expect(int(headers.get("content-length", 0)))
+            sink.expect(_size(headers.get("content-length", "0"), 10))
             for piece in self._pieces(status, headers):
                 sink.write(piece)
             return status, b""
@@ -340,12 +388,14 @@ class _Connection:
 
     def _head(self) -> tuple[int, dict[str, str]]:
         while b"\r\n\r\n" not in self._buffer:
+            if len(self._buffer) > LARGEST_HEAD:
+                raise ValueError("a head without an end")
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         parts = first.split(" ", 2)
         if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdecimal():
-            raise Unavailable("what answers there does not speak HTTP")
+            raise ValueError("not HTTP")
         fields = (line.partition(":") for line in lines)
         return int(parts[1]), {name.strip().lower(): value.strip() for name, _, value in fields}
 
@@ -353,12 +403,12 @@ class _Connection:
         if status == 204:
             return
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            while size := int(self._line() or b"0", 16):
+            while size := _size(self._line().decode("latin-1") or "0", 16):
                 yield from self._exactly(size)
                 self._line()
             self._line()
         else:
-            yield from self._exactly(int(headers.get("content-length", "0")))
+            yield from self._exactly(_size(headers.get("content-length", "0"), 10))
 
     def _exactly(self, size: int) -> Any:
         while size:
@@ -375,6 +425,10 @@ class _Connection:
         return line
 
     def _more(self) -> None:
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
         data = self._socket.recv(65536)
         if not data:
             raise ConnectionResetError("the daemon closed the connection")

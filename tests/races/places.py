@@ -19,11 +19,17 @@ from tests.daemons import Serving
 
 _MARK = "tb-state-"
 
+
 def _own_state() -> None:
     """Give this process and all that it starts one folder in which daemons leave tokens and clients find them."""
     folder, pid = tempfile.mkdtemp(prefix=_MARK), os.getpid()
-    atexit.register(lambda: pid == os.getpid() and shutil.rmtree(folder, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = folder
+
+    def remove() -> None:
+        if os.getpid() == pid:  # and not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
 
 
 # Now, not in a fixture: the server that workers are forked from takes its environment along when it starts.

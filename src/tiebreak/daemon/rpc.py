@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import Invalid, TiebreakError
+from ..errors import Invalid, Refused, TiebreakError
 from ..model import encode
 from ..names import shown
 from ..operations import find
@@ -66,6 +66,7 @@ async def rpc(service: Service, request: Request) -> Response:
     """Answer a request or a batch."""
     try:
         message = parsed(request.body)
+        _turn_ghosts_away(service, request, message)
         if type(message) is list:
             return await _batch(service, request, message)
         number, method, params, once = understood(message)
@@ -81,6 +82,18 @@ async def rpc(service: Service, request: Request) -> Response:
     except Exception as exc:
         answer = failed(number, exc, request.id)
     return Response(_encode(answer)) if "id" in message else Response(status=204)
+
+
+def _turn_ghosts_away(service: Service, request: Request, message: Any) -> None:
+    """A try that arrives after a later one of the same call: nobody waits for its answer, so it must do nothing."""
+    given = request.headers.get(b"tiebreak-try", b"1")
+    number = int(given) if given.isdigit() and len(given) < 6 else 1
+    if number == 1 and not service.tries:
+        return
+    for one in message if type(message) is list else [message]:
+        key = one.get("once") if type(one) is dict else None
+        if isinstance(key, str) and key and service.overtaken(key[:128], number):
+            raise Problem(409, Refused("a later try of this call has come already"))
 
 
 def parsed(body: bytes) -> Any:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LONGEST_WAIT = 60_000
 """Milliseconds for which one request may wait."""
 READERS = 4
+MOST_TRIES = 10_000
+"""Repeated calls whose last try is remembered."""
 SWEEP = 1.0
 log = logging.getLogger("tiebreak")
 
@@ -43,6 +45,7 @@ class Service:
         self.metrics = Metrics()
         self.began = time()
         self.draining = False
+        self.tries: dict[str, int] = {}
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self._committer = ThreadPoolExecutor(1, "tiebreak-write")
         self.writer = Writer(engine, self._committer, self.metrics)
@@ -81,6 +84,16 @@ class Service:
         for (operation, _, _), answer in zip(calls, answers, strict=True):
             self.metrics.operation(operation.name, outcome(answer) if isinstance(answer, BaseException) else "ok")
         return answers
+
+    def overtaken(self, key: str, number: int) -> bool:
+        """Whether a later try of the call with this key has come already; remembers this one if it is not the first."""
+        if self.tries.get(key, 1) > number:
+            return True
+        if number > 1:
+            self.tries[key] = number
+            if len(self.tries) > MOST_TRIES:
+                del self.tries[next(iter(self.tries))]
+        return False
 
     async def read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
         """Run a reading operation beside the writer."""
