@@ -89,16 +89,22 @@ async def _serve_echo(port: int) -> None:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from tiebreak.daemon.protocol import Protocol
+    from tiebreak.daemon.protocol import Outbox, Protocol
 
     config = uvicorn.Config(
-        _echo, lifespan="off", log_config=None, access_log=False, server_header=False, date_header=False, ws="none",
+        _echo,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
         proxy_headers=False,
     )
     config.load()
-    state = ServerState()
+    state, outbox = ServerState(), Outbox()
     listening = await asyncio.get_running_loop().create_server(
-        lambda: Protocol(config, state, {}), "127.0.0.1", port, backlog=1024
+        lambda: Protocol(config, state, outbox), "127.0.0.1", port, backlog=1024
     )
     await listening.serve_forever()
 

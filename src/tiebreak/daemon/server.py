@@ -28,7 +28,7 @@ from ..rendezvous import LOOPBACK, host_and_port, socket_for, token_file
 from ..text import moment
 from .app import App
 from .lock import Lock
-from .protocol import Protocol
+from .protocol import Outbox, Protocol
 from .security import Access, Guard
 from .service import Service
 
@@ -147,8 +147,8 @@ class Daemon:
             timeout_keep_alive=KEEP_ALIVE,
         )
         config.load()
-        state = ServerState()
-        servers = [await self._listen(each, config, state) for each in self._sockets]
+        state, outbox = ServerState(), Outbox()
+        servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
         chores = [asyncio.ensure_future(service.sweep()), asyncio.ensure_future(self._end_slow_ones(state))]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
@@ -173,10 +173,7 @@ class Daemon:
             log.info("ended", extra={"facts": {"unanswered": len(state.tasks)}})
 
     @staticmethod
-    async def _listen(listening: socket.socket, config: uvicorn.Config, state: ServerState) -> asyncio.Server:
-        def connected() -> Protocol:
-            return Protocol(config, state, {})
-
+    async def _listen(listening: socket.socket, connected: Callable[[], Protocol]) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         if listening.family == socket.AF_UNIX:
             return await loop.create_unix_server(connected, sock=listening, backlog=1024)
