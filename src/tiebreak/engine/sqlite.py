@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _operator import itemgetter
 from _thread import allocate_lock, get_ident, start_new_thread
 
 import apsw
@@ -55,15 +56,34 @@ _FRAGMENTS = {
     "lower": "unicode_lower",
     "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
 }
-_prepared: dict[str, str] = {}
+_prepared: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 
-def _dialect(sql: str) -> str:
-    """The operation's SQL with this engine's fragments in it."""
-    done = _prepared.get(sql)
-    if done is None:
-        done = _prepared[sql] = sql.format_map(_FRAGMENTS)
+def _dialect(sql: str) -> tuple[str, Callable[[dict[str, Any]], Any]]:
+    """The operation's SQL with this engine's fragments in it, and what puts its parameters in their order.
+
+    By position SQLite is given parameters several times faster than by name.
+    """
+    first, *parts = sql.format_map(_FRAGMENTS).split(":")
+    names: list[str] = []
+    for i, part in enumerate(parts):
+        end = next((at for at, c in enumerate(part) if c not in _LETTERS), len(part))
+        if end == 0:  # a colon in a text
+            parts[i] = ":" + part
+            continue
+        if part[:end] not in names:
+            names.append(part[:end])
+        parts[i] = f"?{names.index(part[:end]) + 1}{part[end:]}"
+    order: Callable[[dict[str, Any]], Any] = _none
+    if names:
+        order = itemgetter(*names) if len(names) > 1 else lambda params: (params[names[0]],)
+    done = _prepared[sql] = ("".join([first, *parts]), order)
     return done
+
+
+def _none(_: dict[str, Any]) -> tuple[()]:
+    return ()
 
 
 class SqliteTransaction:
@@ -83,12 +103,14 @@ class SqliteTransaction:
         params["now"] = self.now
         if "query" in params:
             params["query"] = _match(params["query"])
-        return self._cursor.execute(_dialect(sql), params).fetchall()
+        text, order = _prepared.get(sql) or _dialect(sql)
+        return self._cursor.execute(text, order(params)).fetchall()
 
     def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
         """Run a statement and return its first row."""
         params["now"] = self.now
-        rows = self._cursor.execute(_dialect(sql), params).fetchall()
+        text, order = _prepared.get(sql) or _dialect(sql)
+        rows = self._cursor.execute(text, order(params)).fetchall()
         return rows[0] if rows else None
 
     def serialize(self, *scope: str) -> None:
