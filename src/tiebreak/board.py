@@ -297,7 +297,9 @@ class Board:
 
     def _look(self, seen: int, subject: str | None) -> tuple[int, bool]:
         newest = self.events.last()
-        return newest, bool(self.events.read(after=seen, subject=subject, project=None, limit=1))
+        found = self.events.read(after=seen, subject=subject, project=None, limit=1000)
+        # A refusal changes nothing, and it may be the one that led here.
+        return newest, any(not event.event.endswith((".refused", ".fenced")) for event in found)
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -314,17 +316,12 @@ class Board:
         end = None if timeout is None else elapsed() + seconds(timeout, "timeout")
         filters = self._filled(operations.find("events.read"), filters)
         seen = self.events.last() if after is None else after
-        self.events.read(after=seen, limit=1, **filters)  # wrong filters are refused at once
         while True:
-            newest = self.events.last()
-            while found := self.events.read(after=seen, limit=1000, **filters):
-                yield from found
-                seen = found[-1].number
-            seen = max(seen, newest)
-            left = 3600.0 if end is None else end - elapsed()
-            if left <= 0:
+            left = 3600.0 if end is None else max(0.0, end - elapsed())
+            found, seen = self.engine.follow(seen, left, filters)
+            yield from found
+            if not found and left <= 0:
                 return
-            self.engine.wait(seen, left, **filters)
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 

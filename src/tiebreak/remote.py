@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from .model import Event
     from .operations import Operation
 
     Call = tuple[Operation[..., Any], dict[str, Any], str | None]
@@ -89,16 +90,19 @@ class RemoteEngine:
 
     def wait(self, after: int, timeout: float, **filters: Any) -> bool:
         """Sleep until the daemon has an event after this number that matches; False when the time is up."""
+        return bool(self.follow(after, timeout, {"project": None, **filters}, limit=1)[0])
+
+    def follow(self, after: int, timeout: float, filters: dict[str, Any], limit: int = 1000) -> tuple[list[Event], int]:
+        """The next events that match, as soon as the daemon has them, and the number to go on after."""
         operation = find("events.read")
         end = monotonic() + timeout
         while True:
             nap = max(0.0, min(end - monotonic(), LONGEST_WAIT))
-            params = operation.checked({"project": None, **filters, "after": after, "limit": 1})
+            params = operation.checked({**filters, "after": after, "limit": limit})
             request = _request(1, operation, {**params, "wait_ms": int(nap * 1000)}, None)
-            if _result(operation, self._ask(request, nap)):
-                return True
-            if monotonic() >= end:
-                return False
+            found = _result(operation, self._ask(request, nap))
+            if found or monotonic() >= end:
+                return found, found[-1].number if found else after
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 

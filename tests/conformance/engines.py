@@ -11,13 +11,16 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import tiebreak
 from tiebreak import Board
 from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
+
+if TYPE_CHECKING:
+    from tiebreak.engine import Engine
 
 
 class Place(Protocol):
@@ -28,6 +31,9 @@ class Place(Protocol):
 
     def advance(self, seconds: float) -> None:
         """Let board time pass."""
+
+    def looking(self, board: Board) -> Engine:
+        """The engine that looks when this board waits."""
 
     def close(self) -> None:
         """Clean up."""
@@ -49,6 +55,9 @@ class SqlitePlace:
 
     def advance(self, seconds: float) -> None:
         self.now += micros(seconds)
+
+    def looking(self, board: Board) -> Engine:
+        return board.engine
 
     def close(self) -> None:
         for board in self._boards:
@@ -79,6 +88,9 @@ class DaemonPlace:
 
     def advance(self, seconds: float) -> None:
         self.now += micros(seconds)
+
+    def looking(self, board: Board) -> Engine:
+        return self._engine
 
     def close(self) -> None:
         for board in self._boards:

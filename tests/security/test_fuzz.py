@@ -214,4 +214,5 @@ def test_made_up_calls_do_reach_the_board(running: Serving) -> None:
     """The tests above would be worth little if every made-up call was refused for its form."""
     counted = running.ask("GET", "/metrics").body.decode()
     good = set(re.findall(r'operation="([\w.]+)",outcome="ok"', counted))
-    assert len(good) > len(every()) * 0.6, f"only these ever succeeded: {sorted(good)}"
+    asked = set(re.findall(r'operation="([\w.]+)"', counted))
+    assert len(good) > len(asked) * 0.6 > 3, f"only these of {len(asked)} ever succeeded: {sorted(good)}"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LARGEST_BODY = 1024 * 1024
 log = logging.getLogger("tiebreak")
 _numbers = count(1)
-_ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
 class App:
@@ -128,7 +127,7 @@ def _of_problem(problem: Problem) -> Response:
 
 
 async def _send(send: Any, response: Response, number: str, head_only: bool) -> None:
-    headers = [(b"x-request-id", number.encode()), *_ALWAYS, *response.headers]
+    headers = [(b"x-request-id", number.encode()), *response.headers]
     if response.status != 204:
         headers.append((b"content-type", response.type))
     if response.stream is None:

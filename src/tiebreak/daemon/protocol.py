@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 LARGEST_HEAD = 32 * 1024
+LARGEST_REQUEST = 8 * 1024 * 1024
+"""Bytes on the wire: the largest body, cut into chunks of one byte each, and its headers."""
+MOST_AHEAD = 1000
+"""Requests that a client may send before it has the answer to the first."""
+ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+"""Headers of every answer."""
+_ALWAYS = b"".join(b"%b: %b\r\n" % each for each in ALWAYS)
 MOST_HEADERS = 100
 MOST_CONNECTIONS = 8192
 log = logging.getLogger("tiebreak")
@@ -69,8 +76,8 @@ class Late:
 
     def flush(self) -> None:
         """Send now what has been kept."""
-        if self._pieces:
-            pieces, self._pieces = self._pieces, []
+        pieces, self._pieces = self._pieces, []
+        if pieces and not self._real.is_closing():
             self._real.write(b"".join(pieces))
 
     def close(self) -> None:
@@ -90,7 +97,8 @@ class Protocol(HttpToolsProtocol):
         self._outbox = outbox
         self._receiving_since: float | None = self.loop.time()
         self._in_head = self._large = False
-        self._head = 0
+        self._head = self._received = 0
+        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody connects: find out who, and let in only who may come in."""
@@ -105,7 +113,10 @@ class Protocol(HttpToolsProtocol):
         """Something arrives: what cannot be anything but headers is counted."""
         before = self._in_head
         self._large = len(data) > LARGEST_HEAD or self._head > 0
+        self._received += len(data)
         super().data_received(data)
+        if self._received > LARGEST_REQUEST:
+            self._refuse(b"413 Content Too Large")
         self._head = self._head + len(data) if before and self._in_head else 0
         if self._head > LARGEST_HEAD:
             self._refuse(b"431 Request Header Fields Too Large")
@@ -121,19 +132,41 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         if len(self.headers) > MOST_HEADERS or (self._large and _size(self.headers) > LARGEST_HEAD):
             self._refuse(b"431 Request Header Fields Too Large")
+        if self.url[:1] != b"/":  # it would name a host that nobody checks
+            self._refuse(b"421 Misdirected Request")
+        if len(self.pipeline) >= MOST_AHEAD:
+            self.transport.close()
         if not self.transport.is_closing():
             super().on_headers_complete()
+            self.headers = []  # what follows the body in the manner of headers is none
+            if self.pipeline:
+                self.flow.resume_reading()  # or it would not be noticed that the client hangs up
 
     def on_body(self, body: bytes) -> None:
         """Some of the body."""
         if not self.transport.is_closing():
             super().on_body(body)
+            if self.pipeline and len(self.cycle.body) > LARGEST_HEAD:
+                self.transport.close()
 
     def on_message_complete(self) -> None:
         """The request is complete."""
         self._receiving_since = None
+        self._received = 0
         if not self.transport.is_closing():
             super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone: whatever it asked for is over, also when it has asked for more since."""
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
 
     def end_if_slow(self, since: float) -> None:
         """Close the connection if a request has been arriving since before that moment."""
@@ -146,7 +179,8 @@ class Protocol(HttpToolsProtocol):
     def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
             if not self._answered():
-                self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+                rest = _ALWAYS + b"connection: close\r\ncontent-length: 0\r\n\r\n"
+                self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + rest)
             self.transport.close()
 
     def _answering(self) -> bool:

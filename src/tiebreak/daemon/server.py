@@ -28,7 +28,7 @@ from ..rendezvous import LOOPBACK, host_and_port, socket_for, token_file
 from ..text import moment
 from .app import App
 from .lock import Lock
-from .protocol import Outbox, Protocol
+from .protocol import ALWAYS, Outbox, Protocol
 from .security import Access, Guard
 from .service import Service
 
@@ -148,6 +148,7 @@ class Daemon:
         )
         config.load()
         state, outbox = ServerState(), Outbox()
+        state.default_headers = list(ALWAYS)
         servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
         chores = [asyncio.ensure_future(service.sweep()), asyncio.ensure_future(self._end_slow_ones(state))]
         self._heed_signals(loop)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
+    from ..model import Event
     from ..operations import Operation
 
     Call = tuple[Operation[..., Any], dict[str, Any], str | None]
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
             The filters of `events.read` may spare wake-ups in vain; nobody may rely on that.
             """
 
+        def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
+            """The next events that match (see `events.read`), and the number to go on after; none when time is up."""
+
         def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
             """Copy the board, while others use it, to a file that does not exist yet."""
 
@@ -45,6 +49,29 @@ if TYPE_CHECKING:
 
         def close(self) -> None:
             """Give everything back."""
+
+
+AT_ONCE = 1000
+"""Events that are read in one go."""
+
+
+def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
+    """`Engine.follow` for an engine that is here: look, and sleep until there is something to look at."""
+    from time import monotonic
+
+    from ..operations import find
+
+    last, read, end = find("events.last"), find("events.read"), monotonic() + timeout
+    while True:
+        newest = engine.run(last, {})
+        found = engine.run(read, {**filters, "after": after, "limit": AT_ONCE})
+        if found:
+            return found, found[-1].number
+        after = max(after, newest)  # nothing before that matched, and nothing will
+        left = end - monotonic()
+        if left <= 0:
+            return [], after
+        engine.wait(after, left)
 
 
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:

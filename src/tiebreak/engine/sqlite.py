@@ -22,7 +22,7 @@ import apsw
 
 from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
-from . import forks
+from . import follow, forks
 from .gate import Gate
 from .opening import board_clock, create, prepare
 from .refusals import Refusals
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
+    from ..model import Event
     from ..operations import Operation
     from . import Call
 
@@ -434,6 +435,10 @@ class SqliteEngine:
                 watch.close()
             else:
                 self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
+
+    def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
+        """The next events that match, and the number to go on after."""
+        return follow(self, after, timeout, filters)
 
     def _newest(self) -> int:
         return self._read(lambda tx: (tx.first("SELECT max(number) FROM events") or (0,))[0] or 0)
