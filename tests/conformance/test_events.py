@@ -95,8 +95,8 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "upkeep.probe": lambda place, board: {},
 }
 SILENT = {"messages.mark", "upkeep.probe"}
-"""Nothing changes hands: a read cursor, a mark that proves that the board can be written to. (A bare heartbeat is silent
-too: see the cases about agents.)"""
+"""Nothing changes hands: a read cursor, a mark that proves that the board can be written to. (A bare heartbeat is
+silent too: see the cases about agents.)"""
 
 
 def test_every_operation_that_writes_is_in_the_table() -> None:
