@@ -1,8 +1,8 @@
 # Each habit of the project is one target. `make` alone lists them.
 
 PYTHON ?= python3
-# Test processes side by side. The race tests start many processes of their own, so this follows the cores, not the load.
-WORKERS ?= 2
+# Test processes side by side: one more than the two cores of CI, because some tests mostly wait.
+WORKERS ?= 3
 # More arguments for pytest: make test ARGS='-k epoch'
 ARGS ?=
 
