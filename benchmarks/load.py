@@ -45,6 +45,7 @@ class Connection(asyncio.Protocol):
         self._tally = run
         self._buffer = b""
         self._sent = 0.0
+        self._warm = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,7 +74,9 @@ class Connection(asyncio.Protocol):
         if len(self._buffer) < end:
             return
         answer, self._buffer = self._buffer[:end], self._buffer[end:]
-        self._tally.latencies.append(time.perf_counter() - self._sent)
+        if self._warm:  # the first one waits for the others to be connected
+            self._tally.latencies.append(time.perf_counter() - self._sent)
+        self._warm = True
         if b'"error"' in answer or not answer.startswith(b"HTTP/1.1 200"):
             self._tally.refused += 1
         self._next()

@@ -475,6 +475,7 @@ class SqliteEngine:
         try:
             connection = self._connect()
             self._checkpoint(connection)
+            self._checkpoint(connection)  # what came meanwhile, so that next to nothing is left for the gate
             connection.close()
             self._copied = True
         except apsw.Error:
