@@ -65,7 +65,10 @@ class SqlitePlace:
 
 
 class DaemonPlace:
-    """The same file behind a daemon: real requests over a real socket, to a daemon with the test's clock."""
+    """The same file behind a daemon: real requests over a real socket, to a daemon with the test's clock.
+
+    It does not sweep: what time has done is written down when a test says so.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.now = wall()
@@ -74,7 +77,7 @@ class DaemonPlace:
         self._boards: list[Board] = []
         # Short, whatever the test's folder is called: the kernel takes about a hundred bytes.
         self._socket = os.path.join(tempfile.mkdtemp(prefix="tb-"), "s")
-        self._daemon = Daemon(self._engine, Settings(address=None, socket=self._socket))
+        self._daemon = Daemon(self._engine, Settings(address=None, socket=self._socket, sweep=3600.0))
         ready = threading.Event()
         self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
         self._thread.start()

@@ -30,7 +30,7 @@ from .app import App
 from .lock import Lock
 from .protocol import ALWAYS, Outbox, Protocol
 from .security import Access, Guard
-from .service import Service
+from .service import SWEEP, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +61,8 @@ class Settings(NamedTuple):
     open: bool = False
     open_jobs: bool = False
     receipt: float = RECEIPT
+    sweep: float = SWEEP
+    """Seconds between two looks for what time has done."""
 
 
 class Daemon:
@@ -150,7 +152,7 @@ class Daemon:
         state, outbox = ServerState(), Outbox()
         state.default_headers = list(ALWAYS)
         servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
-        chores = [asyncio.ensure_future(service.sweep()), asyncio.ensure_future(self._end_slow_ones(state))]
+        chores = [asyncio.ensure_future(service.sweep(self.settings.sweep)), asyncio.ensure_future(self._end_slow_ones(state))]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})

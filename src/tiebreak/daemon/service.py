@@ -132,10 +132,10 @@ class Service:
 
     # ── Life ─────────────────────────────────────────────────────────────────────────────────────────
 
-    async def sweep(self) -> None:
+    async def sweep(self, pause: float) -> None:
         """Write down what time has done, so that whoever waits learns it in time; never ends."""
         while True:
-            await asyncio.sleep(SWEEP)
+            await asyncio.sleep(pause)
             try:
                 due = await self.read(find("tasks.due"), {"project": None})
                 if due is not None and due <= 0:
