@@ -152,7 +152,9 @@ class Daemon:
         state, outbox = ServerState(), Outbox()
         state.default_headers = list(ALWAYS)
         servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
-        chores = [asyncio.ensure_future(service.sweep(self.settings.sweep)), asyncio.ensure_future(self._end_slow_ones(state))]
+        chores = [
+            asyncio.ensure_future(each) for each in (service.sweep(self.settings.sweep), self._end_slow_ones(state))
+        ]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})
