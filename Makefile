@@ -28,7 +28,7 @@ check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
 	tools/no-registry
 
 test: .venv/.stamp ## All tests, with the coverage gate
-	@tools/need git curl bash
+	@tools/need git curl bash postgres
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term $(ARGS)
 
 bench: .venv/.stamp ## Measure, and print the figures
@@ -42,8 +42,8 @@ lock: ## Pin all versions anew
 	@PYTHON='$(PYTHON)' tools/need git python3-venv
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet $(UV)
-	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --group dev --output-file requirements/dev.lock
-	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --group build \
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --group dev --output-file requirements/dev.lock
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --group build \
 		--constraint requirements/dev.lock --output-file requirements/runtime.lock
 	tools/no-registry
 

@@ -19,6 +19,8 @@ from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
 
+from ..postgres import server
+
 if TYPE_CHECKING:
     from tiebreak.engine import Engine
 
@@ -104,4 +106,29 @@ class DaemonPlace:
         os.rmdir(os.path.dirname(self._socket))
 
 
-ENGINES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "daemon": DaemonPlace}
+class PostgresPlace:
+    """A board on a real server, emptied for each test, with a clock that only the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = wall()
+        self._boards: list[Board] = []
+        self.address = server().empty_board()
+
+    def open(self, agent: str = "alice", project: str = "demo") -> Board:
+        session = agent if "~" in agent else f"{agent}~test"
+        board = tiebreak.open(self.address, agent=session, project=project, clock=lambda: self.now)
+        self._boards.append(board)
+        return board
+
+    def advance(self, seconds: float) -> None:
+        self.now += micros(seconds)
+
+    def looking(self, board: Board) -> Engine:
+        return board.engine
+
+    def close(self) -> None:
+        for board in self._boards:
+            board.close()
+
+
+ENGINES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "daemon": DaemonPlace, "postgres": PostgresPlace}

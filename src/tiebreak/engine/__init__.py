@@ -74,9 +74,22 @@ def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) 
         engine.wait(after, left)
 
 
+def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:
+    try:
+        from .postgres import PostgresEngine
+    except ImportError as exc:
+        from ..errors import Unavailable
+
+        hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
+        raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
+    return PostgresEngine(address, clock=clock)
+
+
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
     """Open the board at an address: a path or `sqlite:///PATH`."""
     scheme, mark, rest = address.partition("://")
+    if scheme in ("postgresql", "postgres") and mark:
+        return _postgres(address, clock)
     if mark and scheme != "sqlite":
         raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
     from .sqlite import SqliteEngine

@@ -53,8 +53,11 @@ SHORT = 0.002
 _FRAGMENTS = {
     "now": ":now",
     "skip_locked": "",
+    "share": "",
     "position": "instr",
     "lower": "unicode_lower",
+    "settled": "9223372036854775807",
+    "newest": "(SELECT max(number) FROM events)",
     "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
 }
 _prepared: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}

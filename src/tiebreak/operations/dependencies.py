@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 def find_predecessors(tx: Transaction, after: list[str], project: str, run_anyway: bool) -> list[Task]:
     """The tasks to come after; one that has already ended badly is refused."""
-    found = {task.number: task for task in (find(tx, ref, project) for ref in after)}
+    numbers = {find(tx, ref, project).number for ref in after}
+    for number in sorted(numbers):  # an end that is being written now must be seen here, or must see the new edge
+        tx.all("SELECT number FROM tasks WHERE number = :number {share}", number=number)
+    found = {number: find(tx, f"#{number}", project) for number in sorted(numbers)}
     for task in found.values():
         if task.state in ("failed", "cancelled") and not run_anyway:
             raise Refused(
@@ -73,7 +76,7 @@ def _linked(tx: Transaction, task: int, after: int) -> bool:
 
 def _refuse_circle(tx: Transaction, task: Task, before: Task) -> None:
     circle = tx.first(
-        "WITH RECURSIVE earlier (number) AS (SELECT :before UNION "
+        "WITH RECURSIVE earlier (number) AS (SELECT CAST(:before AS BIGINT) UNION "
         "SELECT edges.after FROM edges JOIN earlier ON edges.task = earlier.number) "
         "SELECT 1 FROM earlier WHERE number = :task",
         before=before.number,

@@ -75,7 +75,7 @@ def contains(column: str) -> str:
 
 def last(tx: Transaction) -> int:
     """The number of the newest event; 0 on an empty board."""
-    row = tx.first("SELECT max(number) FROM events")
+    row = tx.first("SELECT {newest}")
     return (row and row[0]) or 0
 
 
@@ -107,7 +107,7 @@ def read(
     `event` may be a whole name (`task.claimed`) or its first half (`task`). `agent` matches every
     incarnation of that name.
     """
-    where = ["number > :after"]
+    where = ["number > :after", "number <= {settled}"]
     if event is not None:
         where.append("(event = :event OR substr(event, 1, length(:event) + 1) = :event || '.')")
     if name_contains is not None:

@@ -37,8 +37,9 @@ def settle(tx: Transaction, project: str) -> int:
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
-            "UPDATE tasks SET ready_at = 0 WHERE number IN (SELECT number FROM tasks WHERE project = :project "
-            "AND state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked})",
+            "WITH due AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'pending' "
+            "AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked}) "
+            "UPDATE tasks SET ready_at = 0 FROM due WHERE number = due.n AND state = 'pending'",
             project=project,
             most=AT_ONCE,
         )

@@ -224,6 +224,7 @@ def break_hold(
     if slot is None and resource.startswith("pool:"):
         raise Invalid(f"slot: which slot of {resource}?", hint="`tb holds` shows who has which; say it with --slot")
     slot = slot or 0
+    tx.serialize("holds", project)
     row = tx.first(
         f"SELECT holder FROM holds WHERE {THIS} AND {LIVE}",
         project=project,

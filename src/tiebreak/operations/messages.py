@@ -37,6 +37,7 @@ def send(
     ack_requested: bool = False,
 ) -> Message:
     """Send a message to one agent, or to everybody; a reply goes into the thread it answers."""
+    tx.serialize("messages", project)  # a reader's cursor must not pass over a number that is still to be seen
     thread = 0 if reply_to is None else _find(tx, reply_to, project, agent).thread
     row = tx.first(
         "INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at) "

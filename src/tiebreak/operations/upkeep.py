@@ -98,6 +98,7 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
     Call it again while the answer says that there is more.
     """
     before = tx.now - micros(older_than)
+    tx.serialize("prune")
     tx.all(
         "INSERT INTO marks (project, key, epoch) SELECT project, key, epoch FROM tasks WHERE key IS NOT NULL "
         f"AND number IN ({_OLD_TASKS}) ON CONFLICT (project, key) DO UPDATE SET epoch = excluded.epoch",

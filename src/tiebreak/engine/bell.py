@@ -1,0 +1,106 @@
+"""Wake-ups on PostgreSQL: NOTIFY as a hint, never more than that.
+
+A notification carries nothing, is sent at most every few milliseconds however much happens, and after the commit that
+it tells of: inside a transaction it would make all commits of the database queue. Whoever waits looks at the board
+anyway once a second, so one that is lost costs a second.
+"""
+
+from __future__ import annotations
+
+from threading import Condition, Timer
+from time import monotonic
+
+import psycopg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+CHANNEL = "tiebreak"
+PAUSE = 0.005
+"""Seconds between two notifications of one process."""
+# It has to be on no disk before the next one: a hint that is lost costs a second.
+_RING = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT"
+
+
+class Bell:
+    """Tells others that something happened, and hears it from them; one connection of its own for listening."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._rung = 0.0
+        self._later: Timer | None = None
+        self._turn = Condition()
+        self._ears: Any = None
+        self._hearing = False
+        self._closed = False
+
+    def ring(self, connection: Any) -> None:
+        """Something was committed: tell now, or soon if it was told just now."""
+        with self._turn:
+            due = self._rung + PAUSE - monotonic()
+            if due > 0:
+                if self._later is None and not self._closed:
+                    self._later = Timer(due, self._ring_later)
+                    self._later.daemon = True
+                    self._later.start()
+                return
+            self._rung = monotonic()
+        _quietly(connection)
+
+    def _ring_later(self) -> None:
+        with self._turn:
+            self._later = None
+            self._rung = monotonic()
+        try:
+            with self._connect() as connection:
+                _quietly(connection)
+        except psycopg.Error:
+            pass  # whoever waits looks by itself
+
+    def listen(self) -> None:
+        """From now on, hear what is told."""
+        with self._turn:
+            if self._ears is not None and not self._ears.closed:
+                return
+            try:
+                self._ears = self._connect()
+                self._ears.execute(f"LISTEN {CHANNEL}")
+            except psycopg.Error:
+                self._ears = None  # a server or pooler where one cannot listen: looking has to do
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep until something is told, or for that long. One thread hears for all that sleep."""
+        end = monotonic() + seconds
+        with self._turn:
+            if self._hearing or self._ears is None:
+                self._turn.wait(seconds)
+                return
+            self._hearing, ears = True, self._ears
+        try:
+            for _ in ears.notifies(timeout=max(0.0, end - monotonic()), stop_after=1):
+                pass
+        except psycopg.Error:
+            self._ears = None
+        finally:
+            with self._turn:
+                self._hearing = False
+                self._turn.notify_all()
+
+    def close(self) -> None:
+        """Tell what is still to be told, and hang up."""
+        with self._turn:
+            later, self._later, self._closed = self._later, None, True
+        if later is not None:
+            later.cancel()
+            self._ring_later()
+        if self._ears is not None and not self._hearing:
+            self._ears.close()
+
+
+def _quietly(connection: Any) -> None:
+    try:
+        connection.execute(_RING)
+    except psycopg.Error:
+        pass  # the commit has happened; a hint is only a hint

@@ -1,0 +1,111 @@
+"""A PostgreSQL server for tests: found on this machine, on a private socket in a temporary folder, fsync on."""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import tiebreak
+
+PATIENCE = 30.0
+USER = "postgres"
+"""Who runs the server when the tests run as root, whom it refuses."""
+
+
+def binaries() -> Path:
+    """The folder with `postgres` and `initdb`; the newest version where there are several."""
+    found = [shutil.which("postgres"), *glob.glob("/usr/lib/postgresql/*/bin/postgres")]
+    found += glob.glob("/usr/pgsql-*/bin/postgres") + glob.glob("/opt/homebrew/opt/postgresql@*/bin/postgres")
+    there = [Path(path).resolve().parent for path in found if path]
+    assert there, "no PostgreSQL on this machine: tools/need postgres installs one"
+    return max(there, key=lambda folder: [int(p) for p in folder.parent.name.split(".") if p.isdecimal()])
+
+
+class Server:
+    """One server, started when it is made; `stop` and `start` may be called again and again."""
+
+    def __init__(self, *settings: str) -> None:
+        self.binaries = binaries()
+        self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-"))
+        self.data = self.folder / "data"
+        self.settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.geteuid() == 0:
+            account = pwd.getpwnam(USER)
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+        self.folder.chmod(0o755)
+        self.run("initdb", "-D", str(self.data), "-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8")
+        self.start()
+        atexit.register(self.close)
+
+    def run(self, program: str, *words: str) -> None:
+        """One of the server's own programs, as the user that may run them."""
+        done = subprocess.run([str(self.binaries / program), *words], capture_output=True, **self._as_user())
+        assert done.returncode == 0, done.stderr.decode()
+
+    def _as_user(self) -> dict[str, Any]:
+        return {"user": USER, "group": USER, "cwd": "/"} if os.geteuid() == 0 else {}
+
+    def start(self) -> None:
+        """Start it, and come back when it answers."""
+        options = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "max_connections": "200"}
+        words = [str(self.binaries / "postgres"), "-D", str(self.data)]
+        words += [f"-c{name}={value}" for name, value in options.items()] + [f"-c{each}" for each in self.settings]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(words, stdout=log, stderr=log, **self._as_user())
+        end = time.monotonic() + PATIENCE
+        while subprocess.run(
+            [str(self.binaries / "pg_isready"), "-q", "-h", str(self.folder), "-U", "tiebreak"], check=False
+        ).returncode:
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < end, "the server does not answer"
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: at once but in good order. SIGQUIT: as in a crash."""
+        assert self._process
+        self._process.send_signal(how)
+        self._process.wait(PATIENCE)
+
+    def address(self, database: str = "postgres", **options: str) -> str:
+        """How a board in this server is called."""
+        more = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"postgresql://tiebreak@/{database}?host={self.folder}{more}"
+
+    def empty_board(self) -> str:
+        """The address of a board with nothing on it; the same one again and again, because making one takes time."""
+        address = self.address()
+        tiebreak.open(address).close()
+        with psycopg.connect(address) as connection:
+            for (table,) in connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'board'"
+            ).fetchall():
+                connection.execute(f"DELETE FROM {table}")
+            connection.execute("DELETE FROM board WHERE name <> 'version'")
+            for (sequence,) in connection.execute("SELECT sequencename FROM pg_sequences").fetchall():
+                connection.execute(f"ALTER SEQUENCE {sequence} RESTART")
+        return address
+
+    def close(self) -> None:
+        """Stop it and remove everything."""
+        if self._process and self._process.poll() is None:
+            self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@cache
+def server() -> Server:
+    """One server for all tests of this process."""
+    return Server()
