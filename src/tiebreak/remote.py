@@ -47,6 +47,8 @@ class RemoteEngine:
 
     def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
         self.address = address
+        self.path: str | None = None
+        self.writers = 1
         self.patience = patience
         self._where = _Where(address)
         self._idle: list[_Connection] = []

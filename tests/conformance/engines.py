@@ -74,8 +74,7 @@ class DaemonPlace:
 
     def __init__(self, folder: Path) -> None:
         self.now = wall()
-        self._engine = connect(os.fspath(folder / "board.db"), clock=lambda: self.now)
-        self._folder = folder
+        self._engine = connect(self.behind(folder), clock=lambda: self.now)
         self._boards: list[Board] = []
         # Short, whatever the test's folder is called: the kernel takes about a hundred bytes.
         self._socket = os.path.join(tempfile.mkdtemp(prefix="tb-"), "s")
@@ -84,6 +83,10 @@ class DaemonPlace:
         self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
         self._thread.start()
         assert ready.wait(20)
+
+    def behind(self, folder: Path) -> str:
+        """The board that the daemon serves."""
+        return os.fspath(folder / "board.db")
 
     def open(self, agent: str = "alice", project: str = "demo") -> Board:
         session = agent if "~" in agent else f"{agent}~test"
@@ -131,4 +134,25 @@ class PostgresPlace:
             board.close()
 
 
-ENGINES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "daemon": DaemonPlace, "postgres": PostgresPlace}
+class PostgresDaemonPlace(DaemonPlace):
+    """A daemon in front of a board on a real server."""
+
+    def behind(self, folder: Path) -> str:
+        self._before = os.environ.get("XDG_STATE_HOME")
+        os.environ["XDG_STATE_HOME"] = os.fspath(folder)  # where such a daemon has its lock
+        return server().empty_board()
+
+    def close(self) -> None:
+        super().close()
+        if self._before is None:
+            del os.environ["XDG_STATE_HOME"]
+        else:
+            os.environ["XDG_STATE_HOME"] = self._before
+
+
+ENGINES: dict[str, Callable[[Path], Place]] = {
+    "sqlite": SqlitePlace,
+    "daemon": DaemonPlace,
+    "postgres": PostgresPlace,
+    "postgres-daemon": PostgresDaemonPlace,
+}

@@ -26,7 +26,12 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
     "What happens": {"events": ("why", "wait", "events", "status")},
-    "The board": {"upkeep": ("prune", "backup", "doctor"), "batch": ("batch",), "serve": ("serve",)},
+    "The board": {
+        "upkeep": ("prune", "backup", "doctor"),
+        "batch": ("batch",),
+        "serve": ("serve",),
+        "migrate": ("migrate",),
+    },
     "Compatibility": {"coord": ("coord",), "coordination": ("coordination",)},
     "Help": {"help": ("help", "completion", "version")},
 }

@@ -155,11 +155,14 @@ def _line(context: Context, event: Event) -> str:
     return "  ".join(parts)
 
 
+USUAL = "127.0.0.1:7777"
+
+
 def _daemon(address: str) -> dict[str, Any] | None:
     """Who serves the board, if it is a file and somebody does."""
     from ..daemon.lock import served
 
-    return served(address) or None
+    return None if address.startswith(("http", "unix:")) else served(address, USUAL) or None
 
 
 @command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ..engine import without_password
 from ..errors import Invalid, Refused, Unavailable
 from ..text import plain
 from .spec import Option, command
@@ -48,7 +49,7 @@ def serve(context: Context, args: Args) -> int:
     if args.print_unit:
         return _print_unit(context, args, board)
     if args.stop:
-        return _stop(context, board)
+        return _stop(context, without_password(board), _addr(args))
     if args.detach:
         return _detach(context, args, board)
     return _serve(context, args, board)
@@ -60,6 +61,8 @@ def _path(args: Args) -> str:
     address = args.board or default_address()
     if address.startswith(("http://", "https://", "unix:")):
         raise Invalid(f"serve: {address} is a daemon already", hint="--board PATH names the board to serve")
+    if address.startswith(("postgresql://", "postgres://")):
+        return address
     return os.path.realpath("/" + address[9:].lstrip("/") if address.startswith("sqlite://") else address)
 
 
@@ -74,7 +77,7 @@ def _serve(context: Context, args: Args, board: str) -> int:
     engine = connect(board)
     try:
         settings = Settings(
-            address=None if args.addr == "none" else args.addr,
+            address=_addr(args),
             socket=args.socket,
             hosts=tuple(args.host),
             token_file=args.token_file,
@@ -103,7 +106,8 @@ def _where(context: Context, facts: dict[str, Any]) -> str:
 
 def _words(args: Args, board: str) -> list[str]:
     """The command that serves in the foreground what this one is asked to serve."""
-    words = ["--board", board, "serve", "--addr", args.addr, "--log", args.log]
+    secret = without_password(board) != board  # every user of the machine can see the words of a command
+    words = [*([] if secret else ["--board", board]), "serve", "--addr", args.addr, "--log", args.log]
     for name in ("socket", "token_file"):
         if args[name]:
             words += [f"--{name.replace('_', '-')}", os.path.abspath(args[name])]
@@ -120,16 +124,25 @@ def _detach(context: Context, args: Args, board: str) -> int:
     from ..daemon.lock import already_served, served
     from ..rendezvous import socket_for
 
-    if (running := served(board)) is not None:
-        raise already_served(board, running)
-    path = socket_for(board).removesuffix(".sock") + ".log"
+    name, addr = without_password(board), _addr(args)
+    if (running := served(name, addr)) is not None:
+        raise already_served(name, running)
+    path = socket_for(name).removesuffix(".sock") + ".log"
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     began = os.fstat(log).st_size
     command = [sys.executable, "-m", "tiebreak", *_words(args, board)]
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/")
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        cwd="/",
+        env={**os.environ, "TIEBREAK_BOARD": board},
+    )
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        facts = served(board)
+        facts = served(name, addr)
         if facts and facts.get("pid") == child.pid:
             context.answer({**facts, "log": path}, _where(context, facts) + f"\n  log in {plain(path)}")
             return 0
@@ -140,19 +153,23 @@ def _detach(context: Context, args: Args, board: str) -> int:
     raise Unavailable(f"serve: the daemon does not serve after {PATIENCE:g} s", hint=f"its log is {path}")
 
 
-def _stop(context: Context, board: str) -> int:
+def _addr(args: Args) -> str | None:
+    return None if args.addr == "none" else str(args.addr)
+
+
+def _stop(context: Context, board: str, addr: str | None) -> int:
     """Ask it to drain, and wait until it has gone."""
     import signal
     import time
 
     from ..daemon.lock import served
 
-    facts = served(board)
+    facts = served(board, addr)
     if not facts:
         raise Refused(f"board {board}: no daemon serves it")
     os.kill(facts["pid"], signal.SIGTERM)
     end = time.monotonic() + PATIENCE
-    while (now := served(board)) and now.get("pid") == facts["pid"]:
+    while (now := served(board, addr)) and now.get("pid") == facts["pid"]:
         if time.monotonic() > end:
             raise Unavailable(f"pid {facts['pid']} still serves after {PATIENCE:g} s")
         time.sleep(0.02)
@@ -167,6 +184,8 @@ def _print_unit(context: Context, args: Args, board: str) -> int:
     wanted = args["for"] or ("launchd" if sys.platform == "darwin" else "systemd")
     if wanted not in makers:
         raise Invalid(f"serve: --for: systemd or launchd, got {wanted!r}")
+    if without_password(board) != board:
+        raise Invalid("serve: a unit is no place for a password", hint="put it into ~/.pgpass and leave it out here")
     words = [sys.executable, "-m", "tiebreak", *_words(args, board)]
     for word in words:
         if not word.isprintable():

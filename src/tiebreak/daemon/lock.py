@@ -1,5 +1,8 @@
 """One daemon for each board: whoever has the lock on the file beside it.
 
+A board on a server may have any number of daemons; there the lock is for a board and an address, in the user's own
+folder.
+
 The file is never removed: a lock on an unlinked file protects nobody. Its content tells who has the lock, for the
 one who comes second and for `tb status`; whether anybody has it, only the lock itself tells.
 """
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 class Lock:
     """The right to serve a board."""
 
-    def __init__(self, board: str) -> None:
-        self.path = f"{board}-daemon"
+    def __init__(self, board: str, address: str | None) -> None:
+        self.path = place(board, address)
         try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:
@@ -32,7 +35,7 @@ class Lock:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                who = served(board)
+                who = served(board, address)
                 if who or not left:
                     os.close(self._fd)
                     raise already_served(board, who or {}) from None
@@ -61,10 +64,20 @@ def already_served(board: str, who: Mapping[str, Any]) -> Refused:
     )
 
 
-def served(board: str) -> dict[str, Any] | None:
+def place(board: str, address: str | None) -> str:
+    """Where the lock of a board's daemon is."""
+    if "://" not in board:
+        return f"{board}-daemon"
+    from ..names import checksum
+    from ..rendezvous import private_folder
+
+    return os.path.join(private_folder(), f"{checksum(f'{board} {address}'.encode()):016x}-daemon")
+
+
+def served(board: str, address: str | None = None) -> dict[str, Any] | None:
     """Who serves the board: its pid, addresses and since when; {} while it is starting; None when nobody does."""
     try:
-        fd = os.open(f"{board}-daemon", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(place(board, address), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:

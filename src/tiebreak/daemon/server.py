@@ -79,7 +79,7 @@ class Daemon:
         """Whether the board was held by somebody else when time was up: then it cannot be closed in good order."""
         self._stopping = False
         self._wake: Callable[[], object] = lambda: None
-        self._lock = Lock(engine.address)
+        self._lock = Lock(engine.address, settings.address)
         try:
             self._access = self._prepare()
         except BaseException:
@@ -90,7 +90,8 @@ class Daemon:
 
     def _prepare(self) -> Access:
         _allow_many_files()
-        path = os.path.abspath(self.settings.socket) if self.settings.socket else socket_for(self.engine.address)
+        usual = self.engine.path or f"{self.engine.address} {self.settings.address}"
+        path = os.path.abspath(self.settings.socket) if self.settings.socket else socket_for(usual)
         self._sockets.append(_unix_socket(path))
         self._files.append(path)
         self.addresses.append(f"unix:{path}")

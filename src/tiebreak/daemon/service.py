@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from ..errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
 from ..names import shown
 from ..operations import every, find
+from ..processes import identity, token
 from .hub import Hub
 from .metrics import Metrics
 from .security import refuse_commands
@@ -30,6 +32,8 @@ READERS = 4
 MOST_TRIES = 10_000
 """Repeated calls whose last try is remembered."""
 SWEEP = 1.0
+HOUSE, PROJECT, HOUSE_LEASE = "lock:maintenance", "tiebreak", 60.0
+"""What the one daemon holds that keeps house for a board on a server."""
 log = logging.getLogger("tiebreak")
 
 _OUTCOMES = ((Lost, "lost"), (Fenced, "fenced"), (Refused, "refused"), (Invalid, "invalid"), (TimedOut, "timed_out"))
@@ -45,9 +49,11 @@ class Service:
         self.metrics = Metrics()
         self.began = time()
         self.draining = False
+        self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
+        self._house, self._house_again = False, 0.0
         self.tries: dict[str, int] = {}
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
-        self._committer = ThreadPoolExecutor(1, "tiebreak-write")
+        self._committer = ThreadPoolExecutor(engine.writers, "tiebreak-write")
         self.writer = Writer(engine, self._committer, self.metrics)
         self.hub = Hub(engine, self._readers)
 
@@ -137,11 +143,26 @@ class Service:
         while True:
             await asyncio.sleep(pause)
             try:
+                if self.engine.path is None and not await self._keeps_house():
+                    continue
                 due = await self.read(find("tasks.due"), {"project": None})
                 if due is not None and due <= 0:
                     await self.call("tasks.sweep", {"project": None})
             except TiebreakError as exc:
                 log.warning("the sweep failed", extra={"facts": exc.to_dict()})
+
+    async def _keeps_house(self) -> bool:
+        """Whether this daemon, of all that serve a board on a server, is the one that looks after it."""
+        now = monotonic()
+        if now < self._house_again:
+            return self._house
+        params = {"resources": [HOUSE], "agent": self._me, "project": PROJECT, "lease": HOUSE_LEASE, "again": True}
+        try:
+            await self.call("holds.take", params)
+            self._house, self._house_again = True, now + HOUSE_LEASE / 2
+        except Lost:
+            self._house, self._house_again = False, now + HOUSE_LEASE / 4
+        return self._house
 
     def drain(self) -> None:
         """Take no new request; send those who wait home."""

@@ -49,15 +49,15 @@ async def metrics(service: Service, request: Request) -> Response:
     gauges = {
         "waiters": ("Open waits and streams.", len(service.hub)),
         "queue_depth": ("Writes that wait or are being written.", service.writer.depth),
-        "wal_bytes": ("Size of the write-ahead log.", _wal_size(service.engine.address)),
+        "wal_bytes": ("Size of the write-ahead log.", _wal_size(service.engine.path)),
         "up_seconds": ("Seconds since the start.", time() - service.began),
     }
     return Response(service.metrics.text(gauges).encode(), type=b"text/plain; version=0.0.4; charset=utf-8")
 
 
-def _wal_size(address: str) -> int:
+def _wal_size(path: str | None) -> int:
     try:
-        return os.stat(f"{address}-wal").st_size
+        return os.stat(f"{path}-wal").st_size if path else 0
     except OSError:
         return 0
 
@@ -96,9 +96,8 @@ async def backup(service: Service, request: Request) -> Response:
     """Make it beside the board, send it, forget it."""
     if request.method == "HEAD":
         return Response(type=b"application/vnd.sqlite3")
-    folder = tempfile.TemporaryDirectory(
-        prefix=".tiebreak-backup-", dir=os.path.dirname(service.engine.address) or None
-    )
+    beside = os.path.dirname(service.engine.path) if service.engine.path else None
+    folder = tempfile.TemporaryDirectory(prefix=".tiebreak-backup-", dir=beside)
     try:
         target = os.path.join(folder.name, "board.db")
         await service.threaded(service.engine.backup, target)

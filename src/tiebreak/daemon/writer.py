@@ -43,6 +43,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Entry] = deque()
         self._scheduled = False
+        self._running = 0
+        """Batches that threads are writing."""
         self._slow = 0.0
         self.depth = 0
         """Operations that wait or are being written."""
@@ -54,13 +56,18 @@ class Writer:
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._queue.append((calls, future))
         self.depth += len(calls)
-        if not self._scheduled:
+        self._go_on()
+        return future
+
+    def _go_on(self) -> None:
+        """Write in the next turn of the loop, if there is something and not enough is being written already."""
+        if self._queue and not self._scheduled and self._running < self._engine.writers:
             self._scheduled = True
             self._loop.call_soon(self._flush)
-        return future
 
     def _flush(self) -> None:
         """Write all that is there; come again if something is left."""
+        self._scheduled = False
         entries = self._take()
         calls = [call for each, _ in entries for call in each]
         began = perf_counter()
@@ -72,8 +79,8 @@ class Writer:
         else:
             if answers is None:
                 self._hand_over(entries, calls)
-                return
-            self._answer(entries, answers, perf_counter() - began)
+            else:
+                self._answer(entries, answers, perf_counter() - began)
         self._go_on()
 
     def _take(self) -> list[Entry]:
@@ -87,9 +94,11 @@ class Writer:
 
     def _hand_over(self, entries: list[Entry], calls: list[Call]) -> None:
         began = perf_counter()
+        self._running += 1
         work = self._loop.run_in_executor(self._threads, self._engine.batch, calls)
 
         def done(finished: asyncio.Future[list[Any]]) -> None:
+            self._running -= 1
             problem = finished.exception()
             if problem is None:
                 self._answer(entries, finished.result(), perf_counter() - began)
@@ -117,9 +126,3 @@ class Writer:
             self.depth -= len(calls)
             if not future.cancelled():
                 future.set_exception(problem)
-
-    def _go_on(self) -> None:
-        if self._queue:
-            self._loop.call_soon(self._flush)
-        else:
-            self._scheduled = False

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
         """A place where operations run."""
 
         address: str
+        """How the board is called, without anything secret."""
+
+        @property
+        def path(self) -> str | None:
+            """The file that the board is in, if it is in one of this machine."""
+
+        writers: int
+        """How many transactions that write are worth running side by side."""
 
         def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
             """Run one operation in a transaction of its own."""
@@ -83,6 +91,13 @@ def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:
         hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
         raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
     return PostgresEngine(address, clock=clock)
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown, logged and compared."""
+    head, mark, rest = address.partition("://")
+    user, at, where = rest.rpartition("@")
+    return f"{head}{mark}{user.partition(':')[0]}{at}{where}" if mark else address
 
 
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:

@@ -30,7 +30,7 @@ from psycopg.types.string import StrDumper
 from ..errors import TiebreakError, Unavailable
 from ..names import checksum
 from ..operations import perform
-from . import follow
+from . import follow, without_password
 from .bell import Bell
 from .refusals import Refusals
 
@@ -66,7 +66,7 @@ _FRAGMENTS = {
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",
     "settled": ":settled",
-    "newest": ":settled",
+    "newest": "(SELECT max(number) FROM events WHERE number <= :settled)",
 }
 _CARRY = (
     "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, "
@@ -190,6 +190,8 @@ class PostgresEngine:
 
     def __init__(self, address: str, *, clock: Callable[[], int] | None = None, deadline: float = DEADLINE) -> None:
         self.address = without_password(address)
+        self.path: str | None = None
+        self.writers = 4
         self.deadline = deadline
         self.clock = clock
         self._conninfo = address
@@ -410,9 +412,9 @@ class PostgresEngine:
         return True
 
     def _newest(self) -> int:
-        return int(
-            self._with_connection(lambda connection: connection.execute("SELECT events_settled()").fetchone()[0])
-        )
+        # A number that was taken and given up again is none, or whoever waits would be woken by nothing for ever.
+        newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= (SELECT events_settled())"
+        return int(self._with_connection(lambda connection: connection.execute(newest).fetchone()[0]))
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
         """The next events that match, and the number to go on after."""
@@ -502,13 +504,6 @@ def _version(connection: Any) -> int | None:
         return None
     row = connection.execute("SELECT value FROM board WHERE name = 'version'").fetchone()
     return int(row[0]) if row else None
-
-
-def without_password(address: str) -> str:
-    """An address as it may be shown and logged."""
-    head, mark, rest = address.partition("://")
-    user, at, where = rest.rpartition("@")
-    return f"{head}{mark}{user.partition(':')[0]}{at}{where}" if mark else address
 
 
 # ── What goes wrong ──────────────────────────────────────────────────────────────────────────────────

@@ -153,8 +153,9 @@ class SqliteEngine:
     """Runs operations on a SQLite file. Threads may share it; a forked child gets connections of its own."""
 
     def __init__(self, path: str, *, clock: Callable[[], int] | None = None, deadline: float = DEADLINE) -> None:
-        self.path = os.path.realpath(path)
+        self.path: str = os.path.realpath(path)
         self.address = self.path
+        self.writers = 1
         self.deadline = deadline
         self._given_clock = clock
         self._orphans: list[Any] = []
