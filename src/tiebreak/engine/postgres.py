@@ -162,7 +162,7 @@ class _Attempt:
         self._connection = connection
         self._work = work
         self.transaction = ""
-        self.committing = self.changed = False
+        self.committing = self.changed = self.carries = False
         self.answer: Any = None
 
     def run(self) -> Any:
@@ -176,13 +176,24 @@ class _Attempt:
         if not tx.changed:
             connection.execute("ROLLBACK")
             return self.answer
-        for row in refusals.collect():
-            connection.execute(_CARRY, row[1:])
+        self.carries = self._engine.carrying.acquire(blocking=False)  # one transaction at a time takes them along
+        if self.carries:
+            for row in refusals.collect():
+                connection.execute(_CARRY, row[1:])
         self.committing = True
         connection.execute("COMMIT")
         self.changed = True
-        refusals.written()
         return self.answer
+
+    def end(self, *, committed: bool) -> None:
+        """What became of the refusals that this transaction took along."""
+        if self.carries:
+            self.carries = False
+            if committed:
+                self._engine.refused.written()
+            else:
+                self._engine.refused.kept()
+            self._engine.carrying.release()
 
 
 class PostgresEngine:
@@ -206,6 +217,7 @@ class PostgresEngine:
         self._idle: list[Any] = []
         self._lock = allocate_lock()
         self.refused = Refusals("")
+        self.carrying = allocate_lock()
         self._bell = Bell(self._connect)
 
     # ── Connections ──────────────────────────────────────────────────────────────────────────────────
@@ -318,10 +330,11 @@ class PostgresEngine:
                     continue
                 answer = attempt.answer
             except BaseException:
-                self.refused.kept()
+                attempt.end(committed=False)
                 self._roll_back(connection)
                 raise
-            if attempt.changed:
+            attempt.end(committed=attempt.changed)
+            if attempt.changed and not connection.closed:
                 self._bell.ring(connection)
             self._give_back(connection)
             return answer
@@ -336,10 +349,11 @@ class PostgresEngine:
 
     def _go_on(self, connection: Any, attempt: _Attempt, problem: psycopg.Error, *, last: bool) -> bool:
         """After an error: True when the commit happened after all, False to try again; else it is raised."""
-        self.refused.kept()
-        if connection.closed and attempt.committing and self._did_commit(attempt):
-            self.refused.written()
-            attempt.changed = True
+        try:
+            attempt.changed = connection.closed and attempt.committing and self._did_commit(attempt)
+        finally:
+            attempt.end(committed=attempt.changed)
+        if attempt.changed:
             return True
         if connection.closed:
             self._forget_idle()
