@@ -33,6 +33,22 @@ def binaries() -> Path:
     return max(there, key=lambda folder: [int(p) for p in folder.parent.name.split(".") if p.isdecimal()])
 
 
+_TABLES = ("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "events", "answers")
+_EMPTY = "; ".join(
+    [
+        "BEGIN",
+        "SET LOCAL synchronous_commit = off",
+        *(f"DELETE FROM {table}" for table in _TABLES),
+        "DELETE FROM board WHERE name <> 'version'",
+        *(
+            f"SELECT setval('{each}', 1, false)"
+            for each in ("tasks_number_seq", "messages_number_seq", "events_number")
+        ),
+        "COMMIT",
+    ]
+)
+
+
 class Server:
     """One server, started when it is made; `stop` and `start` may be called again and again."""
 
@@ -42,6 +58,7 @@ class Server:
         self.data = self.folder / "data"
         self.settings = settings
         self._process: subprocess.Popen[bytes] | None = None
+        self._cleaner: psycopg.Connection[Any] | None = None
         if os.geteuid() == 0:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
@@ -87,15 +104,10 @@ class Server:
     def empty_board(self) -> str:
         """The address of a board with nothing on it; the same one again and again, because making one takes time."""
         address = self.address()
-        tiebreak.open(address).close()
-        with psycopg.connect(address) as connection:
-            for (table,) in connection.execute(
-                "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'board'"
-            ).fetchall():
-                connection.execute(f"DELETE FROM {table}")
-            connection.execute("DELETE FROM board WHERE name <> 'version'")
-            for (sequence,) in connection.execute("SELECT sequencename FROM pg_sequences").fetchall():
-                connection.execute(f"ALTER SEQUENCE {sequence} RESTART")
+        if self._cleaner is None or self._cleaner.closed:
+            tiebreak.open(address).close()
+            self._cleaner = psycopg.connect(address, autocommit=True)
+        self._cleaner.execute(_EMPTY)
         return address
 
     def close(self) -> None:
