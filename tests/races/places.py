@@ -11,11 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.daemons import Serving
+from tests.postgres import Server, server
 
 _MARK = "tb-state-"
 
@@ -61,7 +64,34 @@ def daemon(folder: Path) -> Iterator[str]:
         yield made.url
 
 
-PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {"sqlite": sqlite, "daemon": daemon}
+_databases = count(1)
+
+
+@contextmanager
+def database(where: Server) -> Iterator[str]:
+    """A database with nothing in it, not even the tables: making them at once is a race too."""
+    name = f"race_{next(_databases)}"
+    with psycopg.connect(where.address(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    try:
+        yield where.address(name)
+    finally:
+        with psycopg.connect(where.address(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # whoever was killed may still be connected
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A database of its own on the server of this process."""
+    with database(server()) as made:
+        yield made
+
+
+PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "sqlite": sqlite,
+    "daemon": daemon,
+    "postgres": postgres,
+}
 
 
 @pytest.fixture(params=sorted(PLACES))
