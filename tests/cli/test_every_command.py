@@ -52,6 +52,7 @@ CASES = {
     "doctor": ["doctor"],
     "batch": ["batch"],
     "serve": ["serve", "--print-unit"],
+    "migrate": ["migrate", "--to", "new.db", "--dry-run"],
     "coord": ["coord", "version"],
     "coordination": ["coordination", "status"],
     "help": ["help"],

@@ -96,6 +96,10 @@ def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:
 def without_password(address: str) -> str:
     """An address as it may be shown, logged and compared."""
     head, mark, rest = address.partition("://")
+    if "password=" in rest:
+        import re
+
+        rest = re.sub(r"(?<=[?&])(?:ssl)?password=[^&]*&?", "", rest).rstrip("?&")
     user, at, where = rest.rpartition("@")
     return f"{head}{mark}{user.partition(':')[0]}{at}{where}" if mark else address
 

@@ -269,9 +269,19 @@ class PostgresEngine:
             except psycopg.Error as exc:
                 self._forget_idle()
                 if not (connection.closed and passing(exc)) or monotonic() > end:
-                    raise unavailable(exc, self.address) from exc
+                    raise self._explained(exc) from exc
             finally:
                 self._give_back(connection)
+
+    def _explained(self, problem: psycopg.Error) -> Unavailable:
+        """Tables that are not there any more have been moved: then say where to."""
+        if isinstance(problem, GONE):
+            from .moving import closed_database
+
+            found = self._with_connection(lambda connection: closed_database(connection, self.address))
+            if found is not None:
+                return found
+        return unavailable(problem, self.address)
 
     def _forget_idle(self) -> None:
         with self._lock:
@@ -363,7 +373,7 @@ class PostgresEngine:
             self._prepare = False  # a pooler gave us another server than the one that knows the statement
             self._forget_idle()
         elif last or not (isinstance(problem, CONFLICTS) or (connection.closed and passing(problem))):
-            raise unavailable(problem, self.address) from problem
+            raise self._explained(problem) from problem
         return False
 
     def _did_commit(self, attempt: _Attempt) -> bool:
@@ -482,7 +492,7 @@ def _one_of_many(
         answer = perform(tx, operation, operation.checked(params), once)
         tx.connection.execute("RELEASE one; SAVEPOINT one")
         return answer
-    except (*CONFLICTS, psycopg.OperationalError):
+    except (*CONFLICTS, *GONE, psycopg.OperationalError):
         raise
     except Exception as exc:
         tx.connection.execute("ROLLBACK TO one")
@@ -495,11 +505,11 @@ def _one_of_many(
 
 def prepare(connection: Any, address: str) -> None:
     """Make the schema, or find it made; any number of processes may come at the same moment."""
-    version = _version(connection)
+    version = _version(connection, address)
     if version is None:
         connection.execute("BEGIN")
         connection.execute("SELECT pg_advisory_xact_lock(%s::int, 0)", (_SCOPE,))
-        if _version(connection) is None:
+        if _version(connection, address) is None:
             path = os.path.join(os.path.dirname(__file__), "schema", f"postgres-{VERSION}.sql")
             with open(path, encoding="utf-8") as file:
                 connection.execute(file.read())
@@ -513,8 +523,12 @@ def prepare(connection: Any, address: str) -> None:
         )
 
 
-def _version(connection: Any) -> int | None:
+def _version(connection: Any, address: str) -> int | None:
     if connection.execute("SELECT to_regclass('board')").fetchone()[0] is None:
+        from .moving import closed_database
+
+        if (closed := closed_database(connection, address)) is not None:
+            raise closed
         return None
     row = connection.execute("SELECT value FROM board WHERE name = 'version'").fetchone()
     return int(row[0]) if row else None
@@ -523,6 +537,7 @@ def _version(connection: Any) -> int | None:
 # ── What goes wrong ──────────────────────────────────────────────────────────────────────────────────
 
 CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
+GONE = (pg.UndefinedTable, pg.UndefinedFunction)
 _PASSING = ("08", "57P", "53300", "25006")
 
 

@@ -587,4 +587,8 @@ def unavailable(exc: apsw.Error, path: str) -> Unavailable:
     for kind, message, hint in _REASONS:
         if isinstance(exc, kind):
             return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
+    if str(exc).startswith("no such table"):
+        from .moving import closed_file
+
+        return closed_file(path) or Unavailable(f"board {path}: {exc}")
     return Unavailable(f"board {path}: {exc}")
