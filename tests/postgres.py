@@ -93,6 +93,8 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT: at once but in good order. SIGQUIT: as in a crash."""
         assert self._process
+        if self._cleaner is not None:
+            self._cleaner.close()
         self._process.send_signal(how)
         self._process.wait(PATIENCE)
 
@@ -107,7 +109,11 @@ class Server:
         if self._cleaner is None or self._cleaner.closed:
             tiebreak.open(address).close()
             self._cleaner = psycopg.connect(address, autocommit=True)
-        self._cleaner.execute(_EMPTY)
+        try:
+            self._cleaner.execute(_EMPTY)
+        except psycopg.errors.UndefinedTable:  # the last one was moved elsewhere
+            self._cleaner.execute("ROLLBACK; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            tiebreak.open(address).close()
         return address
 
     def close(self) -> None:

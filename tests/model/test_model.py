@@ -20,6 +20,8 @@ BASE = settings(
     print_blob=True,
 )
 NORMAL = settings(BASE, max_examples=100, derandomize=True)
+FEWER = {"postgres": 60, "postgres-daemon": 30}
+"""Lives on a server, where each step is a commit to a disk."""
 SOAK = settings(BASE, max_examples=2000)
 HUNT = settings(BASE, max_examples=300, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
 
@@ -30,7 +32,8 @@ def machine(engine: str) -> type[BoardMachine]:
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_a_board_does_what_its_reference_does(engine: str) -> None:
-    run_state_machine_as_test(machine(engine), settings=NORMAL)
+    examples = FEWER.get(engine, NORMAL.max_examples)
+    run_state_machine_as_test(machine(engine), settings=settings(NORMAL, max_examples=examples))
 
 
 @pytest.mark.soak
@@ -58,3 +61,10 @@ def test_the_reference_finds(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> N
     plant(monkeypatch.setattr)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(machine("sqlite"), settings=HUNT)
+
+
+@pytest.mark.parametrize("plant", [plants.taken_counts_as_free, plants.epoch_jumps, plants.epoch_is_not_asked])
+def test_the_reference_finds_on_a_server(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch.setattr)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine("postgres"), settings=HUNT)

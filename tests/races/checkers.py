@@ -84,6 +84,23 @@ def read_log(board: Board) -> list[Event]:
     return out
 
 
+def numbered(events: Iterable[Event], address: str) -> None:
+    """As the engine promises it: without a gap and along time where one writer at a time writes, else upwards."""
+    if address.startswith("postgresql:"):
+        numbered_upwards(events)
+    else:
+        numbered_without_gap(events)
+
+
+def numbered_upwards(events: Iterable[Event]) -> None:
+    """No number comes twice or too late; one whose transaction was undone is missing."""
+    last = 0
+    for event in events:
+        if event.number <= last:
+            raise Broken(f"event {event.number} comes after {last}")
+        last = event.number
+
+
 def numbered_without_gap(events: Iterable[Event]) -> None:
     """Events are numbered 1, 2, 3 …, and time does not run backwards along them."""
     at = 0.0

@@ -35,7 +35,9 @@ PATIENCE = 90.0
 """No crew takes longer than this; whoever is not back by then hangs."""
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["pytest", "tests.races.plants", "tests.races.scenarios", "tests.crash.writers"])
+processes.set_forkserver_preload(
+    ["pytest", "tiebreak.engine.postgres", "tests.races.plants", "tests.races.scenarios", "tests.crash.writers"]
+)
 
 
 class WorkerFailed(Exception):

@@ -19,7 +19,7 @@ def judge(address: str, diary: list[tuple[str, checkers.Grant]]) -> None:
     writes = [entry for entry in diary if entry[0] != "granted"]
     with open_board(address) as board:
         events = checkers.read_log(board)
-        checkers.numbered_without_gap(events)
+        checkers.numbered(events, address)
         own = [grant for grant in checkers.grants_in(events) if grant.agent == "judge"]
         checkers.epochs_count_grants([*own, *grants])
         checkers.log_agrees(events, [*own, *grants])

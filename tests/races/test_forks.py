@@ -11,7 +11,7 @@ def test_a_fork_in_the_middle_of_writes_loses_and_breaks_nothing(address: str) -
     assert (code, errors) == (0, "")
     with open_board(address) as board:
         events = checkers.read_log(board)
-        checkers.numbered_without_gap(events)
+        checkers.numbered(events, address)
         posted = [event.name for event in events if event.event == "task.posted"]
         assert posted.count("by child") == 100
         assert posted.count("between") == 20

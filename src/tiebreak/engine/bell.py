@@ -12,6 +12,8 @@ from time import monotonic
 
 import psycopg
 
+from ..errors import TiebreakError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +29,15 @@ _RING = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT"
 class Bell:
     """Tells others that something happened, and hears it from them; one connection of its own for listening."""
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
+    def __init__(self, connect: Callable[[], Any], borrow: Callable[[Callable[[Any], None]], None]) -> None:
         self._connect = connect
+        self._borrow = borrow
+        self._told = 0
         self._rung = 0.0
         self._later: Timer | None = None
         self._turn = Condition()
         self._ears: Any = None
-        self._hearing = False
+        self._hearing = self._deaf = False
         self._closed = False
 
     def ring(self, connection: Any) -> None:
@@ -54,33 +58,43 @@ class Bell:
             self._later = None
             self._rung = monotonic()
         try:
-            with self._connect() as connection:
-                _quietly(connection)
-        except psycopg.Error:
+            self._borrow(_quietly)
+        except TiebreakError:
             pass  # whoever waits looks by itself
 
-    def listen(self) -> None:
-        """From now on, hear what is told."""
+    def listen(self) -> int:
+        """From now on, hear what is told; how often something was heard so far, for `sleep`."""
         with self._turn:
-            if self._ears is not None and not self._ears.closed:
-                return
-            try:
-                self._ears = self._connect()
-                self._ears.execute(f"LISTEN {CHANNEL}")
-            except psycopg.Error:
-                self._ears = None  # a server or pooler where one cannot listen: looking has to do
+            if not self._deaf and (self._ears is None or self._ears.closed):
+                self._ears = self._new_ears()
+            return self._told
 
-    def sleep(self, seconds: float) -> None:
+    def _new_ears(self) -> Any:
+        try:
+            ears = self._connect()
+        except psycopg.Error:
+            return None
+        try:
+            ears.execute(f"LISTEN {CHANNEL}")
+            return ears
+        except psycopg.Error:
+            self._deaf = not ears.closed  # a server or pooler where one cannot listen: looking has to do
+            ears.close()
+            return None
+
+    def sleep(self, seconds: float, heard: int) -> None:
         """Sleep until something is told, or for that long. One thread hears for all that sleep."""
         end = monotonic() + seconds
         with self._turn:
+            if self._told != heard:
+                return  # somebody heard it between the look and now
             if self._hearing or self._ears is None:
                 self._turn.wait(seconds)
                 return
             self._hearing, ears = True, self._ears
         try:
             for _ in ears.notifies(timeout=max(0.0, end - monotonic()), stop_after=1):
-                pass
+                self._told += 1
         except psycopg.Error:
             self._ears = None
         finally:

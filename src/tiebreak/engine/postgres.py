@@ -24,10 +24,11 @@ from time import monotonic, sleep
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
-from ..errors import TiebreakError, Unavailable
+from ..errors import Invalid, TiebreakError, Unavailable
 from ..names import checksum
 from ..operations import perform
 from . import follow, without_password
@@ -52,6 +53,17 @@ TRIES = 12
 """How often an operation is run anew after a deadlock or a serialisation failure."""
 PATIENCE = 5.0
 """Seconds to wait for a server that restarts or fails over."""
+LINE = {
+    "application_name": "tiebreak",
+    "connect_timeout": 5,
+    "tcp_user_timeout": 5000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+"""What a connection is like unless the address says otherwise: a cut line is noticed, though nothing comes back."""
+# A host that loses power inside a transaction says nothing, and what it has locked must be free again soon.
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 5000; "
 FLOOR = 1.0
 """A waiter looks again after this many seconds even if nothing woke it."""
 IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -72,6 +84,11 @@ _CARRY = (
     "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, "
     "data) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
+_EVENT = "INSERT INTO events"
+_TRACE = (
+    "SELECT EXISTS (SELECT 1 FROM events WHERE number = %(number)s AND at = %(now)s AND event = %(event)s "
+    "AND agent IS NOT DISTINCT FROM %(agent)s)"
+)
 _prepared: dict[str, str] = {}
 
 
@@ -82,6 +99,8 @@ def _dialect(sql: str) -> str:
         import re
 
         filled = sql.format_map(_FRAGMENTS).replace("%", "%%")
+        if filled.startswith(_EVENT):
+            filled += " RETURNING number"
         done = _prepared[sql] = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled)
     return done
 
@@ -106,7 +125,7 @@ def _match(words: str) -> str:
 class PostgresTransaction:
     """A transaction as operations see it."""
 
-    __slots__ = ("_refusals", "_settled", "changed", "connection", "now")
+    __slots__ = ("_refusals", "_settled", "changed", "connection", "now", "trace")
 
     def __init__(self, connection: Any, refusals: Refusals, now: int, settled: int | None = None) -> None:
         self.connection = connection
@@ -115,6 +134,8 @@ class PostgresTransaction:
         self.now = now
         self.changed = False
         """Whether anything was written that has to be committed."""
+        self.trace: dict[str, Any] = {}
+        """An event that this transaction wrote: where it is, the transaction was committed."""
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
@@ -127,7 +148,10 @@ class PostgresTransaction:
         cursor = self.connection.execute(statement, params)
         if cursor.statusmessage and not cursor.statusmessage.startswith("SELECT") and cursor.rowcount:
             self.changed = True
-        return cursor.fetchall() if cursor.description is not None else []
+        rows = cursor.fetchall() if cursor.description is not None else []
+        if statement.startswith(_EVENT):
+            self.trace.update(params, number=rows[0][0])
+        return rows
 
     def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
         """Run a statement and return its first row."""
@@ -162,16 +186,18 @@ class _Attempt:
         self._connection = connection
         self._work = work
         self.transaction = ""
+        self.trace: dict[str, Any] = {}
         self.committing = self.changed = self.carries = False
         self.answer: Any = None
 
     def run(self) -> Any:
         """Begin, work, commit; nothing is committed when nothing was changed."""
         connection, refusals = self._connection, self._engine.refused
-        begun = connection.execute(f"BEGIN; SELECT {_CLOCK}, pg_current_xact_id()::text")
-        begun.nextset()
+        begun = connection.execute(f"{_BEGIN}SELECT {_CLOCK}, pg_current_xact_id()::text")
+        begun.set_result(-1)
         now, self.transaction = begun.fetchone()
         tx = PostgresTransaction(connection, refusals, self._engine.clock() if self._engine.clock else now)
+        self.trace = tx.trace
         self.answer = self._work(tx)
         if not tx.changed:
             connection.execute("ROLLBACK")
@@ -205,7 +231,14 @@ class PostgresEngine:
         self.writers = 4
         self.deadline = deadline
         self.clock = clock
-        self._conninfo = address
+        self.whole = address
+        """The address with everything in it, for commands that are run on behalf of this board."""
+        try:
+            self._conninfo = conninfo_to_dict(address)
+        except psycopg.ProgrammingError:
+            # It would quote what it does not understand, and that may be the password.
+            message = f"board {self.address}: not an address that PostgreSQL understands"
+            raise Invalid(message, hint="postgresql://USER@HOST/DATABASE?name=value") from None
         self._prepare = True
         """Whether statements are prepared; a pooler that gives each transaction another server loses them."""
         self._begin()
@@ -217,21 +250,20 @@ class PostgresEngine:
         self._idle: list[Any] = []
         self._lock = allocate_lock()
         self.refused = Refusals("")
+        self._high = 0
         self.carrying = allocate_lock()
-        self._bell = Bell(self._connect)
+        self._bell = Bell(self._connect, self._with_connection)
 
     # ── Connections ──────────────────────────────────────────────────────────────────────────────────
 
     def _connect(self) -> Any:
-        made = psycopg.connect(
-            self._conninfo,
-            autocommit=True,
-            connect_timeout=10,
-            application_name="tiebreak",
-            prepare_threshold=2 if self._prepare else None,
-        )
+        options: dict[str, Any] = {**LINE, **self._conninfo}
+        made: Any = psycopg.connect(**options, autocommit=True, prepare_threshold=2 if self._prepare else None)
         for kind, dumper in ((str, StrDumper), (int, Int8Dumper), (bool, BoolAsInteger)):
             made.adapters.register_dumper(kind, dumper)
+        # Behind a pooler, names of prepared statements are shared with strangers: one could run another one's.
+        if made.execute("SELECT pg_backend_pid()").fetchone()[0] != made.info.backend_pid:
+            made.prepare_threshold = None
         return made
 
     def _take(self) -> Any:
@@ -247,6 +279,8 @@ class PostgresEngine:
             except psycopg.OperationalError as exc:
                 if not passing(exc) or monotonic() + pause > end:
                     raise unavailable(exc, self.address) from exc
+            except psycopg.ProgrammingError:  # it quotes what it does not understand, perhaps the password
+                raise Unavailable(f"board {self.address}: not an address that PostgreSQL understands") from None
             sleep(pause)
             pause = min(pause * 2, 0.5)
 
@@ -378,30 +412,33 @@ class PostgresEngine:
 
     def _did_commit(self, attempt: _Attempt) -> bool:
         """The connection broke between COMMIT and its answer: the server knows what became of it, nobody guesses."""
-        end = monotonic() + self.deadline
+        end, problem = monotonic() + self.deadline, None
         while monotonic() < end:
-            status = self._with_connection(
-                lambda connection: connection.execute(
-                    "SELECT pg_xact_status(%s::text::xid8)", (attempt.transaction,)
-                ).fetchone()[0]
-            )
-            if status != "in progress":
-                return bool(status == "committed")
+            try:
+                known = self._with_connection(lambda connection: _outcome(connection, attempt))
+            except Unavailable as exc:
+                problem = exc
+                break
+            if known is not None:
+                return known
             sleep(0.05)
         raise Unavailable(
             f"board {self.address}: the connection broke while committing, and the server does not tell the outcome",
             hint="asking again with the same `once` is safe",
-        )
+        ) from problem
 
     def _read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
         """Run in one snapshot. Which events are settled is asked before it begins: a snapshot cannot tell."""
 
         def work(connection: Any) -> Any:
             settled = None
-            if operation.name.startswith("events."):
-                settled = connection.execute("SELECT events_settled()").fetchone()[0]
-            begun = connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {_CLOCK}")
-            begun.nextset()
+            if operation.name.startswith(("events.", "upkeep.")):
+                settled = self._settled(connection)
+            begun = connection.execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                f"SET LOCAL idle_in_transaction_session_timeout = 5000; SELECT {_CLOCK}"
+            )
+            begun.set_result(-1)
             [now] = begun.fetchone()
             tx = PostgresTransaction(connection, self.refused, self.clock() if self.clock else now, settled)
             try:
@@ -418,6 +455,16 @@ class PostgresEngine:
             self._prepare = False
             return self._with_connection(work)
 
+    def _settled(self, connection: Any) -> int:
+        """The number up to which no event can appear any more: what was settled once stays so.
+
+        The server may tell a lower one again, when a writer had looked long before it said where it begins.
+        """
+        told = int(connection.execute("SELECT events_settled()").fetchone()[0])
+        with self._lock:
+            self._high = max(self._high, told)
+            return self._high
+
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
     def wait(self, after: int, timeout: float, **_: Any) -> bool:
@@ -427,18 +474,19 @@ class PostgresEngine:
         """
         self._check_open()
         end = monotonic() + timeout
-        self._bell.listen()
-        while not self._newest() > after:
+        while True:
+            heard = self._bell.listen()
+            if self._newest() > after:
+                return True
             left = end - monotonic()
             if left <= 0:
                 return False
-            self._bell.sleep(min(left, FLOOR))
-        return True
+            self._bell.sleep(min(left, FLOOR), heard)
 
     def _newest(self) -> int:
         # A number that was taken and given up again is none, or whoever waits would be woken by nothing for ever.
-        newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= (SELECT events_settled())"
-        return int(self._with_connection(lambda connection: connection.execute(newest).fetchone()[0]))
+        newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= %s"
+        return int(self._with_connection(lambda c: c.execute(newest, (self._settled(c),)).fetchone()[0]))
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
         """The next events that match, and the number to go on after."""
@@ -477,6 +525,24 @@ class PostgresEngine:
         self._forget_idle()
 
 
+def _outcome(connection: Any, attempt: _Attempt) -> bool | None:
+    """Whether a transaction was committed; None while it is under way.
+
+    Its number alone does not tell: a server that crashed, or a standby that took over, gives numbers out again that it
+    never heard of. So it is looked for by what it wrote.
+    """
+    try:
+        [status] = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (attempt.transaction,)).fetchone()
+    except pg.InvalidParameterValue:  # a number that this server has not given out yet
+        return False
+    if status == "in progress":
+        return None
+    if status != "committed" or not attempt.trace:
+        return bool(status == "committed")
+    [there] = connection.execute(_TRACE, attempt.trace).fetchone()
+    return bool(there)
+
+
 def _leave(connection: Any, rows: list[tuple[Any, ...]]) -> None:
     connection.execute("BEGIN; SET LOCAL synchronous_commit = off")
     for row in rows:
@@ -487,7 +553,7 @@ def _leave(connection: Any, rows: list[tuple[Any, ...]]) -> None:
 def _one_of_many(
     tx: PostgresTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None
 ) -> Any:
-    before = tx.changed
+    before, trace = tx.changed, dict(tx.trace)
     try:
         answer = perform(tx, operation, operation.checked(params), once)
         tx.connection.execute("RELEASE one; SAVEPOINT one")
@@ -497,6 +563,8 @@ def _one_of_many(
     except Exception as exc:
         tx.connection.execute("ROLLBACK TO one")
         tx.changed = before
+        tx.trace.clear()  # what it wrote was undone: its absence tells nothing
+        tx.trace.update(trace)
         return unavailable(exc, "") if isinstance(exc, psycopg.Error) else exc
 
 
@@ -524,7 +592,9 @@ def prepare(connection: Any, address: str) -> None:
 
 
 def _version(connection: Any, address: str) -> int | None:
-    if connection.execute("SELECT to_regclass('board')").fetchone()[0] is None:
+    # Not to_regclass: it would remember, while waiting for the lock, that there was no such table.
+    there = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(oid)"
+    if connection.execute(there).fetchone() is None:
         from .moving import closed_database
 
         if (closed := closed_database(connection, address)) is not None:
@@ -538,7 +608,8 @@ def _version(connection: Any, address: str) -> int | None:
 
 CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 GONE = (pg.UndefinedTable, pg.UndefinedFunction)
-_PASSING = ("08", "57P", "53300", "25006")
+_FOR_GOOD = ("authentication failed", "no password", "does not exist", "could not translate", "invalid ")
+_PASSING = ("08", "57P", "53300", "25006", "25P03")
 
 
 def passing(problem: psycopg.Error) -> bool:
@@ -546,7 +617,7 @@ def passing(problem: psycopg.Error) -> bool:
     state = problem.sqlstate
     if state is None:  # the connection itself: refused, reset, timed out; but not a wrong password or name
         text = str(problem)
-        return not any(words in text for words in ("authentication failed", "does not exist", "could not translate"))
+        return not any(words in text for words in _FOR_GOOD)
     return state.startswith(_PASSING)
 
 
@@ -571,7 +642,7 @@ def diagnose(connection: Any) -> list[tuple[str, str, str]]:
     [standby] = connection.execute("SELECT pg_is_in_recovery()").fetchone()
     [oldest] = connection.execute(
         "SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::float8 FROM pg_stat_activity "
-        "WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+        "WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()"
     ).fetchone()
     dead = connection.execute(
         "SELECT relname, n_dead_tup, n_live_tup FROM pg_stat_user_tables WHERE relname IN ('tasks', 'holds', 'agents') "

@@ -71,8 +71,6 @@ def post(
     """
     if key is not None and (known := by_key(tx, key, project)) is not None:
         return known
-    if after:
-        tx.serialize("edges")
     blockers = find_predecessors(tx, after, project, run_anyway)
     waiting = sum(before.state not in FINAL for before in blockers)
     born = "completed" if kind in ANNOUNCEMENTS else "blocked" if waiting else "pending"

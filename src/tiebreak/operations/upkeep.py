@@ -33,7 +33,7 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
         counts[state] = counts.get(state, 0) + sum(_count(tx, "tasks", f"{here} AND {each}", project) for each in where)
     states = [counts.get(s, 0) for s in ("blocked", "pending", "claimed", "completed", "failed", "cancelled")]
     present = sum(a.status != "gone" for a in agents(tx, project=project))
-    newest = tx.first("SELECT coalesce(max(number), 0) FROM events")
+    newest = tx.first("SELECT {newest}")
     return record(
         Status,
         (
@@ -42,7 +42,7 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
             _count(tx, "holds", f"{here} AND {LIVE}", project),
             present,
             _count(tx, "messages", here, project),
-            newest[0] if newest else 0,
+            (newest and newest[0]) or 0,
             tx.now,
         ),
     )
