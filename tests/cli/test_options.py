@@ -136,7 +136,7 @@ def test_a_word_after_two_dashes_does_not_turn_errors_into_json(cli: Cli) -> Non
     complaint(cli("show", "--", "--json"), 1)
 
 
-@pytest.mark.parametrize("address", ["postgres://x/y", "ftp://localhost:1/", "nonsense://x"])
+@pytest.mark.parametrize("address", ["mysql://x/y", "ftp://localhost:1/", "nonsense://x"])
 def test_an_unknown_kind_of_board_is_named(address: str, cli: Cli) -> None:
     assert address.partition(":")[0] in complaint(cli("--board", address, "status"), 2)
 

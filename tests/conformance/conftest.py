@@ -12,7 +12,11 @@ from tiebreak import Board
 from .engines import ENGINES, Place
 
 
-@pytest.fixture(params=sorted(ENGINES))
+# Each half of the last one runs by itself with every `make test`; both together take their time.
+WHOLE = [pytest.param(name, marks=pytest.mark.soak) if name == "postgres-daemon" else name for name in sorted(ENGINES)]
+
+
+@pytest.fixture(params=WHOLE)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh board on each engine."""
     made: Place = ENGINES[request.param](tmp_path)

@@ -56,14 +56,19 @@ def test_one_who_waits_hears_what_happens_afterwards(mortal: Server, how: signal
     with open_board(mortal.address(), "me") as board, open_board(mortal.address(), "other") as other:
         seen = board.events.last()
         heard: list[str | None] = []
-        waiter = threading.Thread(target=lambda: heard.append(board.wait(after=seen, timeout=60.0).name), daemon=True)
+        news = f"afterwards {how.name}"  # the server is the same for all tests, and so is its board
+
+        def listen() -> None:
+            heard.append(board.wait(after=seen, timeout=60.0, name_contains=news).name)
+
+        waiter = threading.Thread(target=listen, daemon=True)
         waiter.start()
         mortal.stop(how)
         mortal.start()
         assert not heard
-        other.tasks.post(name="afterwards")
+        other.tasks.post(name=news)
         waiter.join(PATIENCE)
-        assert heard == ["afterwards"]
+        assert heard == [news]
 
 
 def test_a_command_that_comes_while_the_server_is_down_waits_for_it(mortal: Server, tmp_path: Path) -> None:

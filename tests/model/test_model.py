@@ -20,7 +20,7 @@ BASE = settings(
     print_blob=True,
 )
 NORMAL = settings(BASE, max_examples=100, derandomize=True)
-FEWER = {"postgres": 60, "postgres-daemon": 30}
+FEWER = {"daemon": 60, "postgres": 40, "postgres-daemon": 15}
 """Lives on a server, where each step is a commit to a disk."""
 SOAK = settings(BASE, max_examples=2000)
 HUNT = settings(BASE, max_examples=300, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)

