@@ -11,7 +11,6 @@ from tiebreak import Board
 
 from .engines import ENGINES, Place
 
-
 # Each half of the last one runs by itself with every `make test`; both together take their time.
 WHOLE = [pytest.param(name, marks=pytest.mark.soak) if name == "postgres-daemon" else name for name in sorted(ENGINES)]
 
