@@ -151,7 +151,7 @@ def test_three_kills_of_the_daemon_lose_nothing_and_double_nothing(tmp_path: Pat
         history.judge(calls, found_on(daemon))
     answered = [call for call in calls if call.outcome == OK]
     assert {call.name for call in answered} == {*history.TOLD, *history.WINNING, "tasks.list"}
-    assert len(answered) > 3000
+    assert len(answered) > 300, "hardly anything happened"
     assert len(moments) == KILLS
     for moment in moments:
         across = [call for call in answered if call.begin < moment < call.end]
