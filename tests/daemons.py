@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .cli.command import TB, clean_environment
+from .cli.command import TB, clean_environment, measured
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds within which anything that is going to happen has happened, also on a busy machine."""
 
 
@@ -46,7 +47,7 @@ class Serving:
         # Sockets have short paths, tests have long folders.
         self.private = Path(tempfile.mkdtemp(prefix="tb-"))
         self.socket = self.private / "s"
-        self.environment = {**clean_environment(folder), "TIEBREAK_BOARD": str(self.board)}
+        self.environment = {**clean_environment(folder), **measured(), "TIEBREAK_BOARD": str(self.board)}
         self.log = folder / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -139,8 +140,16 @@ def serving(folder: Path, *options: str) -> Iterator[Serving]:
         made.close()
 
 
+_PORTS = 1000
+"""For each test process. All are below those that the system gives to clients, who could take the port of a daemon
+that is being started again."""
+
+
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody uses, nor is given to anybody else."""
+    first = 15_000 + _PORTS * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    while True:
+        port = random.randrange(first, first + _PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -19,7 +19,7 @@ import psycopg
 
 import tiebreak
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 USER = "postgres"
 """Who runs the server when the tests run as root, whom it refuses."""
 

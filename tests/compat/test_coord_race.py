@@ -8,8 +8,6 @@ import subprocess
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pytest
-
 from ..cli.command import TB
 from ..daemons import Serving, serving
 
@@ -43,7 +41,6 @@ def racer(daemon: Serving, agent: str, ids: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(["sh", "-c", script], env=environment(daemon), stdin=pipe, stdout=pipe, text=True)
 
 
-@pytest.mark.timeout(180)
 def test_sixteen_shells_win_sixteen_tasks_once_each(tmp_path: Path) -> None:
     with serving(tmp_path) as daemon:
         ids = sent(daemon)

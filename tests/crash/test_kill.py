@@ -46,7 +46,7 @@ def kill_in_a_while(
     mine, theirs = processes.Pipe(duplex=False)
     with Crew(worker, [(*args, theirs)], plant=plant) as crew:
         crew.go()
-        assert not word or mine.poll(60.0)
+        assert not word or mine.poll(120.0)
         time.sleep(chance.uniform(0.001, longest))
         crew.kill()
 
@@ -64,7 +64,7 @@ def kill_rounds(address: str, folder: Path, rounds: int, plant: Plant | None = N
         kill_in_a_while(writer, (address, agent, diary, turn), 0.030, chance, word=turn % 3 > 0, plant=plant)
         with open_board(address) as board:
             answered = read_diary(diary)
-            events = board.events.read(after=seen, limit=1000, project=None)
+            events = checkers.read_log(board, seen)
             numbers = [event.number for event in events]
             if numbers != list(range(seen + 1, seen + 1 + len(numbers))):
                 raise Broken(f"events are not numbered without a gap after {seen}")
@@ -83,7 +83,6 @@ def kill_rounds(address: str, folder: Path, rounds: int, plant: Plant | None = N
         assert answers >= rounds // 2
 
 
-@pytest.mark.timeout(180)
 def test_nothing_acknowledged_is_lost_and_no_epoch_is_issued_twice(address: str, tmp_path: Path) -> None:
     kill_rounds(address, tmp_path, ROUNDS)
 
@@ -141,7 +140,7 @@ def backup_killed_at(path: str, target: str, step: int, plant: Plant | None = No
     mine, theirs = processes.Pipe(duplex=False)
     with Crew(backuper, [(path, target, step, theirs)], plant=plant) as crew:
         crew.go()
-        assert mine.poll(30.0)
+        assert mine.poll(120.0)
         under_way = mine.recv() != "done"
         crew.kill()
     if under_way and os.path.exists(target):

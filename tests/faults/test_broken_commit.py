@@ -22,7 +22,7 @@ from tiebreak.model import encode
 
 from .wire import PASS, Wire, before
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 Calls = list[tuple[str, dict[str, Any]]]
 
 

@@ -17,7 +17,7 @@ from tiebreak import Event, Fenced
 from .standby import pair
 from .toil import judge, toiling
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 def test_a_synchronous_standby_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:

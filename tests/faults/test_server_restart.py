@@ -18,7 +18,7 @@ from tiebreak import Board, Unavailable
 
 from .toil import judge, toiling
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 HOW = [pytest.param(signal.SIGINT, id="fast restart"), pytest.param(signal.SIGQUIT, id="crash")]
 
 

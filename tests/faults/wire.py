@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from select import select
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 PASS = "passes"
 FAULTS = {
     "before": "the connection breaks, and the server never hears of the COMMIT",

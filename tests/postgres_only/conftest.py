@@ -20,7 +20,7 @@ from tiebreak.operations.events import append
 
 from ..postgres import server
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds within which anything that is going to happen has happened, also on a busy machine."""
 PROJECT = "race"
 """The project of `tests.races`, whose workers some of these tests send."""

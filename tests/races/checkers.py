@@ -7,8 +7,9 @@ a bug planted on purpose (`test_planted_bugs`), where they have to find it.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tiebreak
@@ -35,6 +36,19 @@ class Grant(NamedTuple):
 
 
 # ── Counting ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def finds(found: str, look: Callable[[int], None], rounds: int = 30) -> None:
+    """A planted bug shows by chance: of so many looks at it, one condemns it, and for the right reason."""
+    for number in range(rounds):
+        try:
+            look(number)
+        except Broken as exc:
+            reason = str(exc)
+            break
+    else:
+        raise AssertionError(f"not found in {rounds} rounds: {found}")
+    assert re.search(found, reason), reason
 
 
 def one_winner_each(wins: Iterable[tuple[Any, str]], things: Iterable[Any]) -> None:
@@ -76,10 +90,10 @@ def nothing_issued_twice(grants: Iterable[Grant]) -> None:
 # ── The log ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_log(board: Board) -> list[Event]:
-    """Every event of the board."""
+def read_log(board: Board, after: int = 0) -> list[Event]:
+    """Every event of the board, or every one since then."""
     out: list[Event] = []
-    while more := board.events.read(after=out[-1].number if out else 0, limit=1000, project=None):
+    while more := board.events.read(after=out[-1].number if out else after, limit=1000, project=None):
         out += more
     return out
 

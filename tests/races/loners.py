@@ -26,7 +26,7 @@ def start(loner: Callable[..., None], *args: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=pipe, stderr=pipe, start_new_session=True)
 
 
-def outcome(process: subprocess.Popen[str], patience: float = 20.0) -> tuple[int | None, str, str]:
+def outcome(process: subprocess.Popen[str], patience: float = 120.0) -> tuple[int | None, str, str]:
     """Its exit code (None: it hung), what it printed, and what it complained about."""
     code: int | None = None
     try:
@@ -52,7 +52,7 @@ def start_stuck(path: str, *, parent: bool = False) -> subprocess.Popen[str]:
 def wake(process: subprocess.Popen[str]) -> None:
     """Let it go on and end, unless it is dead already."""
     process.send_signal(signal.SIGCONT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
 
 
 def stuck(path: str, fork: bool = False) -> None:

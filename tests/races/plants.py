@@ -7,7 +7,10 @@ those by name or keep whole statements; so a constant is replaced wherever its t
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -81,7 +84,15 @@ def no_transaction(put: Set) -> None:
         tx.now = self._now()
         return work(tx)
 
+    look = sqlite.SqliteTransaction.all
+
+    def slowly(self: Any, sql: str, **params: Any) -> Any:
+        found = look(self, sql, **params)
+        time.sleep(0.001)  # somebody else is sure to come in between, however the machine shares out its time
+        return found
+
     put(sqlite.SqliteEngine, "_transact", transact)
+    put(sqlite.SqliteTransaction, "all", slowly)
     no_gate(put)
     no_glance(put)
 
@@ -95,7 +106,12 @@ def lock_taken_late(put: Set) -> None:
             self._connection = connection
 
         def execute(self, sql: str, *args: Any) -> Any:
-            return self._connection.execute(sql.replace("BEGIN IMMEDIATE", "BEGIN"), *args)
+            if "BEGIN IMMEDIATE" not in sql:
+                return self._connection.execute(sql, *args)
+            self._connection.execute(sql.replace("BEGIN IMMEDIATE", "BEGIN"), *args)
+            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            time.sleep(0.001)  # somebody else is sure to write meanwhile
+            return None
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._connection, name)
@@ -134,6 +150,14 @@ def schema_made_blindly(put: Set) -> None:
 
     migrate, look = opening._migrate, opening._version
 
+    def together(connection: Any, path: str) -> int:
+        opening._version = look
+        found = look(connection, path)
+        open(f"{path}-looked-{os.getpid()}", "x").close()
+        while len(glob.glob(f"{path}-looked-*")) < 2:
+            time.sleep(0.001)
+        return found
+
     def blindly(*args: Any) -> None:
         opening._version = lambda *_: 0
         try:
@@ -141,6 +165,7 @@ def schema_made_blindly(put: Set) -> None:
         finally:
             opening._version = look
 
+    put(opening, "_version", together)
     put(opening, "_migrate", blindly)
 
 

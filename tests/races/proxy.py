@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 PASS = "passes"
 FAULTS = {
     "request lost": "the connection breaks before the daemon hears of the request",

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Generator, Iterable
+from multiprocessing.connection import Connection
 from typing import Any
 
 import tiebreak
@@ -14,7 +15,7 @@ from tiebreak import Board, Hold, Lost, Task
 from tiebreak.model import encode
 
 from .checkers import Grant
-from .crew import PROJECT, Crew, Plant, race
+from .crew import PROJECT, Crew, Plant, processes, race
 
 Run = Generator[None, None, Any]
 
@@ -110,22 +111,26 @@ def gatherer(address: str, agent: str, resources: list[str], tries: int) -> Run:
     return worked
 
 
-def watcher(address: str, looks: int) -> Run:
-    """Look at the live holds again and again."""
+def watcher(address: str, over: Connection) -> Run:
+    """Look at the live holds again and again, until told that it is over."""
     board = open_board(address, "watcher")
     yield
-    seen = [frozenset((hold.resource, hold.holder) for hold in board.holds.list()) for _ in range(looks)]
-    return list(dict.fromkeys(seen))
+    seen = {}
+    while not over.poll():
+        seen[frozenset((hold.resource, hold.holder) for hold in board.holds.list())] = True
+    return list(seen)
 
 
 def gather(address: str, resources: list[str], *, tries: int, plant: Plant | None = None) -> tuple[Any, list[int]]:
     """Eight take the resources in one order, eight in the other; what a watcher saw, and the wins of each."""
     open_board(address).close()
     takers = [(address, f"agent-{i}", resources[:: 1 if i % 2 else -1], tries) for i in range(16)]
-    with Crew(watcher, [(address, 3000)]) as eyes, Crew(gatherer, takers, plant=plant) as crew:
+    over, end = processes.Pipe(duplex=False)
+    with Crew(watcher, [(address, over)]) as eyes, Crew(gatherer, takers, plant=plant) as crew, end:
         eyes.go()
         crew.go()
         worked = crew.reports()
+        end.send("over")
         seen = eyes.reports()[0]
     with open_board(address) as board:
         return [*seen, [(hold.resource, hold.holder) for hold in board.holds.list()]], worked
@@ -273,7 +278,7 @@ def churn(
         board.holds.release(resources=[board.holds.take(resources=[POOL], slots=SLOTS)[0].resource])
     diaries = [(f"agent-{i}", os.path.join(folder, f"diary-{i}")) for i in range(crew)]
     each = [(address, *diary, seconds, turns) for diary in diaries]
-    race(churner, each, plant=plant, patience=seconds + 60)
+    race(churner, each, plant=plant, patience=seconds + 150)
     return [entry for _, path in diaries for entry in _read_diary(path)]
 
 

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from collections import defaultdict
 
-import pytest
-
 from .crew import PROJECT
 from .scenarios import open_board, post
 
@@ -17,7 +15,6 @@ TB = os.path.join(os.path.dirname(sys.executable), "tb")
 SHELLS = TASKS = 16
 
 
-@pytest.mark.timeout(120)
 def test_sixteen_shells_for_sixteen_tasks(address: str) -> None:
     with open_board(address) as board:
         numbers = [task.number for task in post(board, TASKS)]
@@ -32,7 +29,7 @@ def test_sixteen_shells_for_sixteen_tasks(address: str) -> None:
         shells.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
     by_task = defaultdict(list)
     for i, shell in enumerate(shells):
-        out, _ = shell.communicate(timeout=100)
+        out, _ = shell.communicate(timeout=240)
         assert shell.returncode == 0
         for line in out.split():
             by_task[int(line)].append(f"agent-{i}")

@@ -74,7 +74,7 @@ def test_those_who_use_the_file_and_those_who_ask_the_daemon_race_fairly(daemon:
 
 def raw_claimer(port: int, agent: str, refs: list[str]) -> Run:
     """Reach for every task in plain JSON-RPC, all on one connection that is kept open."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     headers = {"Authorization": f"Bearer {token_for('127.0.0.1', port)}", "Content-Type": "application/json"}
     connection.connect()
     first = connection.sock

@@ -87,7 +87,7 @@ def last_for(waiter: int, wanted: Filter) -> Post:
 def follower(url: str, waiter: int, wanted: Filter, after: int) -> Run:
     """Follow through the library."""
     with open_board(url, f"waiter-{waiter}") as board:
-        found = board.follow(after=after, timeout=80.0, event="task.posted", **{"project": None, **wanted})
+        found = board.follow(after=after, timeout=180.0, event="task.posted", **{"project": None, **wanted})
         yield
         names: list[str | None] = []
         for event in found:
@@ -105,7 +105,7 @@ class Raw:
     def __init__(self, url: str, client: str) -> None:
         self.port = int(url.rpartition(":")[2])
         self.headers = {"Authorization": f"Bearer {token_for('127.0.0.1', self.port)}", "Tiebreak-Client": client}
-        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=80)
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
 
     def rpc(self, method: str, params: dict[str, Any]) -> Any:
         """The result of an operation."""
@@ -185,10 +185,10 @@ def waiters(url: str, some: list[tuple[int, Filter]], after: int) -> Run:
     for thread in threads:
         thread.start()
     for _ in threads:
-        assert ready.acquire(timeout=30)
+        assert ready.acquire(timeout=120)
     yield
     for thread in threads:
-        thread.join(80.0)
+        thread.join(180.0)
     return reports
 
 
@@ -212,7 +212,6 @@ def daemon(tmp_path: Path) -> Iterator[Serving]:
         yield made
 
 
-@pytest.mark.timeout(120)
 def test_fifty_waiters_see_what_they_wait_for_exactly_once(daemon: Serving) -> None:
     every, wanted = posts(), filters()
     assert len({json.dumps(each, sort_keys=True) for each in wanted}) == 50

@@ -18,8 +18,6 @@ from tiebreak.remote import RemoteEngine
 
 from .crew import PROJECT
 
-pytestmark = pytest.mark.timeout(30)
-
 
 def board_at(address: str) -> Board:
     """A board with little patience."""
@@ -103,7 +101,7 @@ def stranger(says: bytes, again: bytes = b"") -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10.0)
+        thread.join(60.0)
 
 
 def asked(board: Board) -> Iterator[Callable[[], Any]]:
