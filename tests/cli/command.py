@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import tiebreak
+
 TB = os.path.join(os.path.dirname(sys.executable), "tb")
 PATIENCE = 60.0
 """How long a test waits for what must happen, on a machine that is busy with other things."""
@@ -50,6 +52,17 @@ def clean_environment(folder: Path) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "TERM": "xterm",
     }
+
+
+def changed_command(folder: Path, *lines: str) -> str:
+    """A `tb` that runs these lines of Python first, by which something of it is another than usual."""
+    script = folder / "changed-tb"
+    paths = [str(Path(tiebreak.__file__).parents[1]), str(Path(__file__).parents[2])]
+    begin = [f"#!{sys.executable}", "import sys", f"sys.path[:0] = {paths!r}"]
+    end = ["from tiebreak.cli import main", "raise SystemExit(main())"]
+    script.write_text("\n".join([*begin, *lines, *end]))
+    script.chmod(0o700)
+    return str(script)
 
 
 class Tb:

@@ -98,8 +98,8 @@ def test_waiting_gets_the_hold_when_it_is_dropped(tb: Tb) -> None:
 
 
 def test_the_hold_outlives_its_lease_while_the_command_runs(tb: Tb) -> None:
-    script = "sleep 2.5; tb --as bob hold lock:x --json; tb holds --json"
-    answer = tb(*HOLD, "--as", "alice", "--lease", "1s", "--", "sh", "-c", script)
+    script = "sleep 7; tb --as bob hold lock:x --json; tb holds --json"
+    answer = tb(*HOLD, "--as", "alice", "--lease", "6s", "--", "sh", "-c", script)
     refused, live = answer.out.splitlines()
     assert '"error": "Lost"' in refused
     assert '"holder": "alice"' in live
@@ -110,7 +110,7 @@ def test_the_hold_outlives_its_lease_while_the_command_runs(tb: Tb) -> None:
 @pytest.mark.parametrize("manners", ["", "trap '' TERM;"], ids=["gentle", "deaf to SIGTERM"])
 def test_a_broken_hold_ends_the_whole_group(manners: str, tb: Tb) -> None:
     script = f"{manners} sleep 300 & echo $! >> pids; (sleep 300; :) & echo $! >> pids; echo $$ >> pids; wait"
-    with tb.start(*HOLD, "--lease", "1s", "--grace", "200ms", "--", "sh", "-c", script) as running:
+    with tb.start(*HOLD, "--lease", "6s", "--grace", "200ms", "--", "sh", "-c", script) as running:
         started = pids(tb.folder / "pids", 3)
         tb.ok("break", "lock:x", "--reason", "needed elsewhere", "--as", "operator")
         answer = ended(running)
@@ -122,7 +122,7 @@ def test_a_broken_hold_ends_the_whole_group(manners: str, tb: Tb) -> None:
 
 def test_the_command_is_gone_before_another_can_hold_it(tb: Tb) -> None:
     """When the board cannot be reached the lease runs out by itself; the command has to end before that."""
-    lease = 3.0
+    lease = 12.0
     script = "echo $$ > pids; exec sleep 300"
     with tb.start(*HOLD, "--lease", f"{lease}s", "--as", "alice", "--", "sh", "-c", script) as running:
         (pid,) = pids(tb.folder / "pids", 1)
@@ -164,7 +164,7 @@ class TestKilled:
             running.kill()
             running.wait(PATIENCE)
             until(lambda: gone(pid), "the command is gone")
-        assert tb("hold", "lock:x", "--as", "bob", "--wait", "10s").code == 0, "the lease has run out"
+        assert tb("hold", "lock:x", "--as", "bob", "--wait", "60s").code == 0, "the lease has run out"
 
     def test_nor_do_the_processes_that_the_command_started(self, tb: Tb) -> None:
         """`make deploy` does its work in them, and the hold passes on while they go on."""
@@ -174,7 +174,7 @@ class TestKilled:
             running.kill()
             running.wait(PATIENCE)
             try:
-                until(lambda: gone(pid), "what the command started is gone", 3)
+                until(lambda: gone(pid), "what the command started is gone")
             finally:
                 if not gone(pid):
                     os.kill(pid, signal.SIGKILL)
@@ -187,7 +187,7 @@ def test_a_command_that_reads_the_terminal_at_once_is_not_stopped_for_ever(tb: T
             running = screen.start(tb, TB, *HOLD, "--", "cat")
             try:
                 screen.type("hello\n")
-                assert screen.read(until=b"hello", patience=4), "the command never read what was typed"
+                assert screen.read(until=b"hello", patience=PATIENCE), "the command never read what was typed"
                 screen.type("\x04")
                 assert running.wait(PATIENCE) == 0
             finally:

@@ -108,7 +108,7 @@ def test_waiting_for_a_task_that_time_ends(cli: Callable[..., Answer], board: ti
     """Its worker died in its last attempt: nobody will ever write that down, and `tb show` calls it failed."""
     board.tasks.post(name="work", key="work", max_attempts=1)
     board.tasks.claim(ref="work", lease=0.3)
-    answer = cli("wait", "work", "--timeout", "3s", "--json")
+    answer = cli("wait", "work", "--timeout", "60s", "--json")
     assert (answer.code, answer.json.get("state")) == (1, "failed")
 
 
@@ -130,7 +130,7 @@ def test_a_waiting_hold_gets_it_when_it_is_dropped(tb: Tb, board: tiebreak.Board
 
 def test_a_waiting_hold_gets_it_when_the_lease_ends(cli: Callable[..., Answer], board: tiebreak.Board) -> None:
     board.holds.take(resources=["lock:x"], lease=0.3)
-    assert cli("hold", "lock:x", "--wait", "10s", "--as", "bob").code == 0
+    assert cli("hold", "lock:x", "--wait", "60s", "--as", "bob").code == 0
 
 
 def test_a_waiting_hold_gets_the_file_when_a_glob_is_dropped(tb: Tb) -> None:
@@ -159,7 +159,7 @@ def test_a_waiting_claim_gets_it_when_it_is_released(tb: Tb, board: tiebreak.Boa
 
 def test_a_waiting_claim_gets_it_when_its_delay_is_over(cli: Callable[..., Answer], board: tiebreak.Board) -> None:
     board.tasks.post(name="work", key="work", delay=0.3)
-    assert cli("claim", "work", "--wait", "10s").code == 0
+    assert cli("claim", "work", "--wait", "60s").code == 0
 
 
 def test_a_waiting_claim_gets_it_when_nothing_blocks_it_any_more(tb: Tb, board: tiebreak.Board) -> None:
@@ -183,7 +183,7 @@ def test_a_waiting_worker_gets_the_next_task(tb: Tb, board: tiebreak.Board) -> N
 
 def test_a_waiting_worker_gets_a_task_whose_delay_is_over(cli: Callable[..., Answer], board: tiebreak.Board) -> None:
     board.tasks.post(name="x", delay=0.3)
-    assert [task["name"] for task in cli("next", "--wait", "10s", "--json").json] == ["x"]
+    assert [task["name"] for task in cli("next", "--wait", "60s", "--json").json] == ["x"]
 
 
 def test_of_two_waiting_workers_one_wins_and_the_other_goes_on(tb: Tb, board: tiebreak.Board) -> None:
@@ -212,7 +212,7 @@ def seconds_of_work(tb: Tb, *words: str) -> float:
 def test_an_idle_wait_costs_nothing(tb: Tb) -> None:
     tb.ok("post", "x")
     start = seconds_of_work(tb, "whoami")
-    assert seconds_of_work(tb, "wait", "--timeout", "3s") - start < 0.1
+    assert seconds_of_work(tb, "wait", "--timeout", "3s") - start < 0.25
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from tests.postgres import Server
+from tiebreak.engine import postgres
 
 _projects = (f"project-{i}" for i in count())
 
@@ -31,6 +32,12 @@ def mortal(_mortal: Server) -> Iterator[Server]:
         _mortal.start()
     if _mortal._process is not before and _mortal._cleaner:
         _mortal._cleaner.close()  # the connection it had is dead and does not know yet
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boards of this process wait for a server for as long as a loaded machine may take to start one."""
+    monkeypatch.setattr(postgres, "PATIENCE", 90.0)
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ def test_a_write_whose_commit_breaks_happens_once(
         assert told(direct, seen) == expected
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("deed", ["post", "claim", "complete", "take", "batch"])
 def test_a_commit_that_arrives_late_is_waited_for(wire: Wire, mine: Board, direct: Board, deed: str) -> None:
     """The server still has it in progress when it is asked; running it again then would do it twice."""

@@ -20,6 +20,7 @@ from .toil import judge, toiling
 PATIENCE = 90.0
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_synchronous_standby_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     with pair(synchronous=True) as servers, toiling(servers.address, tmp_path) as toil:
         heard: list[Event] = []
@@ -41,12 +42,13 @@ def test_a_synchronous_standby_loses_nothing_and_doubles_nothing(tmp_path: Path)
 def listen(address: str, heard: list[Event]) -> None:
     """Hear everything until the end."""
     with open_board(address, "listener") as board:
-        for event in board.follow(after=0, timeout=60.0, project=None):
+        for event in board.follow(after=0, timeout=250.0, project=None):
             heard.append(event)
             if event.name == "the end":
                 return
 
 
+@pytest.mark.usefixtures("patient")
 def test_what_an_asynchronous_standby_never_got_is_lost_but_the_board_agrees_with_itself(tmp_path: Path) -> None:
     """The price of not waiting for the standby: acknowledged writes, and with them epochs, may be forgotten.
 

@@ -30,6 +30,7 @@ from tests.races import checkers
 from tests.races.checkers import Broken, Grant
 from tests.races.crew import Crew, processes
 from tests.races.scenarios import Run, open_board
+from tiebreak.engine import postgres
 
 CREW = 6
 Diary = list[tuple[str, Grant]]
@@ -37,6 +38,7 @@ Diary = list[tuple[str, Grant]]
 
 def toiler(address: str, agent: str, folder: str, seed: int, first: Connection) -> Run:
     """Post, claim, complete, hold and give back, until told to stop."""
+    postgres.PATIENCE = 90.0  # a loaded machine may take its time to start a server
     board = open_board(address, agent)
     answered, chance = Acknowledged(f"{folder}/{agent}", first), random.Random(seed)
     yield
@@ -63,7 +65,7 @@ class Toil:
     def go_on(self, answers: int) -> None:
         """Come back when that many more writes were acknowledged; a writer that has failed says so here."""
         goal = self.answers() + answers
-        until(lambda: self._all_live() and self.answers() >= goal, f"{answers} more writes were acknowledged")
+        until(lambda: self._all_live() and self.answers() >= goal, f"{answers} more writes were acknowledged", 150.0)
 
     def _all_live(self) -> bool:
         if not all(process.is_alive() for process in self._crew.processes):
@@ -89,7 +91,7 @@ def toiling(address: str, folder: Path) -> Iterator[Toil]:
     with Crew(toiler, each) as crew:
         try:
             crew.go()
-            assert mine.poll(60.0)
+            assert mine.poll(120.0)
             yield Toil(crew, folder)
         finally:
             (folder / "stop").touch()

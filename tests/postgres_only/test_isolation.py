@@ -255,7 +255,7 @@ def marker(address: str, count: int) -> Run:
         if new:
             board.messages.mark(upto=new[-1])
             read += new
-        elif not board.engine.wait(after, 30):
+        elif not board.engine.wait(after, 90):
             break
     return read
 
@@ -273,7 +273,10 @@ def test_a_reader_gets_every_message_once_and_in_order(address: str) -> None:
 
 
 class Embrace:
-    """Lets two calls meet after each has locked its first row; counts how often the function was called."""
+    """Lets two calls meet after each has locked its first row; counts how often the function was called.
+
+    Whoever was undone and begins anew may get its row before the other one wakes up, and then they embrace once more.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.calls = function, 0
@@ -298,7 +301,7 @@ def test_two_who_claim_in_opposite_orders_both_get_an_answer(
     monkeypatch.setattr(claims, "_granted", embrace)
     won = meeting(lambda: board.tasks.claim_many(refs=refs), lambda: other.tasks.claim_many(refs=refs[::-1]))
     assert sorted(map(len, won)) == [0, 2], "one of them has both"
-    assert embrace.calls == 3, "and the other had one before it was undone"
+    assert embrace.calls >= 3, "and the other had one before it was undone"
     tasks = [board.tasks.get(ref=ref) for ref in refs]
     assert [(task.epoch, task.attempts) for task in tasks] == [(1, 1), (1, 1)]
     assert len(board.events.read(event="task.claimed")) == 2
@@ -313,7 +316,7 @@ def test_two_who_renew_in_opposite_orders_both_succeed(board: Board, monkeypatch
         lambda: board.holds.renew(resources=resources), lambda: board.holds.renew(resources=resources[::-1])
     )
     assert [[hold.epoch for hold in each] for each in renewed] == [[1, 1], [1, 1]]
-    assert embrace.calls == 5, "two and two, and one that was undone"
+    assert embrace.calls >= 5, "two and two, and one that was undone"
     assert len(board.events.read(event="hold.renewed")) == 4
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import tiebreak
+from tests.cli.command import changed_command
 from tests.daemons import Serving
 from tiebreak import Board, Event, Refused, Task, Unavailable
 from tiebreak.model import record
@@ -31,7 +30,6 @@ from .scenarios import Run, open_board
 
 SECONDS = 30.0
 KILLS = 3
-ROOT = Path(__file__).parents[2]
 
 
 class Client:
@@ -164,14 +162,8 @@ def test_three_kills_of_the_daemon_lose_nothing_and_double_nothing(tmp_path: Pat
 
 def serve_with(plant: Plant, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on `tb` has a bug."""
-    script = folder / "tb-with-a-bug"
-    script.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path[:0] = [{str(Path(tiebreak.__file__).parents[1])!r}, {str(ROOT)!r}]\n"
-        f"from tests.races import plants\nplants.{plant.__name__}(setattr)\n"
-        "from tiebreak.cli import main\nraise SystemExit(main())\n"
-    )
-    script.chmod(0o700)
-    monkeypatch.setattr("tests.daemons.TB", os.fspath(script))
+    script = changed_command(folder, "from tests.races import plants", f"plants.{plant.__name__}(setattr)")
+    monkeypatch.setattr("tests.daemons.TB", script)
 
 
 @pytest.mark.parametrize(
