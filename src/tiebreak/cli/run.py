@@ -72,8 +72,10 @@ class _Run:
 
         self._context = context
         self._holding = holding
-        # The command must be gone by the time that the lease ends: leave room for the grace period.
+        # The command must be gone by the time that the lease ends: leave room for the grace period, and some for a
+        # busy machine, on which the last signal may come late.
         self._grace = min(grace, holding.lease / 4)
+        self._room = self._grace + holding.lease / 8
         self._news: SimpleQueue[Any] = SimpleQueue()
         self._child: subprocess.Popen[bytes] | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
@@ -150,9 +152,9 @@ class _Run:
         threading.Thread(target=lambda: self._news.put(child.wait()), daemon=True).start()
         while True:
             try:
-                news = self._news.get(timeout=max(0.0, self._holding.left() - self._grace))
+                news = self._news.get(timeout=max(0.0, self._holding.left() - self._room))
             except Empty:
-                if self._holding.left() > self._grace:
+                if self._holding.left() > self._room:
                     continue  # renewed meanwhile
                 news = "lost"
             if news == "lost":
