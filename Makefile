@@ -29,7 +29,7 @@ check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
 
 test: .venv/.stamp ## All tests, with the coverage gate
 	@tools/need git curl bash ip postgres pgbouncer
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(ARGS)
 
 bench: .venv/.stamp ## Measure, and print the figures
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from .cli.command import TB, clean_environment, measured
 
-PATIENCE = 60.0
+PATIENCE = 50.0
 """Seconds within which anything that is going to happen has happened, also on a busy machine."""
 
 

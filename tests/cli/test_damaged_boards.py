@@ -177,7 +177,7 @@ def test_a_board_that_is_deleted_under_a_running_process_does_not_swallow_its_wr
         running.stdin.write(REQUEST)
         acknowledged = "result" in running.stdout.readline()
         running.stdin.close()
-        code = running.wait(20)
+        code = running.wait(60)
         assert running.stderr
         assert "Traceback" not in running.stderr.read()
     assert len(tb.json("tasks")) == int(acknowledged)

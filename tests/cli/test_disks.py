@@ -74,7 +74,7 @@ def test_a_process_that_stays_acknowledges_nothing_that_the_full_disk_did_not_ta
                 break
             acknowledged += 1
         running.stdin.close()
-        running.wait(20)
+        running.wait(60)
         assert running.stderr
         assert "Traceback" not in running.stderr.read()
     assert 0 < acknowledged < 100

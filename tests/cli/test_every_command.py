@@ -120,9 +120,9 @@ def test_a_followed_stream_comes_line_by_line_also_into_a_pipe(form: list[str], 
     board.tasks.post(name="one")
     with tb.start("events", "--follow", "--after", "0", *form) as running:
         lines = read_lines(running)
-        until(lambda: len(lines) == 1, "the first event arrives", PATIENCE / 4)
+        until(lambda: len(lines) == 1, "the first event arrives", PATIENCE)
         board.tasks.post(name="two")
-        until(lambda: len(lines) == 2, "the second event arrives", PATIENCE / 4)
+        until(lambda: len(lines) == 2, "the second event arrives", PATIENCE)
     assert "one" in lines[0]
     assert "two" in lines[1]
     if form:
@@ -134,9 +134,9 @@ def test_a_followed_inbox_comes_message_by_message(form: list[str], tb: Tb, boar
     board.messages.send(body="one", to="bob")
     with tb.start("inbox", "--follow", "--as", "bob", *form) as running:
         lines = read_lines(running)
-        until(lambda: "one" in "".join(lines), "the first message arrives", PATIENCE / 4)
+        until(lambda: "one" in "".join(lines), "the first message arrives", PATIENCE)
         board.messages.send(body="two", to="bob")
-        until(lambda: "two" in "".join(lines), "the second message arrives", PATIENCE / 4)
+        until(lambda: "two" in "".join(lines), "the second message arrives", PATIENCE)
     if "--json" in form:
         assert [json.loads(line)["body"] for line in lines] == ["one", "two"]
 

@@ -173,6 +173,6 @@ def test_the_keyboard_interrupts_without_a_word(tb: Tb, board: tiebreak.Board) -
         lines = read_lines(running)
         until(lambda: lines, "it runs")
         running.send_signal(signal.SIGINT)
-        running.wait(10)
+        running.wait(60)
         assert running.stderr
         assert (running.returncode, running.stderr.read()) == (130, "")

@@ -27,7 +27,7 @@ def sent(daemon: Serving) -> list[str]:
     ids = []
     for i in range(TASKS):
         words = [TB, "coord", "--url", daemon.url, "send", f"multi-task-{i}"]
-        done = subprocess.run(words, env=environment(daemon), capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(words, env=environment(daemon), capture_output=True, text=True, timeout=120, check=True)
         [task] = UUID.findall(done.stdout)
         ids.append(task)
     return ids
@@ -52,7 +52,7 @@ def test_sixteen_shells_win_sixteen_tasks_once_each(tmp_path: Path) -> None:
         tries = [
             (agent, *line.split())
             for agent, shell in racers.items()
-            for line in shell.communicate(timeout=150)[0].splitlines()
+            for line in shell.communicate(timeout=240)[0].splitlines()
         ]
         ask = {"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {"state": "claimed"}}
         held = {task["id"]: [task["claimed_by"]] for task in daemon.ask("POST", "/", ask).json["result"]}

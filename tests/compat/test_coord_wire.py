@@ -24,7 +24,7 @@ ALWAYS = {"id", "name", "kind", "priority", "state", "claimed_by", "payload", "r
 METHODS = [f"tasks/{name}" for name in ("send", "get", "list", "cancel", "claim", "extend", "reclaim", "complete")]
 METHODS += ["agents/heartbeat", "agents/list"]
 SHORT = 0.02
-LONG_WAIT = 30_000
+LONG_WAIT = 60_000
 """Milliseconds: whoever waits in vain is still there when the test has given up."""
 
 

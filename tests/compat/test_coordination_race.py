@@ -16,7 +16,7 @@ from ..cli.command import TB, clean_environment
 from ..daemons import serving
 
 AGENTS = 10
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 @pytest.fixture(params=["a file that does not exist yet", "a daemon"])

@@ -82,7 +82,7 @@ class DaemonPlace:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
         self._thread.start()
-        assert ready.wait(20)
+        assert ready.wait(60)
 
     def behind(self, folder: Path) -> str:
         """The board that the daemon serves."""
@@ -104,7 +104,7 @@ class DaemonPlace:
         for board in self._boards:
             board.close()
         self._daemon.stop()
-        self._thread.join(20)
+        self._thread.join(60)
         self._engine.close()
         os.rmdir(os.path.dirname(self._socket))
 

@@ -4,18 +4,20 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from threading import Event as Signal
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tiebreak import Board, Claim, Fenced, Holding, Lost
+from tiebreak import Board, Claim, Fenced, Holding, Lost, handles
 
 from .engines import Place
 
-SOON = 20.0
+SOON = 60.0
 
 
 def break_hold(board: Board, resource: str = "lock:deploy") -> None:
@@ -305,45 +307,62 @@ def test_a_broken_hold_does_not_hide_what_went_wrong_inside(
 # ── Renewing ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Hasty(Signal):
+    """One on which nobody waits for long."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(0.05 if timeout is None else min(timeout, 0.05))
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grants are renewed many times a second, so that a test can have leases that outlive any stall."""
+    monkeypatch.setattr(handles, "threading", SimpleNamespace(**{**vars(threading), "Event": Hasty}))
+
+
 def outlive(place: Place, board: Board, event: str, lease: float) -> None:
-    """Let several leases of board time pass, a part of one after each renewal."""
-    cursor = board.events.last()
-    for _ in range(4):
-        cursor = board.wait(after=cursor, event=event, timeout=SOON).number
-        place.advance(lease / 2)
+    """Let several leases of board time pass, a part of one before each renewal."""
+    for _ in range(6):
+        place.advance(lease / 3)
+        board.wait(after=board.events.last(), event=event, timeout=SOON)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_holding_renews_itself_while_its_block_lasts(place: Place, alice: Board, bob: Board) -> None:
-    with alice.hold("lock:deploy", lease=0.6) as holding:
-        outlive(place, bob, "hold.renewed", 0.6)
+    with alice.hold("lock:deploy", lease=60) as holding:
+        outlive(place, bob, "hold.renewed", 60)
         holding.check()
         assert [(hold.holder, hold.epoch) for hold in bob.holds.list()] == [("alice", 1)]
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_claim_renews_itself_while_its_block_lasts(place: Place, alice: Board, bob: Board) -> None:
-    with alice.claim("work", lease=0.6) as claim:
-        outlive(place, bob, "task.extended", 0.6)
+    with alice.claim("work", lease=60) as claim:
+        outlive(place, bob, "task.extended", 60)
         claim.check()
     task = bob.tasks.get(ref="work")
     assert (task.state, task.epoch) == ("completed", 1)
 
 
+@pytest.mark.usefixtures("eager")
 def test_nothing_is_renewed_after_the_end_of_the_block(alice: Board) -> None:
-    with alice.hold("lock:deploy", lease=0.15) as holding:
+    with alice.hold("lock:deploy", lease=60) as holding:
         lost = noticed(holding)
     assert not lost.wait(0.4)  # a renewal now could only find that it came too late
 
 
+@pytest.mark.usefixtures("eager")
 def test_giving_back_early_is_not_taken_for_a_loss(alice: Board) -> None:
-    with alice.hold("lock:deploy", lease=0.15) as holding:
+    with alice.hold("lock:deploy", lease=60) as holding:
         lost = noticed(holding)
         holding.release()
         assert not lost.wait(0.4)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("end", ["complete", "fail", "release"])
 def test_ending_a_claim_early_is_not_taken_for_a_loss(alice: Board, end: str) -> None:
-    with alice.claim("work", lease=0.15) as claim:
+    with alice.claim("work", lease=60) as claim:
         lost = noticed(claim)
         getattr(claim, end)()
         assert not lost.wait(0.4)

@@ -16,7 +16,7 @@ from .engines import Place
 
 AGENTS = 4
 ROUNDS = 10
-SOON = 30.0
+SOON = 90.0
 
 
 class Crowd:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from threading import Event as Signal
@@ -15,7 +16,7 @@ from tiebreak import Board, Claim, Holding, Invalid, Lost, Refused, TimedOut
 
 from .engines import Place
 
-SOON = 20.0
+SOON = 60.0
 """Long enough for the slowest machine; a test that passes never waits that long."""
 
 
@@ -100,6 +101,8 @@ def test_a_waiter_wakes_when_its_own_board_writes(alice: Board, threads: ThreadP
 def test_waking_takes_less_time_than_looking_now_and_then(
     place: Place, bob: Board, threads: ThreadPoolExecutor, pause: float
 ) -> None:
+    """One who looks once a second is late every time; a machine may be busy now and then."""
+
     def delay() -> float:
         board = place.open("alice")
         cursor = board.events.last()
@@ -109,8 +112,8 @@ def test_waking_takes_less_time_than_looking_now_and_then(
         sent = monotonic()
         return waiting.result(SOON) - sent
 
-    late = [seconds for seconds in (delay() for _ in range(12)) if seconds > 0.5]
-    assert len(late) <= 1  # a machine may be busy once
+    prompt = (seconds for seconds in (delay() for _ in range(30)) if seconds < 0.5)
+    assert len(list(islice(prompt, 5))) == 5
 
 
 def test_several_waiters_all_wake(place: Place, alice: Board, threads: ThreadPoolExecutor) -> None:
@@ -155,7 +158,7 @@ def test_a_wait_ends_when_its_time_is_up(alice: Board, timeout: Any) -> None:
     started = monotonic()
     with pytest.raises(TimedOut):
         alice.wait(after=0, timeout=timeout, event="message")
-    assert monotonic() - started < 5
+    assert monotonic() - started < SOON
 
 
 def test_a_wait_without_time_still_finds_what_is_there(alice: Board) -> None:
@@ -176,7 +179,7 @@ def test_following_leaves_out_no_event_and_repeats_none(alice: Board, bob: Board
 
     cursor = alice.events.last()
     posting = threads.submit(post)
-    followed = islice(alice.follow(after=cursor, timeout=60, event="task.posted"), 200)
+    followed = islice(alice.follow(after=cursor, timeout=SOON, event="task.posted"), 200)
     assert [event.name for event in followed] == [f"work {i}" for i in range(200)]
     posting.result(SOON)
 
@@ -190,7 +193,7 @@ def test_following_several_writers_is_in_order_of_numbers(
 
     cursor = alice.events.last()
     posting = [threads.submit(post, place.open(name)) for name in ("bob", "carol", "dave")]
-    numbers = [event.number for event in islice(alice.follow(after=cursor, timeout=60), 90)]
+    numbers = [event.number for event in islice(alice.follow(after=cursor, timeout=SOON), 90)]
     assert numbers == list(range(cursor + 1, cursor + 91))
     for each in posting:
         each.result(SOON)
@@ -247,16 +250,20 @@ def test_next_waits_for_a_lease_to_run_out(
 def test_two_who_wait_for_one_task_do_not_both_get_it(
     place: Place, alice: Board, bob: Board, threads: ThreadPoolExecutor
 ) -> None:
-    waiting = [threads.submit(Board.next, board, wait=1) for board in (alice, bob)]
-    place.open("carol").tasks.post(name="work")
-    assert sorted(len(wait.result(SOON)) for wait in waiting) == [0, 1]
+    waiting = [threads.submit(Board.next, board, wait=SOON) for board in (alice, bob)]
+    carol = place.open("carol")
+    carol.tasks.post(name="work")
+    assert len(futures.wait(waiting, SOON, futures.FIRST_COMPLETED).done) == 1
+    carol.tasks.post(name="more work")
+    won = [[claim.task.name for claim in wait.result(SOON)] for wait in waiting]
+    assert sorted(won) == [["more work"], ["work"]]
 
 
 @pytest.mark.parametrize("wait", [0, "50ms"])
 def test_next_comes_back_empty_when_its_time_is_up(alice: Board, wait: Any) -> None:
     started = monotonic()
     assert alice.next(wait=wait) == []
-    assert monotonic() - started < 5
+    assert monotonic() - started < SOON
 
 
 def waiting_claim(threads: ThreadPoolExecutor, board: Board, ref: str) -> Future[Claim]:
@@ -301,7 +308,7 @@ def test_a_claim_is_refused_when_its_time_is_up(alice: Board, bob: Board, wait: 
     with pytest.raises(Lost) as refusal:
         bob.claim("work", wait=wait)
     assert refusal.value.holder == "alice"
-    assert monotonic() - started < 5
+    assert monotonic() - started < SOON
 
 
 # ── Holds ────────────────────────────────────────────────────────────────────────────────────────────
@@ -414,11 +421,12 @@ def test_of_two_who_wait_for_a_hold_one_gets_it(
 ) -> None:
     carol = place.open("carol")
     alice.holds.take(resources=["lock:deploy"])
-    waiting = [threads.submit(Board.hold, board, "lock:deploy", wait=1) for board in (bob, carol)]
+    waiting = [threads.submit(Board.hold, board, "lock:deploy", wait=SOON) for board in (bob, carol)]
     until(lambda: refused(bob, "lock:deploy") and refused(carol, "lock:deploy"))
     alice.holds.release(resources=["lock:deploy"])
-    lost = [wait.exception(SOON) for wait in waiting]
-    assert sorted(type(error).__name__ for error in lost) == ["Lost", "NoneType"]
+    [first] = futures.wait(waiting, SOON, futures.FIRST_COMPLETED).done
+    first.result().release()
+    assert sorted(wait.result(SOON).epoch for wait in waiting) == [2, 3]
 
 
 @pytest.mark.parametrize("wait", [0, "50ms"])
@@ -428,7 +436,7 @@ def test_a_hold_is_refused_when_its_time_is_up(alice: Board, bob: Board, wait: A
     with pytest.raises(Lost) as refusal:
         bob.hold("lock:deploy", wait=wait)
     assert refusal.value.holder == "alice"
-    assert monotonic() - started < 5
+    assert monotonic() - started < SOON
 
 
 @pytest.mark.parametrize("wait", [-1, "soon", None])

@@ -25,7 +25,7 @@ from ..cli.command import Tb, until
 from ..daemons import PATIENCE, Reply, Serving, serving
 
 WHO = {"agent": "me~1", "project": "demo"}
-LONG = 30_000
+LONG = 60_000
 """Milliseconds: longer than any of these tests has patience, so what answers earlier was woken."""
 
 

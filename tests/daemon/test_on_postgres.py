@@ -123,5 +123,4 @@ def test_only_one_of_several_keeps_house(crew: Crew) -> None:
     until(lambda: bool(housekeepers(boards[0])), "nobody keeps house")
     renewals = boards[0].events.read(after=0, project="tiebreak", limit=1000)
     assert {renewal.subject for renewal in renewals} == {"lock:maintenance"}
-    live = boards[0].holds.list(project="tiebreak")
-    assert len(live) == 1
+    until(lambda: len(housekeepers(boards[0])) == 1, "nobody keeps house, or two do")

@@ -176,8 +176,9 @@ def test_a_command_beside_the_daemon_wakes_who_waits_in_it(served: Serving, crow
 
 def test_a_lease_that_lapses_wakes_who_waits_without_anybody_claiming(served: Serving, crowd: Crowd) -> None:
     task = post(served, "x", kind="lapsing")
+    seen = last(served)
     result(served, "tasks.claim", ref=task["id"], lease=1, **WHO)
-    waiting = wait(served, crowd, event="task.expired", kind="lapsing")
+    waiting = wait(served, crowd, event="task.expired", kind="lapsing", after=seen)
     [event] = waiting.result(PATIENCE)
     assert (event["subject"], event["state"]) == (task["id"], "pending")
 

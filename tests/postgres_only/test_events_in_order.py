@@ -14,7 +14,7 @@ from tests.races import checkers
 from tests.races.crew import Crew
 from tiebreak import Board, Fenced, Lost, TiebreakError, TimedOut
 
-from .conftest import Stopped, in_thread, open_board, until, write_event
+from .conftest import PATIENCE, Stopped, in_thread, open_board, until, write_event
 
 WRITERS, READERS, TURNS = 8, 4, 40
 
@@ -58,7 +58,7 @@ def test_no_reader_passes_over_a_number_whose_transaction_is_open(board: Board, 
 
 def test_a_follower_gets_the_late_one_first_and_each_once(board: Board, late: Any) -> None:
     board.tasks.post(name="later")
-    follower = board.follow(after=0, timeout=30)
+    follower = board.follow(after=0, timeout=PATIENCE)
     first = in_thread(lambda: next(follower))
     board.tasks.post(name="later still")
     late.execute("COMMIT")
@@ -69,7 +69,7 @@ def test_a_follower_gets_the_late_one_first_and_each_once(board: Board, late: An
 
 def test_readers_go_on_after_a_rollback(board: Board, late: Any) -> None:
     board.tasks.post(name="later")
-    waiter = in_thread(lambda: board.wait(after=0, timeout=30))
+    waiter = in_thread(lambda: board.wait(after=0, timeout=PATIENCE))
     passes_over_nothing(board, 0)
     late.execute("ROLLBACK")
     assert waiter().number == 2
@@ -242,7 +242,7 @@ def test_a_writer_that_is_slow_to_begin_hides_nothing_from_a_follower(
         return answer
 
     monkeypatch.setattr(board.engine, "run", looking)
-    assert board.wait(after=0, timeout=5).name == "quick"
+    assert board.wait(after=0, timeout=PATIENCE).name == "quick"
 
 
 def test_what_was_settled_once_stays_settled(slow_writer: tuple[Board, Callable[[], None]]) -> None:
@@ -320,7 +320,7 @@ def write_and_read(address: str, patience: float) -> tuple[list[int], list[list[
 
 
 def test_every_reader_gets_every_event_once_and_in_order(address: str) -> None:
-    committed, seen = write_and_read(address, patience=50)
+    committed, seen = write_and_read(address, patience=150)
     with open_board(address) as board:
         everything = [event.number for event in checkers.read_log(board)]
     assert len(everything) == len(committed) + WRITERS
@@ -335,7 +335,7 @@ def test_the_same_race_finds_a_cursor_that_goes_by_the_highest_number(database: 
             "CREATE OR REPLACE FUNCTION events_settled() RETURNS bigint LANGUAGE sql AS "
             "'SELECT coalesce(max(number), 0) FROM events'"
         )
-    assert any(misses_some(database) for _ in range(5))
+    assert any(misses_some(database) for _ in range(15))
 
 
 def misses_some(address: str) -> bool:

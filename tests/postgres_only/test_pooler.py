@@ -163,7 +163,7 @@ def test_a_pool_of_slots_is_never_overspent_behind_a_pooler(pooled: str) -> None
 
 def test_waiting_works_although_nothing_can_be_heard(pooled: str) -> None:
     with open_board(pooled) as board, open_board(pooled, "bob") as other:
-        answers = [in_thread(lambda: board.wait(after=0, timeout=25, event="task.posted")) for _ in range(2)]
+        answers = [in_thread(lambda: board.wait(after=0, timeout=PATIENCE, event="task.posted")) for _ in range(2)]
         other.tasks.post(name="something")
         assert [answer().name for answer in answers] == ["something"] * 2
 

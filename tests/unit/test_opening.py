@@ -24,7 +24,7 @@ from tiebreak.engine import connect, opening
 from tiebreak.engine.sqlite import SqliteEngine
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-LONG = 20.0
+LONG = 90.0
 SIDE_FILES = ("", "-wal", "-shm", "-gate", "-refused")
 
 

@@ -464,7 +464,7 @@ def test_a_hostile_pattern_costs_no_exponential_time(a: str, b: str) -> None:
     started = time.process_time()
     assert not overlap(a, b)
     assert not matches(a, b)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 30
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tiebreak.engine.refusals import Refusals
 from tiebreak.model import Event
 from tiebreak.names import RULES
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 LOSER = """
 import sys, tiebreak
