@@ -8,13 +8,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
 
 import tiebreak
 from tests.cli.command import until
+from tests.deeds import DEEDS, Calls
 from tests.postgres import Server
 from tiebreak import Board, Lost, Unavailable
 from tiebreak.engine.postgres import PostgresEngine
@@ -23,38 +24,6 @@ from tiebreak.model import encode
 from .wire import PASS, Wire, before
 
 PATIENCE = 60.0
-Calls = list[tuple[str, dict[str, Any]]]
-
-
-class Deed(NamedTuple):
-    """Calls that are made through the proxy, in one transaction, and what the log tells of them afterwards."""
-
-    before: Calls
-    calls: Calls
-    told: list[str]
-
-
-POSTED: Calls = [("tasks.post", {"name": "t", "key": "t"})]
-CLAIMED: Calls = [*POSTED, ("tasks.claim", {"ref": "t"})]
-HELD: Calls = [("holds.take", {"resources": ["lock:a"]})]
-DEEDS = {
-    "post": Deed([], [("tasks.post", {"name": "t"})], ["task.posted"]),
-    "claim": Deed(POSTED, [("tasks.claim", {"ref": "t"})], ["task.claimed"]),
-    "claim of a new key": Deed([], [("tasks.claim", {"ref": "t"})], ["task.claimed", "task.posted"]),
-    "next": Deed([*POSTED, ("tasks.post", {"name": "u"})], [("tasks.next", {"count": 1})], ["task.claimed"]),
-    "extend": Deed(CLAIMED, [("tasks.extend", {"ref": "t"})], ["task.extended"]),
-    "complete": Deed(CLAIMED, [("tasks.complete", {"ref": "t", "ack": True})], ["task.completed", "task.posted"]),
-    "fail": Deed(CLAIMED, [("tasks.fail", {"ref": "t"})], ["task.retrying"]),
-    "release": Deed(CLAIMED, [("tasks.release", {"ref": "t"})], ["task.released"]),
-    "take": Deed([], [("holds.take", {"resources": ["lock:a", "file:b"]})], ["hold.taken", "hold.taken"]),
-    "let go": Deed(HELD, [("holds.release", {"resources": ["lock:a"]})], ["hold.released"]),
-    "send": Deed([], [("messages.send", {"body": "hello"})], ["message.sent"]),
-    "batch": Deed(
-        CLAIMED,
-        [("tasks.post", {"name": "u"}), ("tasks.complete", {"ref": "t"}), ("tasks.claim", {"ref": "new"})],
-        ["task.claimed", "task.completed", "task.posted", "task.posted"],
-    ),
-}
 COMMITS = {"before": 2, "halved": 2, "after": 1}
 """The faults, and how many COMMITs it takes until it has happened."""
 

@@ -114,7 +114,7 @@ def mixed(address: str, agent: str, turns: int) -> Run:
             case 3:
                 board.agents.heartbeat(doing=f"turn {i}")
             case 4:
-                board.events.read(after=board.events.last() - 3)
+                board.events.read(after=max(0, board.events.last() - 3))
     board.close()
 
 
@@ -171,7 +171,7 @@ def test_waiting_works_although_nothing_can_be_heard(pooled: str) -> None:
 def test_waiting_for_a_claim_works(pooled: str) -> None:
     with open_board(pooled) as board, open_board(pooled, "bob") as other:
         task = board.win(board.tasks.post(name="wanted").id)
-        patient = in_thread(lambda: other.win(task.id, wait=25))
+        patient = in_thread(lambda: other.win(task.id, wait=PATIENCE))
         with pytest.raises(Lost):
             other.win(task.id)
         board.tasks.release(ref=task.id, epoch=task.epoch)

@@ -21,6 +21,8 @@ from tests.daemons import PATIENCE, Serving
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
 
+from .fuzzing import Line, furnished, unharmed
+
 Value = str | bytes | list[str] | None
 """What a header says; a list: it is given that often; None: it is missing."""
 Headers = Mapping[str, Value]
@@ -195,3 +197,26 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """The door of a daemon that gives a request half a second to arrive."""
     with _starting(tmp_path_factory.mktemp("hasty")) as starting:
         yield starting(receipt=0.5).door
+
+
+# ── What the fuzz tests share ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A daemon whose board is not empty."""
+    with furnished(tmp_path_factory.mktemp("fuzzed")) as made:
+        yield made
+
+
+@pytest.fixture
+def daemon(running: Serving) -> Iterator[Serving]:
+    """A daemon that must be as well after the test as before."""
+    with unharmed(running) as made:
+        yield made
+
+
+@pytest.fixture
+def line(daemon: Serving) -> Line:
+    """A connection to it."""
+    return Line(daemon)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +33,7 @@ from tiebreak.daemon.routes import ROUTES, Route
 from tiebreak.operations import every
 
 from ..daemons import PATIENCE, Serving
-from .fuzzing import ANYTHING, Line, assert_answer, bounded, calmed, furnished, unharmed
+from .fuzzing import ANYTHING, Line, assert_answer, bounded, calmed
 
 CHECKS = [
     not_a_server_error,
@@ -43,24 +42,6 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with furnished(tmp_path_factory.mktemp("fuzzed")) as made:
-        yield made
-
-
-@pytest.fixture
-def daemon(running: Serving) -> Iterator[Serving]:
-    """A daemon that must be as well after the test as before."""
-    with unharmed(running) as made:
-        yield made
-
-
-@pytest.fixture
-def line(daemon: Serving) -> Line:
-    return Line(daemon)
 
 
 def cases(document: Any, method: str, path: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,26 +14,7 @@ from tiebreak.daemon.openapi import required
 from tiebreak.operations import Operation, every
 
 from ..daemons import Serving
-from .fuzzing import ANYTHING, Line, assert_answer, board, bounded, calmed, furnished, refused, sample, unharmed
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with furnished(tmp_path_factory.mktemp("fuzzed")) as made:
-        yield made
-
-
-@pytest.fixture
-def daemon(running: Serving) -> Iterator[Serving]:
-    """A daemon that must be as well after the test as before."""
-    with unharmed(running) as made:
-        yield made
-
-
-@pytest.fixture
-def line(daemon: Serving) -> Line:
-    return Line(daemon)
-
+from .fuzzing import ANYTHING, Line, assert_answer, board, bounded, calmed, refused, sample
 
 MANY = 100_000
 HAZARDS: dict[str, bytes] = {

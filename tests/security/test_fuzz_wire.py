@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ..daemons import PATIENCE, Serving
-from .fuzzing import board, bounded, furnished, unharmed
+from .fuzzing import board, bounded
 
 STATUS = rb"HTTP/1\.1 (\d{3}) "
 
@@ -47,19 +46,6 @@ class Wire:
                     break
                 said += piece
         return [int(status) for status in found]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with furnished(tmp_path_factory.mktemp("fuzzed")) as made:
-        yield made
-
-
-@pytest.fixture
-def daemon(running: Serving) -> Iterator[Serving]:
-    """A daemon that must be as well after the test as before."""
-    with unharmed(running) as made:
-        yield made
 
 
 @pytest.fixture

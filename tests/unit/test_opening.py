@@ -68,60 +68,29 @@ def test_a_newer_board_is_refused_and_not_changed(path: Path, mode: str) -> None
     assert path.read_bytes() == before
 
 
-def with_tables(path: Path) -> None:
+TABLE = "CREATE TABLE photos (id INTEGER PRIMARY KEY)"
+APPLICATION = "PRAGMA application_id = 1234"
+FOREIGN = {
+    "with tables": [TABLE],
+    "with an application id": [TABLE, APPLICATION],
+    "with a version": [TABLE, f"PRAGMA user_version = {opening.VERSION}"],
+    "with an application id and no tables": [APPLICATION],
+    "with a newer version": [TABLE, APPLICATION, "PRAGMA user_version = 99"],
+    "in WAL mode": [TABLE, "PRAGMA journal_mode = WAL"],
+}
+
+
+def foreign(path: Path, *statements: str) -> None:
+    """A database of another program."""
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE photos (id INTEGER PRIMARY KEY)")
-    connection.commit()
+    for statement in statements or [TABLE]:
+        connection.execute(statement)
     connection.close()
 
 
-def with_an_application_id(path: Path) -> None:
-    with_tables(path)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA application_id = 1234")
-    connection.close()
-
-
-def with_a_version(path: Path) -> None:
-    with_tables(path)
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {opening.VERSION}")
-    connection.close()
-
-
-def with_an_application_id_and_no_tables(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA application_id = 1234")
-    connection.close()
-
-
-def with_a_newer_version(path: Path) -> None:
-    with_an_application_id(path)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-
-
-def in_wal_mode(path: Path) -> None:
-    with_tables(path)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.close()
-
-
-FOREIGN = [
-    with_tables,
-    with_an_application_id,
-    with_a_version,
-    with_an_application_id_and_no_tables,
-    with_a_newer_version,
-    in_wal_mode,
-]
-
-
-@pytest.mark.parametrize("make", FOREIGN, ids=lambda make: make.__name__)
-def test_a_database_of_another_program_is_refused_and_not_changed(path: Path, make: Callable[[Path], None]) -> None:
-    make(path)
+@pytest.mark.parametrize("made_as", FOREIGN)
+def test_a_database_of_another_program_is_refused_and_not_changed(path: Path, made_as: str) -> None:
+    foreign(path, *FOREIGN[made_as])
     before = path.read_bytes()
     with pytest.raises(Unavailable, match="not a tiebreak board"):
         open_board(path)
@@ -129,7 +98,7 @@ def test_a_database_of_another_program_is_refused_and_not_changed(path: Path, ma
 
 
 @linux
-@pytest.mark.parametrize("make", [with_tables, Path.mkdir, lambda path: path.write_text("no database" * 100)])
+@pytest.mark.parametrize("make", [foreign, Path.mkdir, lambda path: path.write_text("no database" * 100)])
 def test_being_refused_leaves_no_descriptor_open(path: Path, make: Callable[[Path], None]) -> None:
     make(path)
     with pytest.raises(Unavailable):
