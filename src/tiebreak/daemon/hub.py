@@ -146,7 +146,7 @@ class Hub:
                 except TiebreakError as exc:
                     answers[question.key] = exc
             if answers[question.key]:
-                self._loop.call_soon_threadsafe(_give, question, answers[question.key])
+                self._tell(question, answers[question.key])
         return newest
 
     def _tell_all(self, problem: TiebreakError) -> None:
@@ -154,8 +154,11 @@ class Hub:
         with self._changed:
             questions, self._questions = list(self._questions), set()
         for question in questions:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_give, question, problem)
+            self._tell(question, problem)
+
+    def _tell(self, question: Question, answer: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(_give, question, answer)
 
 
 def _give(question: Question, answer: Any) -> None:
