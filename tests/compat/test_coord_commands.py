@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ..cli.command import TB, Tb, complaint, ended, until
+from ..cli.command import TB, Tb, changed_command, complaint, ended, until
 from ..daemons import PATIENCE, Serving, free_port, serving
 from ..unit.test_imports import HEAVY, imported
 
@@ -167,7 +167,7 @@ def test_status_counts(tb: Tb, project: str) -> None:
 
 
 def test_wait_prints_the_first_task_that_matches(tb: Tb, daemon: Serving, project: str) -> None:
-    words = ("--kind", "ack", "--name-contains", "v1.1 STABLE", "--timeout", "30", "--project", project)
+    words = ("--kind", "ack", "--name-contains", "v1.1 STABLE", "--timeout", "60", "--project", project)
     with tb.start("coord", "wait", "--as", "watcher-1", *words) as running:
         until(lambda: waiters(daemon) == 1, "it waits")
         assert [each["id"] for each in tb.json("coord", "agents", "--project", project)] == ["watcher-1"]
@@ -192,17 +192,20 @@ def test_wait_prints_the_first_task_that_matches(tb: Tb, daemon: Serving, projec
 def test_wait_means_open_work_or_published_news(tb: Tb, project: str, words: tuple[str, ...], found: str) -> None:
     sent(tb, "work", "--priority", "urgent", "--project", project)
     sent(tb, "news", "--kind", "ack", "--project", project)
-    assert json.loads(tb.ok("coord", "wait", *words, "--timeout", "5", "--project", project))["name"] == found
+    assert json.loads(tb.ok("coord", "wait", *words, "--timeout", "60", "--project", project))["name"] == found
 
 
 def test_a_wait_in_vain_ends_with_2(tb: Tb, project: str) -> None:
     complaint(tb("coord", "wait", "--timeout", "0.2", "--project", project), 2)
 
 
-def test_a_wait_outlives_a_restart_of_the_daemon(tmp_path: Path) -> None:
+def test_a_wait_outlives_a_restart_of_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = "RemoteEngine.__init__.__kwdefaults__['patience'] = 90.0"  # a restart may take long on a busy machine
+    patient = changed_command(tmp_path, "from tiebreak.remote import RemoteEngine", patience)
     with serving(tmp_path) as daemon:
         tb = Tb(tmp_path)
-        with tb.start("coord", "wait", "--url", daemon.url, "--timeout", "30") as running:
+        monkeypatch.setattr("tests.cli.command.TB", patient)
+        with tb.start("coord", "wait", "--url", daemon.url, "--timeout", "200") as running:
             until(lambda: waiters(daemon) == 1, "it waits")
             assert daemon.stop() == 0
             daemon.start()
