@@ -5,26 +5,33 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-TOGETHER = {"tests/postgres_only/test_plans.py"}
-"""Files whose tests share what takes long to make: one process runs them all."""
-FIRST = "tests/races/test_churn.py"
-"""The longest tests start first, so that the others run beside them and not before them."""
+TOGETHER = (
+    "tests/compat/",
+    "tests/daemon/",
+    "tests/postgres_only/test_plans.py",
+    "tests/races/test_remote_retries.py",
+    "tests/security/",
+)
+"""Where the tests of a file share what takes long to make: one process runs them all."""
+FIRST = "tests/races/test_churn.py::test_epochs_have_no_gap_after_a_minute_of_churn[sqlite]"
+"""The longest test starts first, so that the others run beside it and not before it."""
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]
-    """Whoever is free gets the next test. (The groups of xdist 3.8 have no effect with pytest 9.)"""
+    """Whoever is free gets the next test, or file of tests. (The groups of xdist 3.8 have no effect with pytest 9.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if file in TOGETHER else nodeid
+        return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
     """Asked once, by the process that shares out."""
+    config.option.loadscopereorder = False
     return Sharing(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: FIRST not in item.nodeid)
+    """Whole files come early, so that none of them is left for one process at the end."""
+    items.sort(key=lambda item: (item.nodeid != FIRST, not item.nodeid.startswith(TOGETHER)))

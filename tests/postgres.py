@@ -63,7 +63,19 @@ class Server:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
         self.folder.chmod(0o755)
-        self.run("initdb", "-D", str(self.data), "-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8")
+        self.run(
+            "initdb",
+            "--no-sync",
+            "-D",
+            str(self.data),
+            "-A",
+            "trust",
+            "-U",
+            "tiebreak",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+        )
         self.start()
         atexit.register(self.close)
 

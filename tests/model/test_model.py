@@ -19,8 +19,8 @@ BASE = settings(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
-NORMAL = settings(BASE, max_examples=100, derandomize=True)
-FEWER = {"daemon": 60, "postgres": 40, "postgres-daemon": 15}
+NORMAL = settings(BASE, max_examples=60, derandomize=True)
+FEWER = {"daemon": 25, "postgres": 25, "postgres-daemon": 10}
 """Lives on a server, where each step is a commit to a disk."""
 SOAK = settings(BASE, max_examples=2000)
 HUNT = settings(BASE, max_examples=300, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
