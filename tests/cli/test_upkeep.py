@@ -64,7 +64,7 @@ def test_a_restored_copy_is_as_durable_as_the_original(tb: Tb, lively: tiebreak.
 def test_a_restored_copy_wakes_those_who_wait(tb: Tb, lively: tiebreak.Board) -> None:
     tb.ok("backup", "copy.db")
     tb.environment["TIEBREAK_BOARD"] = str(tb.folder / "copy.db")
-    with tb.start("wait", "--timeout", "20s") as running:
+    with tb.start("wait", "--timeout", "60s") as running:
         until_asleep(running)
         tb.ok("post", "x")
         assert ended(running).code == 0

@@ -20,7 +20,7 @@ from tiebreak.errors import Refused, Unavailable
 
 from .test_moving import Rows, contents, furnish, later, opened, without_moves
 
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tiebreak import Board
 from tiebreak.engine.moving import move
 from tiebreak.errors import Unavailable
 
-PATIENCE = 60.0
+PATIENCE = 150.0
 Run = Generator[None, None, Any]
 
 
