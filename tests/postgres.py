@@ -63,19 +63,8 @@ class Server:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
         self.folder.chmod(0o755)
-        self.run(
-            "initdb",
-            "--no-sync",
-            "-D",
-            str(self.data),
-            "-A",
-            "trust",
-            "-U",
-            "tiebreak",
-            "-E",
-            "UTF8",
-            "--locale=C.UTF-8",
-        )
+        words = ["-D", str(self.data), "-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+        self.run("initdb", *words)
         self.start()
         atexit.register(self.close)
 

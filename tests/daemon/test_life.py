@@ -16,7 +16,7 @@ from tiebreak import Board
 from tiebreak.model import Task
 from tiebreak.remote import RemoteEngine
 
-from ..cli.command import until
+from ..cli.command import changed_command, until
 from ..daemons import PATIENCE, Serving
 from .conftest import LONG, WHO, Connection, Crowd, gauge, held_gate, post, request, result, stream, until_waiting
 
@@ -88,7 +88,13 @@ def test_a_stream_ends_as_a_stream_ends_and_not_within_an_event(own: Serving) ->
     assert ended(own) == 0
 
 
-def test_a_running_request_is_answered_and_a_new_one_is_not_taken(own: Serving, crowd: Crowd) -> None:
+def test_a_running_request_is_answered_and_a_new_one_is_not_taken(
+    own: Serving, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = changed_command(own.folder, "from tiebreak.daemon import server", "server.DRAIN = 60.0")
+    monkeypatch.setattr("tests.daemons.TB", patient)  # a busy test may take longer than a drain
+    own.kill()
+    own.start()
     post(own, "before")
     with held_gate(own.board) as let_go:
         running = crowd(post, own, "under way")

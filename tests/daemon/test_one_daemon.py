@@ -19,7 +19,7 @@ import tiebreak
 from tiebreak import Lost
 from tiebreak.daemon.lock import served as who_serves
 
-from ..cli.command import TB, Tb, complaint, gone, until
+from ..cli.command import TB, Tb, changed_command, complaint, gone, until
 from ..cli.terminals import terminal
 from ..daemons import PATIENCE, Serving, free_port
 from .conftest import Connection, Crowd, ask, post, result
@@ -40,8 +40,10 @@ def signed(board: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def detached(tb: Tb) -> Iterator[Tb]:
-    """A command whose daemon in the background, if it leaves one, ends with the test."""
+def detached(tb: Tb, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tb]:
+    """A patient command whose daemon in the background, if it leaves one, ends with the test."""
+    patient = changed_command(tb.folder, "from tiebreak.cli import serve", "serve.PATIENCE = 60.0")
+    monkeypatch.setattr("tests.cli.command.TB", patient)
     yield tb
     found = who_serves(str(tb.path))
     if found:
