@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from ..clock import micros
-from ..errors import Refused
+from ..errors import Invalid, Refused
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, PRIORITIES, json_text, short
 from . import operation
@@ -210,7 +210,7 @@ def retry_many(
 ) -> list[Task]:
     """Reopen the failed (or cancelled) tasks that match all the given filters, oldest first, up to `limit`."""
     if not set(states) <= {"failed", "cancelled"}:
-        raise Refused("only failed or cancelled tasks can be retried", state=states[0])
+        raise Invalid("states: only failed or cancelled tasks can be retried")
     found = listing(
         tx, project=project, states=states, kind=kind, queue=queue, tag=tag, name_contains=name_contains, limit=limit
     )
