@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 
 import tiebreak
+from tiebreak.engine.sides import TABLES
 
 PATIENCE = 90.0
 USER = "postgres"
@@ -33,12 +34,11 @@ def binaries() -> Path:
     return max(there, key=lambda folder: [int(p) for p in folder.parent.name.split(".") if p.isdecimal()])
 
 
-_TABLES = ("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "events", "answers")
 _EMPTY = "; ".join(
     [
         "BEGIN",
         "SET LOCAL synchronous_commit = off",
-        *(f"DELETE FROM {table}" for table in _TABLES),
+        *(f"DELETE FROM {table}" for table in TABLES),
         "DELETE FROM board WHERE name <> 'version'",
         *(
             f"SELECT setval('{each}', 1, false)"

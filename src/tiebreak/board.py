@@ -30,8 +30,14 @@ if TYPE_CHECKING:
     from .operations import claims as _claims
     from .operations import dependencies as _dependencies
     from .operations import events as _events
+    from .operations import expiry as _expiry
+    from .operations import graphs as _graphs
     from .operations import holds as _holds
+    from .operations import jobs as _jobs
     from .operations import messages as _messages
+    from .operations import outputs as _outputs
+    from .operations import picking as _picking
+    from .operations import queues as _queues
     from .operations import tasks as _tasks
     from .operations import upkeep as _upkeep
 
@@ -94,6 +100,8 @@ class Board:
         self._agent = agent
         self._project = project
         self.tasks = Tasks(self)
+        self.jobs = Jobs(self)
+        self.queues = Queues(self)
         self.holds = Holds(self)
         self.messages = Messages(self)
         self.agents = Agents(self)
@@ -408,18 +416,48 @@ class Tasks(Namespace):
         depend = Bound(_dependencies.depend)
         claim = Bound(_claims.claim)
         claim_many = Bound(_claims.claim_many)
-        next = Bound(_claims.next_ready)
+        next = Bound(_picking.next_ready)
         extend = Bound(_claims.extend)
+        check = Bound(_claims.check)
         complete = Bound(_claims.complete)
         fail = Bound(_claims.fail)
         release = Bound(_claims.release)
         cancel = Bound(_tasks.cancel)
+        forfeit = Bound(_expiry.forfeit)
         retry = Bound(_tasks.retry)
+        retry_many = Bound(_tasks.retry_many)
         get = Bound(_tasks.get)
         list = Bound(_tasks.listing)
         after = Bound(_dependencies.predecessors)
         due = Bound(_claims.due)
         sweep = Bound(_claims.sweep)
+
+
+class Jobs(Namespace):
+    """`board.jobs`: submit, next, heartbeat, report …"""
+
+    prefix = "jobs"
+    if TYPE_CHECKING:
+        submit = Bound(_jobs.submit)
+        submit_many = Bound(_jobs.submit_many)
+        next = Bound(_jobs.next_jobs)
+        heartbeat = Bound(_jobs.heartbeat)
+        report = Bound(_jobs.report)
+        append = Bound(_outputs.append)
+        output = Bound(_outputs.output)
+        progress = Bound(_outputs.progress)
+        inspect = Bound(_jobs.inspect)
+        graph = Bound(_graphs.graph)
+
+
+class Queues(Namespace):
+    """`board.queues`: pause, resume, list."""
+
+    prefix = "queues"
+    if TYPE_CHECKING:
+        pause = Bound(_queues.pause)
+        resume = Bound(_queues.resume)
+        list = Bound(_queues.listing)
 
 
 class Holds(Namespace):

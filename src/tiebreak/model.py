@@ -38,7 +38,7 @@ else:
             cls._kinds = tuple(kind.removesuffix(" | None") for kind in cls.__annotations__.values())
 
         def __getattr__(self, name):
-            # Only before the first look at a field of this class: most commands look at one class of nine.
+            # Only before the first look at a field of this class: most commands look at one class of eleven.
             cls = type(self)
             if name not in cls._fields:
                 raise AttributeError(f"{cls.__name__} has no field {name!r}")
@@ -130,6 +130,37 @@ class Task(Record):
     updated_at: Time
     claimed_at: Time | None
     finished_at: Time | None
+    command: Json
+    progress: Json
+
+
+class Job(Record):
+    """A claimed job as whoever has to run it needs it. `settings` may hold secrets and is in no other record."""
+
+    number: int
+    id: str
+    project: str
+    name: str
+    queue: str
+    holder: Holder | None
+    epoch: int
+    until: Time | None
+    attempts: int
+    max_attempts: int
+    command: Json
+    settings: Json
+    claimed_at: Time | None
+
+
+class Queue(Record):
+    """A queue and what waits in it. `paused_at` is set while nobody takes from it."""
+
+    project: str
+    queue: str
+    ready: int
+    paused_at: Time | None
+    paused_by: Holder | None
+    reason: str | None
 
 
 class Hold(Record):
@@ -250,7 +281,7 @@ class Pruned(Record):
 
 
 RECORDS: dict[str, type] = {
-    cls.__name__: cls for cls in (Task, Hold, Released, Message, Agent, Event, Sentence, Status, Pruned)
+    cls.__name__: cls for cls in (Task, Job, Queue, Hold, Released, Message, Agent, Event, Sentence, Status, Pruned)
 }
 
 
@@ -264,7 +295,7 @@ def record(cls: type[R], row: Sequence[Any]) -> R:
     return tuple.__new__(cls, row)  # type: ignore[type-var]
 
 
-def holder_id(row: Task | Hold) -> str | None:
+def holder_id(row: Task | Job | Hold) -> str | None:
     """The full id of who has it, session included; the field `holder` shows the name alone."""
     return tuple.__getitem__(row, row._fields.index("holder"))  # type: ignore[no-any-return]
 

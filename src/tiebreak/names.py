@@ -35,12 +35,26 @@ if TYPE_CHECKING:
     Number: TypeAlias = int
     Epoch: TypeAlias = int
     Json: TypeAlias = Any
+    Command: TypeAlias = Any
+    Environ: TypeAlias = dict[str, str]
+    Folder: TypeAlias = str
+    Bounds: TypeAlias = dict[str, int]
+    Group: TypeAlias = str
+    Size: TypeAlias = int
+    Moment: TypeAlias = float
+    Lasting: TypeAlias = float
+    Percent: TypeAlias = float
+    Grant: TypeAlias = tuple[int, int]
+    Outcome: TypeAlias = dict[str, Any]
+    Chunk: TypeAlias = dict[str, Any]
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 STATES = ("blocked", "pending", "claimed", "completed", "failed", "cancelled")
 FINAL = ("completed", "failed", "cancelled")
 ANNOUNCEMENTS = ("ack", "knowledge", "decision")
 """Kinds that are published, not worked on: born completed."""
+JOB = "job"
+"""The kind of a task that carries a command."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
 
@@ -333,6 +347,15 @@ def json_value(value: Any, what: str) -> Any:
     return value
 
 
+def _of_jobs(name: str) -> Callable[[Any, str], Any]:
+    """A rule that only jobs need, loaded with the first of them."""
+
+    def check(value: Any, what: str) -> Any:
+        return getattr(__import__("tiebreak.commands", fromlist=[name]), name)(value, what)
+
+    return check
+
+
 RULES: dict[str, Rule] = {
     "Name": Rule(name, "one printable line, at most 200 characters", {"type": "string", "maxLength": 200}),
     "Note": Rule(note, "one printable line, at most 1000 characters", {"type": "string", "maxLength": 1000}),
@@ -356,6 +379,30 @@ RULES: dict[str, Rule] = {
     "Epoch": Rule(_integer(0, _MAX), "an epoch; 0: the grant this agent has", {"type": "integer", "minimum": 0}),
     "Json": Rule(json_value, "a JSON value, at most 256 KiB", {}),
     "bool": Rule(boolean, "true or false", {"type": "boolean"}),
+    "Command": Rule(
+        _of_jobs("command"),
+        'text for the shell, an array of words, or `{"call": "module.function", "args": […], "kwargs": {…}}`',
+        {"type": ["string", "array", "object"]},
+    ),
+    "Environ": Rule(_of_jobs("environ"), "an object of names and texts", {"type": "object"}),
+    "Folder": Rule(_of_jobs("folder"), "an absolute path", {"type": "string", "maxLength": 4096}),
+    "Bounds": Rule(_of_jobs("bounds"), "`memory` in bytes, `cpu` in seconds, open `files`", {"type": "object"}),
+    "Group": Rule(_of_jobs("group"), "`GROUP=N`: at most N of this group at once", {"type": "string"}),
+    "Size": Rule(_of_jobs("size"), "bytes, at most 64 MiB", {"type": "integer", "minimum": 0, "maximum": 1 << 26}),
+    "Moment": Rule(_of_jobs("moment"), "a time: Unix seconds or RFC 3339", {"type": ["number", "string"]}),
+    "Lasting": Rule(_of_jobs("lasting"), "seconds, or `90s`, `5m`, `1h`; not 0", {"type": ["number", "string"]}),
+    "Percent": Rule(_of_jobs("percent"), "0 to 100", {"type": "number", "minimum": 0, "maximum": 100}),
+    "Grant": Rule(_of_jobs("grant"), "`[number, epoch]` of a claim", {"type": "array", "minItems": 2, "maxItems": 2}),
+    "Outcome": Rule(
+        _of_jobs("outcome"),
+        "an object: `number`, `epoch`, `ok`, and perhaps `result`, `reason`, `retry`, `drained`",
+        {"type": "object", "required": ["number", "epoch", "ok"]},
+    ),
+    "Chunk": Rule(
+        _of_jobs("chunk"),
+        "an object: `start` in bytes, `text`, and `stream` 1 or 2",
+        {"type": "object", "required": ["start", "text"]},
+    ),
 }
 
 

@@ -30,6 +30,12 @@ def claimed(board: Board, **more: Any) -> dict[str, Any]:
     return {"ref": board.tasks.claim(ref="work").id}
 
 
+def ran(board: Board) -> tuple[int, int]:
+    board.jobs.submit(command="true")
+    [job] = board.jobs.next()
+    return job.number, job.epoch
+
+
 def posted(board: Board, **more: Any) -> dict[str, Any]:
     return {"ref": board.tasks.post(name="work", **more).id}
 
@@ -79,6 +85,17 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "tasks.release": lambda place, board: claimed(board),
     "tasks.cancel": lambda place, board: posted(board),
     "tasks.retry": lambda place, board: cancelled(board),
+    "tasks.retry_many": lambda place, board: (cancelled(board), {"states": ["cancelled"]})[1],
+    "tasks.forfeit": lambda place, board: (claimed(place.open("bob")), {"holder": "bob~test"})[1],
+    "jobs.submit": lambda place, board: {"command": "true"},
+    "jobs.submit_many": lambda place, board: {"jobs": [{"command": "true"}]},
+    "jobs.next": lambda place, board: (board.jobs.submit(command="true"), {})[1],
+    "jobs.heartbeat": lambda place, board: {"grants": [ran(board)]},
+    "jobs.report": lambda place, board: {"outcomes": [{"number": ran(board)[0], "epoch": 1, "ok": True}]},
+    "jobs.append": lambda place, board: {"ref": ran(board)[0], "epoch": 1, "chunks": [{"start": 0, "text": "x"}]},
+    "jobs.progress": lambda place, board: {"ref": ran(board)[0], "percent": 50},
+    "queues.pause": lambda place, board: {"queue": "default"},
+    "queues.resume": lambda place, board: (board.queues.pause(queue="default"), {"queue": "default"})[1],
     "tasks.sweep": lapsed,
     "holds.take": lambda place, board: {"resources": ["lock:deploy"]},
     "holds.renew": lambda place, board: held(board),
@@ -94,9 +111,9 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "upkeep.prune": outdated,
     "upkeep.probe": lambda place, board: {},
 }
-SILENT = {"messages.mark", "upkeep.probe"}
-"""Nothing changes hands: a read cursor, a mark that proves that the board can be written to. (A bare heartbeat is
-silent too: see the cases about agents.)"""
+SILENT = {"messages.mark", "upkeep.probe", "jobs.heartbeat", "jobs.append"}
+"""Nothing changes hands: a read cursor, a mark that proves that the board can be written to, jobs that are kept, what
+they write. (A bare heartbeat is silent too: see the cases about agents.)"""
 
 
 def test_every_operation_that_writes_is_in_the_table() -> None:
@@ -131,10 +148,16 @@ def test_reading_leaves_no_event(alice: Board) -> None:
     reads: dict[str, dict[str, Any]] = {
         "tasks.get": {"ref": "work"},
         "tasks.after": {"ref": "work"},
+        "tasks.check": {"ref": "mine"},
+        "jobs.inspect": {"ref": "job"},
+        "jobs.output": {"ref": "job"},
+        "jobs.graph": {"ref": "work"},
         "messages.search": {"query": "word"},
         "events.why": {"ref": "work"},
     }
     alice.tasks.post(name="work", key="work")
+    alice.jobs.submit(command="true", key="job")
+    alice.tasks.claim(ref="mine")
     before = alice.events.last()
     for name, operation in operations.every().items():
         if not operation.writes:

@@ -169,27 +169,25 @@ def test_a_failed_attempt_becomes_ready_again(alice: Board) -> None:
 
 def test_the_wait_after_a_failure_doubles(place: Place, alice: Board) -> None:
     task = alice.tasks.post(name="flaky", max_attempts=6, backoff=10)
-    waits = []
-    for _ in range(5):
+    for longest in (10, 20, 40, 80, 160):
         alice.tasks.claim(ref=task.id)
         failed = alice.tasks.fail(ref=task.id)
-        waits.append(round((failed.ready_at or 0) - failed.updated_at, 3))
-        place.advance(waits[-1])
-
-    assert waits == [10, 20, 40, 80, 160]
+        wait = (failed.ready_at or 0) - failed.updated_at
+        assert longest / 2 - 0.001 <= wait <= longest + 0.001
+        place.advance(longest + 0.001)
 
 
 def test_the_wait_after_a_failure_is_a_second_if_nothing_is_said(alice: Board) -> None:
     failed = alice.tasks.fail(ref=claimed(alice).id)
 
-    assert (failed.ready_at or 0) - failed.updated_at == pytest.approx(1, abs=1e-5)
+    assert 0.4999 <= (failed.ready_at or 0) - failed.updated_at <= 1.0001
 
 
 def test_a_failed_attempt_cannot_be_claimed_during_its_wait(place: Place, alice: Board) -> None:
     task = alice.tasks.post(name="flaky", backoff=10)
     alice.tasks.claim(ref=task.id)
     alice.tasks.fail(ref=task.id)
-    place.advance(9.999)
+    place.advance(4.999)
 
     with unchanged(alice), pytest.raises(Refused):
         alice.tasks.claim(ref=task.id)
@@ -218,7 +216,7 @@ def test_a_long_backoff_is_not_cut_short(alice: Board) -> None:
     alice.tasks.claim(ref=task.id)
     failed = alice.tasks.fail(ref=task.id)
 
-    assert (failed.ready_at or 0) - failed.updated_at == pytest.approx(7200, abs=1e-5)
+    assert 3600 - 0.001 <= (failed.ready_at or 0) - failed.updated_at <= 7200 + 0.001
 
 
 @pytest.mark.parametrize("attempts", [1, 3])

@@ -141,7 +141,7 @@ def test_one_that_waits_after_a_failure_is_not_won_early(place: Place, alice: Bo
     task = alice.tasks.post(name="flaky", backoff=10)
     alice.tasks.claim(ref=task.id)
     alice.tasks.fail(ref=task.id)
-    place.advance(9.999)
+    place.advance(4.999)
 
     assert names(alice) == []
 

@@ -157,15 +157,17 @@ class Reference:
         task.state, task.until = "completed", 0
         self._ended(task)
 
-    def fail(self, number: int, agent: str, epoch: int, retry: bool) -> None:
+    def fail(self, number: int, agent: str, epoch: int, retry: bool) -> int:
+        """The longest wait before it is tried again."""
         task = self._held(number, agent, epoch)
         task.until = 0
         if retry and task.attempts < task.max_attempts:
             wait = min(3600 * SECOND, task.backoff * 2 ** (task.attempts - 1))
             task.state, task.holder, task.ready_at = "pending", None, self.now + wait if wait else 0
-            return
+            return wait
         task.state = "failed"
         self._ended(task)
+        return 0
 
     def release(self, number: int, agent: str, epoch: int) -> None:
         task = self._held(number, agent, epoch)

@@ -297,8 +297,8 @@ def test_two_who_claim_in_opposite_orders_both_get_an_answer(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refs = [task.id for task in board.batch([("tasks.post", {"name": "t"}) for _ in range(2)])]
-    embrace = Embrace(claims._granted)
-    monkeypatch.setattr(claims, "_granted", embrace)
+    embrace = Embrace(claims.granted)
+    monkeypatch.setattr(claims, "granted", embrace)
     won = meeting(lambda: board.tasks.claim_many(refs=refs), lambda: other.tasks.claim_many(refs=refs[::-1]))
     assert sorted(map(len, won)) == [0, 2], "one of them has both"
     assert embrace.calls >= 3, "and the other had one before it was undone"

@@ -132,7 +132,7 @@ def test_no_task_is_claimed_twice_or_forgotten(database: str, crew: int, way: st
 def claims_naively(put: Set) -> None:
     """The next task is looked up by a plain sub-select and taken without asking again whether it is free."""
     original = postgres.PostgresTransaction.all
-    again = f" AND {claims._READY} AND {grants.FREE}"
+    again = f" AND {claims.READY} AND {grants.FREE}"
 
     def run(self: Any, sql: str, **params: Any) -> Any:
         if "WITH picked" in sql:

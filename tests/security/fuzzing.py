@@ -20,7 +20,7 @@ from ..daemons import PATIENCE, Serving, serving
 BOARD = {
     **{
         name: f"* FROM {name}"
-        for name in ("holds", "pools", "messages", "acks", "cursors", "agents", "answers", "edges")
+        for name in ("holds", "pools", "queues", "outputs", "messages", "acks", "cursors", "agents", "answers", "edges")
     },
     "tasks": "number, id, epoch, name, payload, result FROM tasks",
     "events": "* FROM events WHERE event NOT IN ('task.expired', 'task.ready', 'task.failed', 'task.cancelled', "
@@ -36,6 +36,14 @@ SAMPLES = {
     "Project": "demo",
     "Resource": "lock:deploy",
     "Number": 0,
+    "Label": "label",
+    "Command": "true",
+    "Json": {"command": "true"},
+    "Epoch": 1,
+    "Grant": [1, 1],
+    "Outcome": {"number": 1, "epoch": 1, "ok": True},
+    "Chunk": {"start": 0, "text": "written"},
+    "Percent": 50,
 }
 """A good value for each kind of parameter that some operation requires."""
 ANYTHING: list[Any] = [

@@ -276,7 +276,7 @@ def test_text_that_looks_like_html_is_shown_and_not_obeyed() -> None:
 
     odd.__doc__ = nasty
     odd.__annotations__ = {"tx": "Transaction", "ref": "Ref", "note": "Note", "return": nasty}
-    made = Operation(nasty, odd, True, None)
+    made = Operation(nasty, odd, True, None, None)
     shown = filled(f"127.0.0.1:7777{nasty}", [route], [made])
     assert "<script" not in shown
     assert "\u202e" not in shown

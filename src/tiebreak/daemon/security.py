@@ -18,17 +18,13 @@ from .routes import Problem, Route
 if TYPE_CHECKING:
     from ..engine import Call
 
-JOB = "job"
-"""The kind of a task that carries a command."""
-
-
 _unproven: ContextVar[bool] = ContextVar("unproven", default=False)
 """Whether the request at hand was let in without a token, and so may not put commands on the board."""
 
 
 def refuse_commands(calls: list[Call]) -> None:
     """Raise `Problem` 401 if a request that nobody vouched for carries a command, whichever way it came."""
-    if _unproven.get() and any(name.name == "tasks.post" and params.get("kind") == JOB for name, params, _ in calls):
+    if _unproven.get() and any(wanted.brings_commands(params) for wanted, params, _ in calls):
         raise unauthorised()
 
 

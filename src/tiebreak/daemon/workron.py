@@ -18,9 +18,8 @@ import msgspec
 
 from ..errors import Fenced, Invalid, NotFound
 from ..model import encode, holder_id
-from ..names import PRIORITIES, agent, schema, shown, text
+from ..names import JOB, PRIORITIES, agent, schema, shown, text
 from .routes import Response, route
-from .security import JOB
 
 if TYPE_CHECKING:
     from ..model import Agent, Task

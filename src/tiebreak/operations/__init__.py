@@ -52,7 +52,9 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "tasks", "dependencies"),
+    "tasks": ("claims", "picking", "tasks", "dependencies"),
+    "jobs": ("jobs", "outputs", "graphs"),
+    "queues": ("queues",),
     "holds": ("holds",),
     "messages": ("messages",),
     "agents": ("agents",),
@@ -71,9 +73,11 @@ class Operation(Generic[P, R]):
         function: Callable[Concatenate[Transaction, P], R],
         writes: bool,
         glance: Callable[..., None] | None,
+        commands: Callable[[dict[str, Any]], bool] | None,
     ) -> None:
         self.name = name
         self.writes = writes
+        self._commands = commands
         self.glance = glance
         """A read that may already refuse, so that whoever loses need not queue behind those who write."""
         self.function = function
@@ -97,6 +101,10 @@ class Operation(Generic[P, R]):
         """The parameters that may be left out, and what they are then."""
         return self._defaults
 
+    def brings_commands(self, params: dict[str, Any]) -> bool:
+        """Whether such a call puts commands on the board or hands them out: whoever asks must have shown who it is."""
+        return self._commands is not None and self._commands(params)
+
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters, validated and normalised; raises `Invalid`."""
         out = {}
@@ -119,12 +127,16 @@ REGISTRY: dict[str, Operation[..., Any]] = {}
 
 
 def operation(
-    name: str, *, writes: bool, glance: Callable[..., None] | None = None
+    name: str,
+    *,
+    writes: bool,
+    glance: Callable[..., None] | None = None,
+    commands: bool | Callable[[dict[str, Any]], bool] = False,
 ) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
     """Declare a function of a transaction as an operation."""
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
-        made = Operation(name, function, writes, glance)
+        made = Operation(name, function, writes, glance, commands if callable(commands) else lambda _: bool(commands))
         REGISTRY[name] = made
         return made
 

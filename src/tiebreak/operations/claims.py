@@ -11,20 +11,20 @@ from __future__ import annotations
 from ..clock import SECOND, micros
 from ..errors import Fenced, Refused
 from ..model import Task, holder_id, record
-from ..names import FINAL, PRIORITIES, json_text, short
+from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
 from . import operation
 from .events import of_task
 from .expiry import expire_before, let_others_go_on, settle
-from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, granted_by, lost, winning, writing
-from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
+from .grants import EXTEND, GIVE_BACK, LIVE, MINE, fenced, granted_by, lost, winning, writing
+from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Count, Epoch, Json, Label, Lease, Name, Note, Priority, Project, Ref
+    from ..names import AgentId, Epoch, Json, Lease, Name, Note, Priority, Project, Ref
     from . import Transaction
 
 CLAIM_LEASE = 300.0
@@ -32,11 +32,19 @@ WAIT = "claim it with --wait to wait for it; `tb next` finds other work"
 OVER = "`tb next` finds other work"
 MAX_BACKOFF = 3600 * SECOND
 
-_READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
-_CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}"
-_WON = STORED + ", displaced"
+READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
+CLAIMED = (
+    ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, "
+    "progress = NULL"
+)
+WON = STORED + ", displaced"
 _UNTIL = Task._fields.index("until")
-_WIN = {column: winning("tasks", _CLAIMED, f"{this} AND {_READY}", _WON) for column, this in ADDRESS.items()}
+# Whatever has no limit is won by one statement; the others have to be counted first.
+_WIN = {
+    column: winning("tasks", CLAIMED, f"{this} AND {READY} AND limit_group IS NULL", WON)
+    for column, this in ADDRESS.items()
+}
+_WIN_LIMITED = winning("tasks", CLAIMED, f"number = :number AND {READY}", WON)
 
 
 def _held_by_somebody(
@@ -83,18 +91,28 @@ def claim(
         expire_before(tx, task.number)  # perhaps it waits only for a claim that lapsed
     elif task.state == "claimed":
         raise _not_won(tx, task, agent)
-    won = _win(tx, "number", task.number, agent, project, lease)
+    won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
     if won is None:
         raise _not_won(tx, find(tx, task.id, project), agent)
     return won
 
 
+def _win_limited(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
+    """Win a task of a group that has room; one that has no limit has been lost already."""
+    from .limits import refuse_full
+
+    if not refuse_full(tx, number):
+        return None
+    row = tx.first(_WIN_LIMITED, number=number, agent=agent, lease=micros(lease))
+    return None if row is None else granted(tx, row)
+
+
 def _win(tx: Transaction, column: str, value: Any, agent: str, project: str, lease: float) -> Task | None:
     row = tx.first(_WIN[column], agent=agent, lease=micros(lease), value=value, project=project)
-    return None if row is None else _granted(tx, row)
+    return None if row is None else granted(tx, row)
 
 
-def _granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
+def granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
     """Write down a grant, and first the lapse of the one that it replaced."""
     task = record(Task, row[:-1])
     if row[-1] is not None:
@@ -165,6 +183,13 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
     return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
 
 
+def _win_limited_or_not(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
+    try:
+        return _win_limited(tx, number, agent, lease)
+    except Refused:
+        return None
+
+
 @operation("tasks.claim_many", writes=True)
 def claim_many(
     tx: Transaction,
@@ -182,57 +207,13 @@ def claim_many(
         if task is None and column == "key" and (named := lookup(tx, ref, project)) is not None:
             column, value = "id", named.id
             task = _win(tx, column, value, agent, project, lease)
+        if task is None and (limited := lookup(tx, ref, project)) is not None and limited.state == "pending":
+            task = _win_limited_or_not(tx, limited.number, agent, lease)
         if task is not None:
             won.append(task)
         elif column == "id":
             tx.refuse("task.refused", project=project, subject=value, agent=agent)
     return won
-
-
-@operation("tasks.next", writes=True)
-def next_ready(
-    tx: Transaction,
-    *,
-    agent: AgentId = "",
-    project: Project = "",
-    kind: Label | None = None,
-    queue: Label | None = None,
-    tag: Label | None = None,
-    count: Count = 1,
-    lease: Lease = CLAIM_LEASE,
-) -> list[Task]:
-    """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list."""
-    settle(tx, project)
-    where = ["state = 'pending'", "ready_at = 0", "project = :project"]
-    where += _narrowed(kind, queue)
-    if tag is not None:
-        where.append(tagged())
-    rows = tx.all(
-        f"WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE {' AND '.join(where)} "
-        "ORDER BY priority DESC, number LIMIT :count {skip_locked}) "
-        f"UPDATE tasks SET {GRANT}{_CLAIMED} FROM picked "
-        f"WHERE number = picked.n AND {_READY} AND {FREE} RETURNING {_WON}",
-        project=project,
-        kind=kind,
-        queue=queue,
-        tag=f" {tag} ",
-        count=count,
-        agent=agent,
-        lease=micros(lease),
-    )
-    tasks = [_granted(tx, row) for row in rows]
-    return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
-
-
-def _narrowed(kind: str | None, queue: str | None) -> list[str]:
-    """Conditions for a kind and a queue, worded so that the index of the narrower one is followed."""
-    if kind is None or queue is None:
-        return [f"{column} = :{column}" for column, v in (("kind", kind), ("queue", queue)) if v is not None]
-    if queue == "default":
-        return ["kind = :kind", "queue || '' = :queue"]
-    if kind == "task":
-        return ["queue = :queue", "kind || '' = :kind"]
-    return ["kind = :kind", "queue = :queue", "queue <> 'default'", "kind <> 'task'"]
 
 
 def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:
@@ -297,6 +278,27 @@ def extend(
     return task
 
 
+@operation("tasks.check", writes=False)
+def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", epoch: Epoch = 0) -> Task:
+    """The task, if this agent holds it now by the grant with that epoch; refused as any write of it would be.
+
+    For a look before a side effect that the board cannot fence. It may be over a moment later.
+    """
+    column, value = address(ref)
+    if column == "key":
+        column, value = "number", find(tx, ref, project).number
+    row = tx.first(
+        f"SELECT {STORED} FROM tasks WHERE {ADDRESS[column]} AND state = 'claimed' AND {MINE}",
+        value=value,
+        project=project,
+        agent=agent,
+        epoch=epoch,
+    )
+    if row is None:
+        raise _stale(tx, find(tx, ref, project), agent, epoch)
+    return record(Task, row)
+
+
 @operation("tasks.complete", writes=True)
 def complete(
     tx: Transaction,
@@ -342,12 +344,20 @@ def fail(
     epoch: Epoch = 0,
     reason: Note | None = None,
     retry: bool = True,
+    result: Json | None = None,
 ) -> Task:
-    """Report that an attempt failed. With attempts left and `retry`, it becomes ready again after a backoff."""
+    """Report that an attempt failed. With attempts left and `retry`, it becomes ready again after a backoff.
+
+    The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
+    """
+    stored = json_text(result)
     before = find(tx, ref, project)
     if retry and before.attempts < before.max_attempts:
         wait = _backoff(tx, before)
-        change = f"state = 'pending', reason = :reason, ready_at = :ready_at, {GIVE_BACK}, updated_at = {{now}}"
+        change = (
+            "state = 'pending', reason = :reason, result = :result, ready_at = :ready_at, "
+            f"{GIVE_BACK}, updated_at = {{now}}"
+        )
         ready_at = tx.now + wait if wait else 0
         task = _as_holder(
             tx,
@@ -357,12 +367,22 @@ def fail(
             project=project,
             epoch=epoch,
             reason=reason,
+            result=stored,
             ready_at=ready_at,
         )
         of_task(tx, "task.retrying", task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
         return task
-    change = f"state = 'failed', reason = :reason, {FINISHED}"
-    task = _as_holder(tx, change, ref=f"#{before.number}", agent=agent, project=project, epoch=epoch, reason=reason)
+    change = f"state = 'failed', reason = :reason, result = :result, {FINISHED}"
+    task = _as_holder(
+        tx,
+        change,
+        ref=f"#{before.number}",
+        agent=agent,
+        project=project,
+        epoch=epoch,
+        reason=reason,
+        result=stored,
+    )
     of_task(tx, "task.failed", task, agent=agent, epoch=task.epoch, note=reason)
     let_others_go_on(tx, task)
     return task
@@ -372,7 +392,14 @@ def _backoff(tx: Transaction, task: Task) -> int:
     row = tx.first("SELECT backoff FROM tasks WHERE number = :number", number=task.number)
     base = row[0] if row else 0
     longest = max(base, MAX_BACKOFF)
-    return int(min(longest, base << min(task.attempts - 1, 40))) if task.attempts else base
+    return jitter(int(min(longest, base << min(task.attempts - 1, 40))) if task.attempts else base)
+
+
+def jitter(wait: int) -> int:
+    """Half of a wait to all of it."""
+    import random
+
+    return wait - random.randint(0, wait // 2)  # noqa: S311  (to part those who met)
 
 
 @operation("tasks.release", writes=True)
@@ -409,9 +436,9 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
 def sweep(tx: Transaction, *, project: Project | None = "") -> int:
     """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
     if project is not None:
-        return settle(tx, project)
+        return settle(tx, project)[0]
     rows = tx.all(
         "SELECT project FROM tasks WHERE state = 'claimed' AND until <= {now} UNION "
         "SELECT project FROM tasks WHERE state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY project"
     )
-    return sum(settle(tx, each) for (each,) in rows)
+    return sum(settle(tx, each)[0] for (each,) in rows)

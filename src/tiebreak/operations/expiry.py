@@ -7,7 +7,10 @@ task learn of it.
 
 from __future__ import annotations
 
+from ..errors import Invalid, Refused
 from ..model import Task, holder_id, record
+from ..names import MAX_NOTE, shown
+from . import operation
 from .events import of_task
 from .grants import GIVE_BACK
 from .references import LAPSED, STORED
@@ -16,24 +19,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..names import AgentId, Note, Project
     from . import Transaction
 
 AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
 
 
-def settle(tx: Transaction, project: str) -> int:
-    """Write down the claims that lapsed and the delays that are over; costs two index probes when there are none.
+_DUE = (
+    "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
+    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 "
+    "AND ready_at <= {now}), "
+    "EXISTS (SELECT 1 FROM queues WHERE project = :project), "
+    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 "
+    "AND limit_group IS NOT NULL)"
+)
 
-    How many claims had lapsed.
+
+def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
+    """Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
+
+    How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether something
+    that is ready may have to wait for its limit.
     """
-    due = tx.first(
-        "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
-        "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' "
-        "AND ready_at > 0 AND ready_at <= {now})",
-        project=project,
-    )
-    lapsed, ready = due or (0, 0)
+    lapsed, ready, paused, limited = tx.first(_DUE, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
@@ -43,7 +52,7 @@ def settle(tx: Transaction, project: str) -> int:
             project=project,
             most=AT_ONCE,
         )
-    return count
+    return count, bool(paused), bool(limited or ready or lapsed)
 
 
 def expire(tx: Transaction, project: str) -> int:
@@ -73,7 +82,7 @@ def expire_before(tx: Transaction, number: int) -> None:
         expire_one(tx, lapsed)
 
 
-def _expire(tx: Transaction, which: str, **params: Any) -> int:
+def _expire(tx: Transaction, which: str, why: str = "the lease of attempt {} of {} ran out", **params: Any) -> int:
     rows = tx.all(f"SELECT {STORED} FROM tasks WHERE {which}", **params)
     for old in (record(Task, row) for row in rows):
         again = old.attempts < old.max_attempts
@@ -81,7 +90,7 @@ def _expire(tx: Transaction, which: str, **params: Any) -> int:
             f"UPDATE tasks SET state = :state, {GIVE_BACK}, updated_at = {{now}}, reason = :reason, "
             f"finished_at = :finished WHERE number = :number AND epoch = :epoch AND {LAPSED} RETURNING {STORED}",
             state="pending" if again else "failed",
-            reason=f"the lease of attempt {old.attempts} of {old.max_attempts} ran out",
+            reason=why.format(old.attempts, old.max_attempts)[:MAX_NOTE],
             finished=0 if again else tx.now,
             number=old.number,
             epoch=old.epoch,
@@ -92,6 +101,33 @@ def _expire(tx: Transaction, which: str, **params: Any) -> int:
             if not again:
                 let_others_go_on(tx, task)
     return len(rows)
+
+
+@operation("tasks.forfeit", writes=True)
+def forfeit(
+    tx: Transaction, *, holder: AgentId, agent: AgentId = "", project: Project = "", reason: Note | None = None
+) -> int:
+    """Write down as expired all claims of an incarnation whose process is known to be dead; how many there were.
+
+    Whoever calls this has seen it dead. Where the process can be looked at from here, it is looked at once more, and
+    one that lives, or may live, is refused.
+    """
+    _refuse_the_living(holder)
+    which = "project = :project AND state = 'claimed' AND holder = :holder"
+    tx.all(f"UPDATE tasks SET until = {{now}} WHERE {which} AND until > {{now}}", project=project, holder=holder)
+    why = (reason or "its worker died").replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
+    return _expire(tx, f"{which} ORDER BY number", why, project=project, holder=holder)
+
+
+def _refuse_the_living(holder: str) -> None:
+    from ..processes import alive, from_token
+
+    name, _, session = holder.partition("~")
+    who = from_token(session)
+    if not session:
+        raise Invalid(f"holder: {shown(holder)} names no incarnation, only NAME~SESSION can be dead")
+    if who is not None and alive(who) is not False:
+        raise Refused(f"{name} may be alive: process {who.pid} is there", hint="its claims run out by themselves")
 
 
 def let_others_go_on(tx: Transaction, ended: Task) -> None:

@@ -29,6 +29,9 @@ LIVE = "(holder IS NOT NULL AND until > {now})"
 MINE = "(holder = :agent AND until > {now} AND (:epoch = 0 OR epoch = :epoch))"
 """The fence: this incarnation, this grant, not yet expired."""
 
+MINE_EACH = "(holder = :agent AND until > {now} AND epoch = given.e)"
+"""The same for several rows at once, each named with its epoch in `given` (see `rows`)."""
+
 GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {now} + :lease"
 PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {now} + :lease"
 EXTEND = "until = {now} + :lease"

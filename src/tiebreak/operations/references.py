@@ -79,9 +79,9 @@ def _by(tx: Transaction, column: str, value: Any, project: str) -> Task | None:
     return None if row is None else record(Task, row)
 
 
-def tagged() -> str:
-    """A condition: the task has the tag in `:tag`, which is padded with blanks as the stored tags are."""
-    return "tags <> '' AND {position}(tags, :tag) > 0"
+def tagged(param: str = "tag") -> str:
+    """A condition: the task has the tag in this parameter, which is padded with blanks as the stored tags are."""
+    return f"tags <> '' AND {{position}}(tags, :{param}) > 0"
 
 
 def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:

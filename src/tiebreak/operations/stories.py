@@ -33,6 +33,8 @@ _SENTENCES = {
     "task.reopened": "{who} reopened it{note}.",
     "task.ready": "It became ready: all that it comes after is done.",
     "task.linked": "{who} put it {note}.",
+    "task.progress": "{who} is at {note}.",
+    "job.orphaned": "{who} reported epoch {epoch} too late; it is kept aside and was not applied{note}.",
     "hold.taken": "{who} took {what} for {lease} (epoch {epoch}){note}.",
     "hold.refused": "{who} was refused {what}{times}{note}.",
     "hold.fenced": "{who} {late} and was refused{times}.",
@@ -127,7 +129,7 @@ def _sentence(event: Event) -> Sentence:
         late=f"came too late with a write of epoch {event.epoch}"
         if event.epoch
         else "tried to write without holding it",
-        note=note if event.event == "task.linked" else f": {note}" if note else "",
+        note=note if event.event in ("task.linked", "task.progress") else f": {note}" if note else "",
     )
     stored = tuple(event)
     return record(Sentence, (stored[0], stored[1], text))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 
 from ..clock import micros
-from ..errors import Refused
+from ..errors import Invalid, Refused
 from ..model import Task, record
-from ..names import ANNOUNCEMENTS, FINAL, PRIORITIES, json_text, short
+from ..names import ANNOUNCEMENTS, FINAL, JOB, PRIORITIES, json_text, short
 from . import operation
 from .dependencies import cancel_row, find_predecessors, link, release_dependents, waiting_for
 from .events import contains, of_task
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-@operation("tasks.post", writes=True)
+@operation("tasks.post", writes=True, commands=lambda params: params.get("kind") == JOB)
 def post(
     tx: Transaction,
     *,
@@ -71,6 +71,43 @@ def post(
     """
     if key is not None and (known := by_key(tx, key, project)) is not None:
         return known
+    return add(
+        tx,
+        after=after,
+        agent=agent,
+        note=f"about {about}" if about else None,
+        project=project,
+        kind=kind,
+        name=name,
+        key=key,
+        queue=queue,
+        priority=priority,
+        payload=json_text(payload),
+        max_attempts=max_attempts,
+        backoff=backoff,
+        ready_at=tx.now + micros(delay) if delay else 0,
+        run_anyway=run_anyway,
+        tags=tags,
+        about=None if about is None else find(tx, about, project).id,
+    )
+
+
+def add(
+    tx: Transaction,
+    *,
+    after: list[str],
+    agent: str,
+    note: str | None = None,
+    project: str,
+    kind: str,
+    priority: str,
+    backoff: float,
+    ready_at: int,
+    run_anyway: bool,
+    tags: list[str],
+    **columns: Any,
+) -> Task:
+    """Put a row on the board whose key nobody has: the one place where tasks, jobs among them, come from."""
     blockers = find_predecessors(tx, after, project, run_anyway)
     waiting = sum(before.state not in FINAL for before in blockers)
     born = "completed" if kind in ANNOUNCEMENTS else "blocked" if waiting else "pending"
@@ -78,25 +115,20 @@ def post(
         tx,
         project=project,
         kind=kind,
-        name=name,
-        key=key,
-        queue=queue,
         priority=PRIORITIES.index(priority),
         state=born,
-        payload=json_text(payload),
-        max_attempts=max_attempts,
         backoff=micros(backoff),
-        ready_at=tx.now + micros(delay) if delay and born != "completed" else 0,
+        ready_at=0 if born == "completed" else ready_at,
         run_anyway=int(run_anyway),
         blockers=waiting if born == "blocked" else 0,
         tags=f" {' '.join(dict.fromkeys(tags))} " if tags else "",
-        about=None if about is None else find(tx, about, project).id,
         created_by=agent,
         finished_at=tx.now if born == "completed" else 0,
+        **columns,
     )
     for before in blockers:
         link(tx, task.number, before.number)
-    of_task(tx, "task.posted", task, agent=agent, note=f"about {about}" if about else None)
+    of_task(tx, "task.posted", task, agent=agent, note=note)
     return task
 
 
@@ -160,6 +192,29 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     reopened = record(Task, row)
     of_task(tx, "task.reopened", reopened, agent=agent, epoch=reopened.epoch, note=reason)
     return reopened
+
+
+@operation("tasks.retry_many", writes=True)
+def retry_many(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    states: list[State] = ["failed"],  # noqa: B006
+    kind: Label | None = None,
+    queue: Label | None = None,
+    tag: Label | None = None,
+    name_contains: Name | None = None,
+    reason: Note | None = None,
+    limit: Limit = 100,
+) -> list[Task]:
+    """Reopen the failed (or cancelled) tasks that match all the given filters, oldest first, up to `limit`."""
+    if not set(states) <= {"failed", "cancelled"}:
+        raise Invalid("states: only failed or cancelled tasks can be retried")
+    found = listing(
+        tx, project=project, states=states, kind=kind, queue=queue, tag=tag, name_contains=name_contains, limit=limit
+    )
+    return [retry(tx, ref=task.id, agent=agent, project=project, reason=reason) for task in reversed(found)]
 
 
 @operation("tasks.get", writes=False)

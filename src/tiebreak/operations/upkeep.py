@@ -53,7 +53,8 @@ _LAPSED = "state = 'claimed' AND until <= {now}"
 _OPEN_STATES = {
     "blocked": ["state = 'blocked'"],
     "pending": [
-        "state = 'pending' AND ready_at = 0",
+        "state = 'pending' AND ready_at = 0 AND limit_group IS NULL",
+        "state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL",
         "state = 'pending' AND ready_at > 0",
         f"{_LAPSED} AND attempts < max_attempts",
     ],
@@ -113,6 +114,7 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
     )
     for (number,) in tasks:
         tx.all("DELETE FROM edges WHERE task = :number OR after = :number", number=number)
+        tx.all("DELETE FROM outputs WHERE task = :number", number=number)
     counts = [len(tasks), *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
     counts.append(_forget_agents(tx, before, limit))
     counts.append(_forget_answers(tx, before, limit))

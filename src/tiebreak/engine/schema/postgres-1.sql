@@ -39,16 +39,31 @@ CREATE TABLE tasks (
   created_at   bigint NOT NULL,
   updated_at   bigint NOT NULL,
   claimed_at   bigint NOT NULL DEFAULT 0,
-  finished_at  bigint NOT NULL DEFAULT 0
+  finished_at  bigint NOT NULL DEFAULT 0,
+  command      text,
+  callee       text COLLATE "C",
+  settings     text,
+  progress     text,
+  limit_group  text COLLATE "C",
+  limit_size   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
 CREATE UNIQUE INDEX tasks_key ON tasks (project, key) WHERE key IS NOT NULL;
-CREATE INDEX tasks_ready ON tasks (project, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
-CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
-CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_ready ON tasks (project, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL;
+CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL;
+CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL;
 CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, number)
-  WHERE state = 'pending' AND ready_at = 0 AND queue <> 'default' AND kind <> 'task';
-CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number) WHERE state = 'pending' AND tags <> '';
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND queue <> 'default' AND kind <> 'task';
+CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number)
+  WHERE state = 'pending' AND limit_group IS NULL AND tags <> '';
+CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND callee IS NOT NULL;
+CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL;
+CREATE INDEX tasks_limited ON tasks (project, limit_group) WHERE state = 'claimed' AND limit_group IS NOT NULL;
 CREATE INDEX tasks_delayed ON tasks (project, ready_at) WHERE state = 'pending' AND ready_at > 0;
 CREATE INDEX tasks_claimed ON tasks (project) WHERE state = 'claimed';  -- without `until`, or no renewal would be HOT
 CREATE INDEX tasks_blocked ON tasks (project, number) WHERE state = 'blocked';
@@ -68,6 +83,26 @@ CREATE TABLE marks (
   key     text COLLATE "C" NOT NULL,
   epoch   bigint NOT NULL,
   PRIMARY KEY (project, key)
+);
+
+CREATE TABLE queues (
+  project   text COLLATE "C" NOT NULL,
+  queue     text COLLATE "C" NOT NULL,
+  paused_at bigint NOT NULL,
+  paused_by text COLLATE "C" NOT NULL,
+  reason    text,
+  PRIMARY KEY (project, queue)
+);
+
+CREATE TABLE outputs (
+  task   bigint NOT NULL,
+  epoch  bigint NOT NULL,
+  start  bigint NOT NULL,
+  size   bigint NOT NULL,
+  stream bigint NOT NULL,
+  at     bigint NOT NULL,
+  text   text NOT NULL,
+  PRIMARY KEY (task, epoch, start)
 );
 
 CREATE TABLE holds (

@@ -45,18 +45,33 @@ CREATE TABLE tasks (
   created_at   INTEGER NOT NULL,
   updated_at   INTEGER NOT NULL,
   claimed_at   INTEGER NOT NULL DEFAULT 0,
-  finished_at  INTEGER NOT NULL DEFAULT 0
+  finished_at  INTEGER NOT NULL DEFAULT 0,
+  command      TEXT,                       -- a job's: JSON; a text for the shell, an array of words, {"call": …}
+  callee       TEXT,                       -- the function that a job calls, '' for other commands, NULL for no job
+  settings     TEXT,                       -- how a job is to run: JSON; only for whoever wins it, it may hold secrets
+  progress     TEXT,                       -- how far the current attempt says that it is: JSON
+  limit_group  TEXT,                       -- of this group …
+  limit_size   INTEGER NOT NULL DEFAULT 0  -- … at most so many are claimed at any time
 ) STRICT;
 -- Indexes follow what changes together: a claim leaves the ready ones and enters tasks_claimed, and touches no other,
 -- for each page that it touches is written once more before the answer.
 CREATE UNIQUE INDEX tasks_key ON tasks (project, key) WHERE key IS NOT NULL;
-CREATE INDEX tasks_ready ON tasks (project, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
-CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
-CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number) WHERE state = 'pending' AND ready_at = 0;
+CREATE INDEX tasks_ready ON tasks (project, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL;
+CREATE INDEX tasks_ready_kind ON tasks (project, kind, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL;
+CREATE INDEX tasks_ready_queue ON tasks (project, queue, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL;
 CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, number)
-  WHERE state = 'pending' AND ready_at = 0 AND queue <> 'default' AND kind <> 'task';
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND queue <> 'default' AND kind <> 'task';
 CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number, tags)
-  WHERE state = 'pending' AND tags <> '';
+  WHERE state = 'pending' AND limit_group IS NULL AND tags <> '';
+CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND callee IS NOT NULL;
+-- Those with a limit have indexes of their own, so that nobody has to pass by the backlog of a group that is full.
+CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, priority DESC, number)
+  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL;
+CREATE INDEX tasks_limited ON tasks (project, limit_group) WHERE state = 'claimed' AND limit_group IS NOT NULL;
 CREATE INDEX tasks_delayed ON tasks (project, ready_at) WHERE state = 'pending' AND ready_at > 0;
 CREATE INDEX tasks_claimed ON tasks (project, until) WHERE state = 'claimed';
 CREATE INDEX tasks_blocked ON tasks (project, number) WHERE state = 'blocked';
@@ -77,6 +92,26 @@ CREATE TABLE marks (                       -- the last epoch of a key whose task
   epoch   INTEGER NOT NULL,
   PRIMARY KEY (project, key)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queues (                      -- those that are paused
+  project   TEXT NOT NULL,
+  queue     TEXT NOT NULL,
+  paused_at INTEGER NOT NULL,
+  paused_by TEXT NOT NULL,
+  reason    TEXT,
+  PRIMARY KEY (project, queue)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE outputs (                     -- what jobs wrote, attempt by attempt; what is missing between two was cut
+  task   INTEGER NOT NULL,
+  epoch  INTEGER NOT NULL,
+  start  INTEGER NOT NULL,                 -- where it begins, in bytes of UTF-8 from the beginning of the attempt
+  size   INTEGER NOT NULL,
+  stream INTEGER NOT NULL,                 -- 1 out, 2 err
+  at     INTEGER NOT NULL,
+  text   TEXT NOT NULL,
+  PRIMARY KEY (task, epoch, start)
+) STRICT;
 
 CREATE TABLE holds (                       -- one row for each resource (each slot of a pool), kept for ever for its epoch
   project  TEXT NOT NULL,

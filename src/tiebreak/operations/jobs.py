@@ -1,0 +1,378 @@
+"""Jobs: tasks that carry a command, and the workers that run them.
+
+Nothing differs from other tasks but what a job brings along (`command`, `settings`, a limit) and that workers deal with
+many at once: they win, keep and report jobs in batches, with one statement for all of a batch. The fence is the same.
+A report whose epoch has passed changes nothing; what it said is kept aside as an event (`job.orphaned`).
+
+`settings` may hold secrets. They are told to whoever wins the job and to nobody else: no event, list or record of a
+task has them.
+"""
+
+from __future__ import annotations
+
+from ..clock import SECOND, micros
+from ..commands import callee, masked, title
+from ..errors import Invalid, NotFound, Refused
+from ..model import Job, Task, columns, record
+from ..names import FINAL, JOB, MAX_NOTE, json_text
+from . import operation
+from .claims import complete, fail, release
+from .dependencies import release_dependents
+from .events import append
+from .grants import EXTEND, MINE_EACH
+from .picking import Wanted, win
+from .references import FINISHED, STATE, STORED, by_key, called, find, lookup
+from .rows import given
+from .tasks import add
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..names import (
+        AgentId,
+        Attempts,
+        Bounds,
+        Command,
+        Count,
+        Environ,
+        Folder,
+        Grant,
+        Group,
+        Json,
+        Key,
+        Label,
+        Lasting,
+        Lease,
+        Moment,
+        Name,
+        Outcome,
+        Priority,
+        Project,
+        Ref,
+        Seconds,
+        Size,
+    )
+    from . import Transaction
+
+LEASE = 30.0
+_JOB = columns(Job)
+_WON = f"{_JOB}, priority"
+_ENDED = "number, id, project, name, kind, priority, epoch"
+
+
+# ── Submitting ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@operation("jobs.submit", writes=True, commands=True)
+def submit(
+    tx: Transaction,
+    *,
+    command: Command,
+    name: Name | None = None,
+    agent: AgentId = "",
+    project: Project = "",
+    queue: Label = "default",
+    priority: Priority = "normal",
+    payload: Json | None = None,
+    after: list[Ref] = [],  # noqa: B006  (never changed; a tuple would not be JSON)
+    run_anyway: bool = False,
+    key: Key | None = None,
+    unique_for: Seconds | None = None,
+    delay: Seconds = 0.0,
+    at: Moment | None = None,
+    max_attempts: Attempts = 3,
+    backoff: Seconds = 1.0,
+    tags: list[Label] = [],  # noqa: B006
+    env: Environ = {},  # noqa: B006
+    cwd: Folder | None = None,
+    timeout: Lasting | None = None,
+    grace: Seconds | None = None,
+    limits: Bounds = {},  # noqa: B006
+    cap: Size | None = None,
+    limit: Group | None = None,
+) -> Task:
+    """Put a job on the board: a task of kind `job` with a command for some worker to run.
+
+    A key that is known already answers with the job that has it. With `unique_for`, it does so only while that job is
+    open or younger than this; an older one gives its key up. `limit` (`GROUP=N`) lets at most N jobs of a group be
+    claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are told to the worker that runs it.
+    """
+    if unique_for is not None and key is None:
+        raise Invalid("unique_for: needs a key to tell which jobs are the same")
+    known = None if key is None else by_key(tx, key, project)
+    if known is not None and not _given_up(tx, known, unique_for):
+        return known
+    settings = {"env": env, "cwd": cwd, "timeout": timeout, "grace": grace, "limits": limits, "cap": cap}
+    settings = {name: value for name, value in settings.items() if value not in (None, {})}
+    group, _, size = (limit or "=0").partition("=")
+    due = max(tx.now + micros(delay) if delay else 0, micros(at) if at is not None else 0)
+    return add(
+        tx,
+        after=after,
+        agent=agent,
+        project=project,
+        kind=JOB,
+        name=name or title(command),
+        key=key,
+        queue=queue,
+        priority=priority,
+        payload=json_text(payload),
+        max_attempts=max_attempts,
+        backoff=backoff,
+        ready_at=due if due > tx.now else 0,
+        run_anyway=run_anyway,
+        tags=tags,
+        about=None,
+        command=json_text(command, "command"),
+        callee=callee(command),
+        settings=json_text(settings or None, "settings"),
+        limit_group=group or None,
+        limit_size=int(size),
+    )
+
+
+def _given_up(tx: Transaction, known: Task, unique_for: float | None) -> bool:
+    """Let an old job give its key up, if it is over; its epoch stays with the key."""
+    if unique_for is None or known.state not in FINAL or tx.now - micros(known.created_at) < micros(unique_for):
+        return False
+    freed = tx.all(
+        "UPDATE tasks SET key = NULL WHERE number = :number AND key = :key AND finished_at > 0 RETURNING epoch",
+        number=known.number,
+        key=known.key,
+    )
+    for (epoch,) in freed:
+        tx.all(
+            "INSERT INTO marks (project, key, epoch) VALUES (:project, :key, :epoch) "
+            "ON CONFLICT (project, key) DO UPDATE SET epoch = excluded.epoch",
+            project=known.project,
+            key=known.key,
+            epoch=epoch,
+        )
+    return bool(freed)
+
+
+@operation("jobs.submit_many", writes=True, commands=True)
+def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", project: Project = "") -> list[Task]:
+    """Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`."""
+    checked = []
+    for i, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise Invalid(f"jobs[{i}]: expected an object of the parameters of jobs.submit")
+        try:
+            checked.append(submit.checked({"agent": agent, "project": project, **job}))
+        except Invalid as exc:
+            raise Invalid(f"jobs[{i}]: {exc.message}", hint=exc.hint) from None
+    return [submit(tx, **params) for params in checked]
+
+
+# ── Working ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@operation("jobs.next", writes=True, commands=True)
+def next_jobs(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    queues: list[Label] | None = None,
+    tags: list[Label] | None = None,
+    calls: list[Key] | None = None,
+    commands: bool | None = None,
+    count: Count = 1,
+    lease: Lease = LEASE,
+) -> list[Job]:
+    """Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
+
+    With `calls`, only jobs that call one of these functions, and with `commands` also those that have a command;
+    without, only jobs that have a command. With `tags`, only those that have one of them. Nothing is taken from
+    paused queues nor beyond a limit.
+    """
+    callees = list(dict.fromkeys(calls or []))
+    if commands or (commands is None and calls is None):
+        callees.append("")
+    if not callees or queues == [] or tags == []:
+        return []
+    queues = None if queues is None else list(dict.fromkeys(queues))
+    wanted = Wanted(project, queues=queues, tags=tags, callees=callees)
+    rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=_WON)
+    rows.sort(key=lambda row: (-row[-1], row[0]))
+    return [_granted(tx, row) for row in rows]
+
+
+_PLACE = {name: at for at, name in enumerate(_WON.split(", "))}
+
+
+def _granted(tx: Transaction, row: tuple[Any, ...]) -> Job:
+    """Write down a grant; what is ready has no holder whose lapse would have to be told."""
+    append(
+        tx,
+        "task.claimed",
+        row[_PLACE["project"]],
+        subject=row[_PLACE["id"]],
+        name=row[_PLACE["name"]],
+        kind=JOB,
+        state="claimed",
+        priority=row[_PLACE["priority"]],
+        agent=row[_PLACE["holder"]],
+        epoch=row[_PLACE["epoch"]],
+        until=row[_PLACE["until"]],
+    )
+    return record(Job, row[:-1])
+
+
+@operation("jobs.heartbeat", writes=True)
+def heartbeat(
+    tx: Transaction, *, grants: list[Grant], agent: AgentId = "", project: Project = "", lease: Lease = LEASE
+) -> Json:
+    """Keep all these claims for another lease, counted from now; answers with those that are not held any more.
+
+    Each of them is `{number, epoch, reason}`; the reason is what became of the task (`pending`, `completed`, `failed`,
+    `cancelled`), `lost` if somebody else has it, or `gone`. Nothing changes hands, so it leaves no event.
+    """
+    held = set()
+    for table, params in given(("n", "e"), grants):
+        rows = tx.all(
+            f"{table}UPDATE tasks SET {EXTEND}, updated_at = {{now}} FROM given "
+            f"WHERE number = given.n AND state = 'claimed' AND {MINE_EACH} RETURNING number, epoch",
+            agent=agent,
+            lease=micros(lease),
+            **params,
+        )
+        held.update(rows)
+    return [_missing(tx, number, epoch, agent) for number, epoch in grants if (number, epoch) not in held]
+
+
+def _missing(tx: Transaction, number: int, epoch: int, agent: str) -> dict[str, Any]:
+    row = tx.first(
+        f"SELECT {STATE}, project, id, name, kind FROM tasks WHERE number = :number",
+        number=number,
+    )
+    if row is None:
+        return {"number": number, "epoch": epoch, "reason": "gone"}
+    state, project, id_, name, kind = row
+    tx.refuse("task.fenced", project=project, subject=id_, name=name, kind=kind, agent=agent, epoch=epoch, note=state)
+    return {"number": number, "epoch": epoch, "reason": "lost" if state == "claimed" else state}
+
+
+# ── Reporting ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@operation("jobs.report", writes=True)
+def report(tx: Transaction, *, outcomes: list[Outcome], agent: AgentId = "", project: Project = "") -> Json:
+    """Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
+
+    Each is fenced as `tasks.complete`, `tasks.fail` and `tasks.release` (for `drained` ones) are. One that comes too
+    late is not applied but kept aside, as an event `job.orphaned` with all that it said.
+    """
+    first: dict[int, int] = {}
+    for i, outcome in enumerate(outcomes):
+        if outcome["ok"] and not outcome["drained"]:
+            first.setdefault(outcome["number"], i)
+    completed = _complete(tx, [outcomes[i] for i in first.values()], agent)
+    answers = []
+    for i, outcome in enumerate(outcomes):
+        if first.get(outcome["number"]) == i and (outcome["number"], outcome["epoch"]) in completed:
+            answers.append(_answer(outcome, "completed"))
+        else:
+            answers.append(_report_one(tx, outcome, agent, project))
+    return answers
+
+
+def _answer(outcome: dict[str, Any], state: str | None, reason: str | None = None) -> dict[str, Any]:
+    return {
+        "number": outcome["number"],
+        "epoch": outcome["epoch"],
+        "accepted": reason is None,
+        "state": state,
+        "reason": reason,
+    }
+
+
+def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> set[tuple[int, int]]:
+    """Complete as many of these as the fence lets pass, and tell those that come after; which ones they were."""
+    rows = []
+    for table, params in given(("n", "e", "r"), [(o["number"], o["epoch"], json_text(o["result"])) for o in outcomes]):
+        rows += tx.all(
+            f"{table}UPDATE tasks SET state = 'completed', result = given.r, reason = NULL, {FINISHED} FROM given "
+            f"WHERE number = given.n AND state = 'claimed' AND {MINE_EACH} RETURNING {_ENDED}",
+            agent=agent,
+            **params,
+        )
+    rows.sort()
+    for _, id_, project, name, kind, priority, epoch in rows:
+        append(
+            tx,
+            "task.completed",
+            project,
+            subject=id_,
+            name=name,
+            kind=kind,
+            state="completed",
+            priority=priority,
+            agent=agent,
+            epoch=epoch,
+        )
+    for table, params in given(("n",), [row[:1] for row in rows]):
+        for (number,) in tx.all(
+            f"{table}SELECT number FROM tasks JOIN given ON number = given.n "
+            "WHERE EXISTS (SELECT 1 FROM edges WHERE after = given.n) ORDER BY number",
+            **params,
+        ):
+            [row] = tx.all(f"SELECT {STORED} FROM tasks WHERE number = :number", number=number)
+            release_dependents(tx, record(Task, row))
+    return {(row[0], row[-1]) for row in rows}
+
+
+def _report_one(tx: Transaction, outcome: dict[str, Any], agent: str, project: str) -> dict[str, Any]:
+    params = {"ref": f"#{outcome['number']}", "agent": agent, "project": project, "epoch": outcome["epoch"]}
+    try:
+        if outcome["drained"]:
+            task = release(tx, **params, reason=outcome["reason"] or "its worker shuts down")
+        elif outcome["ok"]:
+            task = complete(tx, **params, result=outcome["result"])
+        else:
+            task = fail(tx, **params, reason=outcome["reason"], retry=outcome["retry"], result=outcome["result"])
+    except (Refused, NotFound) as refusal:
+        return _orphaned(tx, outcome, agent, project, refusal.message)
+    return _answer(outcome, task.state)
+
+
+def _orphaned(tx: Transaction, outcome: dict[str, Any], agent: str, project: str, why: str) -> dict[str, Any]:
+    """Keep aside what came too late, so that nothing that was done is lost without a trace."""
+    task = lookup(tx, f"#{outcome['number']}", project)
+    said = {name: outcome[name] for name in ("ok", "result", "reason", "retry", "drained")}
+    append(
+        tx,
+        "job.orphaned",
+        project if task is None else task.project,
+        subject=None if task is None else task.id,
+        name=None if task is None else task.name,
+        kind=None if task is None else task.kind,
+        state=None if task is None else task.state,
+        agent=agent,
+        epoch=outcome["epoch"],
+        note=why[:MAX_NOTE],
+        data={"number": outcome["number"], **said},
+    )
+    return _answer(outcome, None if task is None else task.state, why)
+
+
+@operation("jobs.inspect", writes=False)
+def inspect(tx: Transaction, *, ref: Ref, project: Project = "") -> Json:
+    """How a job is to run: its command, limit and settings. Values that look secret are masked."""
+    task = find(tx, ref, project)
+    [(stored, backoff, group, size)] = tx.all(
+        "SELECT settings, backoff, limit_group, limit_size FROM tasks WHERE number = :number", number=task.number
+    )
+    if task.command is None:
+        raise Refused(f"{called(task)} is no job: it has no command", state=task.state)
+    return {
+        "number": task.number,
+        "id": task.id,
+        "command": task.command,
+        "settings": masked(stored),
+        "backoff": backoff / SECOND,
+        "limit": f"{group}={size}" if group else None,
+        "progress": task.progress,
+    }

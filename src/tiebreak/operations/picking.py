@@ -1,0 +1,223 @@
+"""Picking: which ready tasks are won next, by priority and then by age.
+
+Usually it is one statement: the head of one index, claimed. Where queues are paused, where several queues are asked
+for or where groups have limits, the heads of those that are open are looked at first, and the best of them decide how
+many are taken from each. So nobody passes by the backlog of a paused queue or of a full group, however long it is.
+"""
+
+from __future__ import annotations
+
+from ..clock import micros
+from ..model import Task
+from ..names import PRIORITIES
+from . import operation
+from .claims import CLAIM_LEASE, CLAIMED, READY, WON, granted
+from .expiry import settle
+from .grants import FREE, GRANT
+from .limits import alone, groups_with_work, taken
+from .references import tagged
+from .rows import given, parameter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..names import AgentId, Count, Label, Lease, Project
+    from . import Transaction
+
+    Lane = tuple[str | None, str | None, str | None]
+    """Tasks that are taken in their order: of a queue, for a function, of a group with a limit. None: of any."""
+
+_PENDING = "project = :project AND state = 'pending' AND ready_at = 0"
+_BEST_FIRST = "ORDER BY priority DESC, number LIMIT :count"
+_WIN = f"UPDATE tasks SET {GRANT}{CLAIMED}"
+_AT_ONCE = 100
+"""How many lanes are looked at by one statement."""
+
+
+@operation("tasks.next", writes=True)
+def next_ready(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    kind: Label | None = None,
+    queue: Label | None = None,
+    tag: Label | None = None,
+    count: Count = 1,
+    lease: Lease = CLAIM_LEASE,
+) -> list[Task]:
+    """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list.
+
+    Nothing is taken from a paused queue, nor from a group that has reached its limit.
+    """
+    wanted = Wanted(project, kind=kind, queues=None if queue is None else [queue], tags=None if tag is None else [tag])
+    rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=WON)
+    tasks = [granted(tx, row) for row in rows]
+    return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
+
+
+class Wanted:
+    """What is asked for. `callees` are the functions that jobs may call, '' for jobs with other commands."""
+
+    def __init__(
+        self,
+        project: str,
+        *,
+        kind: str | None = None,
+        queues: list[str] | None = None,
+        tags: list[str] | None = None,
+        callees: list[str] | None = None,
+    ) -> None:
+        self.project = project
+        self.kind = kind
+        self.queues = queues
+        self.callees = callees
+        self._tagged = "" if tags is None else f" AND {_any_of(len(tags))}"
+        self.params: dict[str, Any] = {"project": project, "kind": kind}
+        self.params.update((parameter("tag", i), f" {tag} ") for i, tag in enumerate(tags or ()))
+        self.params.update((parameter("call", i), name) for i, name in enumerate(callees or ()))
+
+    def condition(self, lane: Lane, i: int) -> str:
+        """What a ready task of a lane must be like, in terms of the parameters that `of_lane` makes."""
+        queue, callee, group = lane
+        if group is not None:
+            kind = "" if self.kind is None else " AND kind = :kind"
+            calls = ", ".join(":" + parameter("call", n) for n in range(len(self.callees or ())))
+            of = f" AND callee IN ({calls})" if calls else ""
+            where = f" AND limit_group = :{parameter('group', i)} AND queue = :{parameter('queue', i)}{kind}{of}"
+            return f"{_PENDING}{where}{self._tagged}"
+        if callee is not None:
+            where = f" AND queue = :{parameter('queue', i)} AND callee = :{parameter('callee', i)}"
+        else:
+            where = _narrowed(self.kind, queue, ":" + parameter("queue", i))
+        return f"{_PENDING} AND limit_group IS NULL{where}{self._tagged}"
+
+
+def _of_lane(lane: Lane, i: int) -> dict[str, str | None]:
+    return {parameter(name, i): value for name, value in zip(("queue", "callee", "group"), lane, strict=True)}
+
+
+def _any_of(tags: int) -> str:
+    return "(" + " OR ".join(tagged(parameter("tag", i)) for i in range(tags)) + ")" if tags > 1 else tagged("tag_aaa")
+
+
+def _narrowed(kind: str | None, queue: str | None, this: str) -> str:
+    """Conditions for a kind and a queue, worded so that the index of the narrower one is followed."""
+    if kind is None or queue is None:
+        return (" AND kind = :kind" if kind is not None else "") + (f" AND queue = {this}" if queue is not None else "")
+    if queue == "default":
+        return f" AND kind = :kind AND queue || '' = {this}"
+    if kind == "task":
+        return f" AND queue = {this} AND kind || '' = :kind"
+    return f" AND kind = :kind AND queue = {this} AND queue <> 'default' AND kind <> 'task'"
+
+
+def win(
+    tx: Transaction, wanted: Wanted, *, agent: str, count: int, lease: float, returning: str
+) -> list[tuple[Any, ...]]:
+    """Win what is asked for, as many as there are up to `count`; the rows come in any order."""
+    _, paused, limited = settle(tx, wanted.project)
+    closed = paused_queues(tx, wanted.project) if paused else set()
+    queues = _queues(tx, wanted) if wanted.queues is None and (closed or wanted.callees) else wanted.queues
+    open_queues: list[str | None] = [None] if queues is None else [queue for queue in queues if queue not in closed]
+    callees: list[str | None] = [*wanted.callees] if wanted.callees else [None]
+    lanes: list[Lane] = [(queue, callee, None) for queue in open_queues for callee in callees]
+    grant = {"agent": agent, "lease": micros(lease)}
+    if limited and (groups := _groups(tx, wanted, closed)):
+        return _best_of(tx, wanted, [*lanes, *groups], count, grant, returning)
+    if len(lanes) == 1:
+        return _from_lane(tx, wanted, lanes[0], count, grant, returning)
+    return _best_of(tx, wanted, lanes, count, grant, returning) if lanes else []
+
+
+def paused_queues(tx: Transaction, project: str) -> set[str]:
+    """The queues that nobody takes from."""
+    return {name for (name,) in tx.all("SELECT queue FROM queues WHERE project = :project", project=project)}
+
+
+def _queues(tx: Transaction, wanted: Wanted) -> list[str]:
+    """The queues that have something ready, found by skipping through an index."""
+    here = f"{_PENDING} AND limit_group IS NULL" + (" AND callee IS NOT NULL" if wanted.callees else "")
+    rows = tx.all(
+        f"WITH RECURSIVE found (queue) AS (SELECT (SELECT min(queue) FROM tasks WHERE {here}) UNION ALL "
+        f"SELECT (SELECT min(tasks.queue) FROM tasks WHERE {here} AND tasks.queue > found.queue) "
+        "FROM found WHERE found.queue IS NOT NULL) SELECT queue FROM found WHERE queue IS NOT NULL",
+        project=wanted.project,
+    )
+    return [queue for (queue,) in rows]
+
+
+def _groups(tx: Transaction, wanted: Wanted, closed: set[str]) -> list[Lane]:
+    """The groups that have something ready in a queue that is asked for and not paused."""
+    asked = None if wanted.queues is None else set(wanted.queues)
+    found = groups_with_work(tx, wanted.project)
+    return [(q, None, group) for group, q in found if q not in closed and (asked is None or q in asked)]
+
+
+def _from_lane(
+    tx: Transaction, wanted: Wanted, lane: Lane, count: int, grant: dict[str, Any], returning: str
+) -> list[tuple[Any, ...]]:
+    return tx.all(
+        f"WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE {wanted.condition(lane, 0)} "
+        f"{_BEST_FIRST} {{skip_locked}}) {_WIN} FROM picked WHERE number = picked.n AND {READY} AND {FREE} "
+        f"RETURNING {returning}",
+        count=count,
+        **wanted.params,
+        **_of_lane(lane, 0),
+        **grant,
+    )
+
+
+def _best_of(
+    tx: Transaction, wanted: Wanted, lanes: list[Lane], count: int, grant: dict[str, Any], returning: str
+) -> list[tuple[Any, ...]]:
+    """Win the best of several lanes. Of groups with a limit, nobody else wins anything until this has ended."""
+    heads = _heads(tx, wanted, lanes, count)
+    shares, numbers = _shares(heads, taken(tx, wanted.project) if any(lane[2] for lane in lanes) else {}, count)
+    if numbers:
+        alone(tx, wanted.project)
+        heads = _heads(tx, wanted, lanes, count)
+        shares, numbers = _shares(heads, taken(tx, wanted.project), count)
+    won = [row for lane, n in shares.items() for row in _from_lane(tx, wanted, lane, n, grant, returning)]
+    for table, params in given(("n",), [(number,) for number in numbers]):
+        won += tx.all(
+            f"{table}{_WIN} FROM given WHERE number = given.n AND {READY} AND {FREE} RETURNING {returning}",
+            **params,
+            **grant,
+        )
+    return won
+
+
+def _heads(tx: Transaction, wanted: Wanted, lanes: list[Lane], count: int) -> list[tuple[int, int, int, Lane]]:
+    """The first tasks of each lane: priority (negative), number, the size of its group, and the lane."""
+    heads = []
+    for begin in range(0, len(lanes), _AT_ONCE):
+        some = lanes[begin : begin + _AT_ONCE]
+        arms = (
+            f"SELECT * FROM (SELECT -priority, number, limit_size, {i} AS lane FROM tasks "
+            f"WHERE {wanted.condition(lane, i)} {_BEST_FIRST}) AS head"
+            for i, lane in enumerate(some)
+        )
+        params = {name: value for i, lane in enumerate(some) for name, value in _of_lane(lane, i).items()}
+        rows = tx.all(" UNION ALL ".join(arms), count=count, **wanted.params, **params)
+        heads += [(priority, number, size, some[i]) for priority, number, size, i in rows]
+    return sorted(heads, key=lambda head: head[:2])
+
+
+def _shares(
+    heads: list[tuple[int, int, int, Lane]], used: dict[str, int], count: int
+) -> tuple[dict[Lane, int], list[int]]:
+    """How many are to be taken from each lane, and which of those with a limit."""
+    shares: dict[Lane, int] = {}
+    numbers: list[int] = []
+    for _, number, size, lane in heads:
+        if sum(shares.values()) + len(numbers) == count:
+            break
+        group = lane[2]
+        if group is None:
+            shares[lane] = shares.get(lane, 0) + 1
+        elif used.get(group, 0) < size:
+            used[group] = used.get(group, 0) + 1
+            numbers.append(number)
+    return shares, sorted(numbers)
