@@ -335,12 +335,10 @@ class SqliteEngine:
             )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
-        for row in self._refusals.collect():
-            tx._cursor.execute(
-                "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, "
-                "note, times, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row[1:],
-            )
+        if rows := self._refusals.collect():
+            from ..operations.events import carry
+
+            carry(tx, rows)
         return True
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
