@@ -298,7 +298,7 @@ def test_two_who_claim_in_opposite_orders_both_get_an_answer(
     monkeypatch.setattr(claims, "_granted", embrace)
     won = meeting(lambda: board.tasks.claim_many(refs=refs), lambda: other.tasks.claim_many(refs=refs[::-1]))
     assert sorted(map(len, won)) == [0, 2], "one of them has both"
-    assert embrace.calls == 3, "and the other had one before it was undone"
+    assert embrace.calls >= 3, "and the other had one before it was undone"
     tasks = [board.tasks.get(ref=ref) for ref in refs]
     assert [(task.epoch, task.attempts) for task in tasks] == [(1, 1), (1, 1)]
     assert len(board.events.read(event="task.claimed")) == 2
@@ -313,7 +313,7 @@ def test_two_who_renew_in_opposite_orders_both_succeed(board: Board, monkeypatch
         lambda: board.holds.renew(resources=resources), lambda: board.holds.renew(resources=resources[::-1])
     )
     assert [[hold.epoch for hold in each] for each in renewed] == [[1, 1], [1, 1]]
-    assert embrace.calls == 5, "two and two, and one that was undone"
+    assert embrace.calls >= 5, "two and two, and one that was undone; on a busy machine they may meet again"
     assert len(board.events.read(event="hold.renewed")) == 4
 
 

@@ -101,9 +101,10 @@ class PostgresTransaction:
             params["query"] = _match(params["query"])
         params["now"] = self.now
         cursor = self.connection.execute(statement, params)
-        if not cursor.statusmessage.startswith("SELECT"):
-            self.changes += cursor.rowcount
-        return cursor.fetchall() if cursor.description is not None else []
+        result = cursor.pgresult  # asked itself: the cursor would describe every column first
+        if not result.command_status.startswith(b"SELECT"):
+            self.changes += result.command_tuples or 0
+        return cursor.fetchall() if result.nfields else []
 
     def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
         """Run a statement and return its first row."""
