@@ -166,12 +166,11 @@ def _own_turn(address: str, jobs: int) -> dict[str, float]:
 
 
 def _turn(python: str, peer: str, address: str, jobs: int) -> dict[str, float]:
-    """Its workers take several jobs at a time anyway."""
     found = {}
     for count in CONTEST:
-        for what in ("post", "post_many"):
-            found[f"{what} {count}"] = peers.rate(python, peer, what, address, jobs // 2, count)
-        found[f"work {count}"] = peers.rate(python, peer, "work", address, jobs, count)
+        for post, work in (("post", "work_one"), ("post_many", "work")):
+            found[f"{post} {count}"] = peers.rate(python, peer, post, address, jobs, count)
+            found[f"{work} {count}"] = peers.rate(python, peer, work, address, jobs, count)
     return found
 
 
@@ -180,7 +179,7 @@ def _compare(report: Report, rates: dict[str, dict[str, float]]) -> None:
     for what, mine, theirs in (
         ("post, one at a time", "post", "post"),
         ("post, 100 at once", "post_many", "post_many"),
-        ("claim and complete, one at a time", "work", "work"),
+        ("claim and complete, one at a time", "work", "work_one"),
         ("claim and complete, 100 at once", "work_many", "work"),
     ):
         own = [rates["tiebreak"][f"{mine} {count}"] for count in CONTEST]

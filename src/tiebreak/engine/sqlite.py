@@ -55,6 +55,7 @@ _FRAGMENTS = {
     "skip_locked": "",
     "share": "",
     "position": "instr",
+    "each": "json_each(:listed)",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
     "newest": "(SELECT max(number) FROM events)",

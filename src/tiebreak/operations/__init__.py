@@ -52,7 +52,7 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "tasks", "dependencies"),
+    "tasks": ("claims", "tasks", "dependencies", "completions"),
     "holds": ("holds",),
     "messages": ("messages",),
     "agents": ("agents",),

@@ -16,7 +16,7 @@ from ..names import key as check_key
 from ..text import span
 from . import operation
 from .events import of_task
-from .expiry import expire_before, let_others_go_on, settle
+from .expiry import SETTLED, expire_before, let_others_go_on, settle
 from .grants import EXTEND, FREE, GIVE_BACK, GRANT, LIVE, fenced, granted_by, lost, winning, writing
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup, tagged
 
@@ -35,6 +35,7 @@ MAX_BACKOFF = 3600 * SECOND
 _READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 _CLAIMED = ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}"
 _WON = STORED + ", displaced"
+COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
 _UNTIL = Task._fields.index("until")
 _WIN = {column: winning("tasks", _CLAIMED, f"{this} AND {_READY}", _WON) for column, this in ADDRESS.items()}
 
@@ -202,26 +203,28 @@ def next_ready(
     lease: Lease = CLAIM_LEASE,
 ) -> list[Task]:
     """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list."""
-    settle(tx, project)
     where = ["state = 'pending'", "ready_at = 0", "project = :project"]
     where += _narrowed(kind, queue)
     if tag is not None:
         where.append(tagged())
-    rows = tx.all(
+    given = {"project": project, "kind": kind, "queue": queue, "tag": f" {tag} ", "count": count}
+    grant = {"agent": agent, "lease": micros(lease)}
+    # Most of the time nothing has lapsed, and one statement finds that out and wins.
+    rows = tx.all(_picking([*where, SETTLED]), **given, **grant)
+    if not rows and settle(tx, project) is not None:
+        rows = tx.all(_picking(where), **given, **grant)
+    tasks = [_granted(tx, row) for row in rows]
+    return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
+
+
+def _picking(where: list[str]) -> str:
+    """The statement that wins the first of the tasks for which all this holds."""
+    return (
         f"WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE {' AND '.join(where)} "
         "ORDER BY priority DESC, number LIMIT :count {skip_locked}) "
         f"UPDATE tasks SET {GRANT}{_CLAIMED} FROM picked "
-        f"WHERE number = picked.n AND {_READY} AND {FREE} RETURNING {_WON}",
-        project=project,
-        kind=kind,
-        queue=queue,
-        tag=f" {tag} ",
-        count=count,
-        agent=agent,
-        lease=micros(lease),
+        f"WHERE number = picked.n AND {_READY} AND {FREE} RETURNING {_WON}"
     )
-    tasks = [_granted(tx, row) for row in rows]
-    return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
 
 
 def _narrowed(kind: str | None, queue: str | None) -> list[str]:
@@ -246,10 +249,11 @@ def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: s
     row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
-    raise _stale(tx, task or find(tx, ref, project), agent, epoch)
+    raise stale(tx, task or find(tx, ref, project), agent, epoch)
 
 
-def _stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
+def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
+    """The refusal for a write that the fence stopped; it is remembered for the log."""
     tx.refuse(
         "task.fenced",
         project=task.project,
@@ -312,8 +316,7 @@ def complete(
     ack_payload: Json | None = None,
 ) -> Task:
     """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
-    change = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
-    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
+    task = _as_holder(tx, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
     of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
     let_others_go_on(tx, task)
     if ack:
@@ -409,9 +412,9 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
 def sweep(tx: Transaction, *, project: Project | None = "") -> int:
     """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
     if project is not None:
-        return settle(tx, project)
+        return settle(tx, project) or 0
     rows = tx.all(
         "SELECT project FROM tasks WHERE state = 'claimed' AND until <= {now} UNION "
         "SELECT project FROM tasks WHERE state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY project"
     )
-    return sum(settle(tx, each) for (each,) in rows)
+    return sum(settle(tx, each) or 0 for (each,) in rows)

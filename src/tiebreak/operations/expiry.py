@@ -22,27 +22,30 @@ AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
 
 
-def settle(tx: Transaction, project: str) -> int:
-    """Write down the claims that lapsed and the delays that are over; costs two index probes when there are none.
+_LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now})"
+_READY = (
+    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= {now})"
+)
+SETTLED = f"NOT {_LAPSED} AND NOT {_READY}"
+"""A condition: time has done nothing in the project that is not written down; costs two index probes."""
 
-    How many claims had lapsed.
+
+def settle(tx: Transaction, project: str) -> int | None:
+    """Write down the claims that lapsed and the delays that are over.
+
+    How many claims had lapsed; None when there was nothing to write down at all.
     """
-    due = tx.first(
-        "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
-        "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' "
-        "AND ready_at > 0 AND ready_at <= {now})",
-        project=project,
-    )
-    lapsed, ready = due or (0, 0)
+    lapsed, ready = tx.first(f"SELECT {_LAPSED}, {_READY}", project=project) or (0, 0)
+    if not lapsed and not ready:
+        return None
     count = expire(tx, project) if lapsed else 0
-    if ready or lapsed:  # a lapse may have freed what was delayed
-        tx.all(
-            "WITH due AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'pending' "
-            "AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked}) "
-            "UPDATE tasks SET ready_at = 0 FROM due WHERE number = due.n AND state = 'pending'",
-            project=project,
-            most=AT_ONCE,
-        )
+    tx.all(  # also when only a claim lapsed: that may have freed what was delayed
+        "WITH due AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'pending' "
+        "AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked}) "
+        "UPDATE tasks SET ready_at = 0 FROM due WHERE number = due.n AND state = 'pending'",
+        project=project,
+        most=AT_ONCE,
+    )
     return count
 
 
