@@ -102,7 +102,11 @@ class Wire:
         return getattr(self._connection, name)
 
     def execute(self, statement: str, *rest: Any) -> Any:
-        """Tell of the statement, run it, and tell of its outcome."""
+        """Tell of the statement, run it, and tell of its outcome; a COMMIT that travels with events is told apart."""
+        head, commits, rest_of_it = statement.rpartition("; COMMIT")
+        if commits and not rest_of_it and not head.startswith("BEGIN"):
+            self.execute(head)
+            statement = "COMMIT"
         self._heard(statement)
         cursor = self._connection.execute(statement, *rest)
         self._seen(cursor)

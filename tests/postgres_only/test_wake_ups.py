@@ -204,8 +204,8 @@ def test_nothing_is_told_inside_a_transaction_that_writes(board: Board) -> None:
     told = wrote = 0
     for statement in heard:
         if "NOTIFY" not in statement:
-            inside = statement.startswith("BEGIN") or (inside and statement not in ("COMMIT", "END"))
             wrote += inside and "INSERT" in statement
+            inside = statement.startswith("BEGIN") or (inside and not statement.endswith(("COMMIT", "END")))
         told += "NOTIFY" in statement
         assert not (inside and "NOTIFY" in statement)
         if "NOTIFY" in statement:

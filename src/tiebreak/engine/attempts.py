@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _TRACE = (
-    "SELECT EXISTS (SELECT 1 FROM events WHERE number = %(number)s AND at = %(at)s AND event = %(event)s "
-    "AND agent IS NOT DISTINCT FROM %(agent)s)"
+    "SELECT EXISTS (SELECT 1 FROM events WHERE number >= %(floor)s AND at = %(at)s AND event = %(event)s "
+    "AND agent IS NOT DISTINCT FROM %(agent)s AND subject IS NOT DISTINCT FROM %(subject)s)"
 )
+_WRITER = ", pg_current_xact_id()::text, (SELECT last_value FROM events_number)"
 
 
-def begin(connection: Any, how: str = "") -> int:
-    """Begin a transaction; the server's time."""
+def begin(connection: Any, how: str = "", also: str = "") -> tuple[Any, ...]:
+    """Begin a transaction; the server's time, and what else is asked for."""
     # A host that loses power inside a transaction says nothing, and what it has locked must be free again soon.
-    begun = connection.execute(f"BEGIN{how}; SET LOCAL idle_in_transaction_session_timeout = 5000; SELECT {CLOCK}")
+    begun = connection.execute(
+        f"BEGIN{how}; SET LOCAL idle_in_transaction_session_timeout = 5000; SELECT {CLOCK}{also}"
+    )
     begun.set_result(-1)
-    return int(begun.fetchone()[0])
+    return tuple(begun.fetchone())
 
 
 class Undone(Exception):
@@ -56,13 +59,14 @@ class Attempt:
         self._connection = connection
         self._work = work
         self.trace: dict[str, Any] = {}
+        """An event that was sent with the COMMIT, who sent it, and from which number on it is to be looked for."""
         self.committing = self.changed = self.carries = False
         self.answer: Any = None
 
     def run(self) -> Any:
         """Begin, work, commit; nothing is committed when nothing was changed."""
         connection, engine = self._connection, self._engine
-        now = begin(connection)
+        now, *self._told = begin(connection, also=_WRITER)
         tx = PostgresTransaction(
             connection, engine.refused, engine.clock() if engine.clock else now, lambda: engine.settled(connection)
         )
@@ -82,10 +86,12 @@ class Attempt:
         self.carries = self._engine.carrying.acquire(blocking=False)  # one transaction at a time takes them along
         if self.carries:
             carry(tx, self._engine.refused.collect())
-        tx.write_events()
-        self.trace = tx.trace
         self.committing = True
-        self._connection.execute("COMMIT")
+        try:
+            tx.commit()
+        finally:
+            if tx.trace:
+                self.trace = {**tx.trace, **dict(zip(("transaction", "floor"), self._told, strict=True))}
         self.changed = True
 
     def end(self, *, committed: bool) -> None:

@@ -267,7 +267,7 @@ class PostgresEngine:
 
         def work(connection: Any) -> Any:
             settled = self.settled(connection) if operation.name.startswith(("events.", "upkeep.")) else 0
-            now = begin(connection, " ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            [now] = begin(connection, " ISOLATION LEVEL REPEATABLE READ READ ONLY")
             tx = PostgresTransaction(connection, self.refused, self.clock() if self.clock else now, lambda: settled)
             try:
                 return operation.function(tx, **params)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from psycopg import ClientCursor
 from psycopg.types.numeric import Int8Dumper
 
 from ..names import checksum
@@ -35,11 +36,14 @@ _FRAGMENTS = {
     "settled": ":settled",
     "newest": "(SELECT max(number) FROM events WHERE number <= :settled)",
 }
-_TOLD = " RETURNING number, pg_current_xact_id()::text"
+_EVENTS = f"INSERT INTO events ({', '.join(WRITTEN)}) "
+_VALUES = f"({', '.join(['%s'] * len(WRITTEN))})"
 _NUMBERS = {"at", "priority", "epoch", "until", "times"}
 _LISTS = ", ".join(f"%s::{'bigint' if each in _NUMBERS else 'text'}[]" for each in WRITTEN)
 # One statement for any number of rows, so that it is prepared once.
-_MANY = f"INSERT INTO events ({', '.join(WRITTEN)}) SELECT * FROM unnest({_LISTS}){_TOLD}"  # noqa: S608
+_MANY = f"{_EVENTS}SELECT * FROM unnest({_LISTS})"  # noqa: S608
+FEW = 4
+"""So many events travel with the COMMIT; more are quicker as lists."""
 _prepared: dict[str, tuple[str, bool]] = {}
 
 
@@ -48,9 +52,6 @@ def _dialect(sql: str) -> tuple[str, bool]:
     filled = sql.format_map(_FRAGMENTS).replace("%", "%%")
     done = _prepared[sql] = (re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled), "events" in filled)
     return done
-
-
-_ONE = _dialect(INSERT)[0] + _TOLD
 
 
 class BoolAsInteger(Int8Dumper):
@@ -85,7 +86,7 @@ class PostgresTransaction:
         self.changes = 0
         """How much was written that has to be committed."""
         self.trace: dict[str, Any] = {}
-        """An event that was written: where it is, the transaction was committed."""
+        """An event that was sent to be written: where it is, the transaction was committed."""
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
@@ -114,15 +115,27 @@ class PostgresTransaction:
 
     def write_events(self) -> None:
         """Write down the events that were put off."""
+        rows = self._taken()
+        if rows:
+            self.connection.execute(_MANY, [[row[each] for row in rows] for each in WRITTEN])
+
+    def commit(self) -> None:
+        """Write down the events that were put off, and commit; a few of them in the same round trip."""
+        if len(self._events) > FEW:
+            self.write_events()
         if not self._events:
+            self.connection.execute("COMMIT")
             return
+        rows = self._taken()
+        insert = f"{_EVENTS}VALUES {', '.join([_VALUES] * len(rows))}"
+        values = [row[each] for row in rows for each in WRITTEN]
+        self.connection.execute(ClientCursor(self.connection).mogrify(insert, values) + "; COMMIT")
+
+    def _taken(self) -> list[dict[str, Any]]:
         rows, self._events = self._events, []
-        if len(rows) == 1:
-            written = self.connection.execute(_ONE, rows[0])
-        else:
-            written = self.connection.execute(_MANY, [[row[each] for row in rows] for each in WRITTEN])
-        number, transaction = written.fetchone()
-        self.trace = {**rows[0], "number": number, "transaction": transaction}
+        if rows:
+            self.trace = rows[0]
+        return rows
 
     def forget(self, changes: int, trace: dict[str, Any]) -> None:
         """What was done since then was undone: its absence tells nothing any more."""
