@@ -99,8 +99,9 @@ def finish(mine: Board, refs: list[str]) -> None:
     if len(refs) == 1:
         mine.tasks.complete(ref=refs[0])
         return
-    answers = mine.batch([("tasks.complete", {"ref": ref}) for ref in refs])
-    assert not any(isinstance(answer, Exception) for answer in answers), answers
+    for low in range(0, len(refs), BATCH):
+        some = refs[low : low + BATCH]
+        assert len(mine.tasks.complete_many(refs=some)) == len(some)
 
 
 class Latency(NamedTuple):

@@ -1,14 +1,14 @@
 """Two other queues on PostgreSQL, each worked by processes of its own in an environment of its own.
 
 `python peers.py PEER ACTION ADDRESS COUNT` runs there: it says `ready`, waits for a line, does its work and says how
-many jobs that were. A job does nothing. Both run as their documentation shows them, with what makes them fast: jobs
-in batches of 100 for pgqueuer (asyncpg and uvloop), 10 at the same time for procrastinate. A worker ends when the queue
-is empty.
+many jobs that were. A job does nothing. Both run as their documentation shows them: one job after the other
+(`work_one`), and with what makes them fast (`work`), which is jobs in batches of 100 for pgqueuer (asyncpg and uvloop)
+and 10 at the same time for procrastinate, which has no batches. A worker ends when the queue is empty.
 
-Durability: both keep their jobs in logged tables and commit before they answer. pgqueuer collects completions for up to
-0.1 s before it writes them, so after a crash finished jobs run again; procrastinate writes each one. Fencing: neither
-has any. Both finish a job by its number alone, so a worker that was given up for dead can still finish the job that
-another one is working on.
+Durability: both keep their jobs in logged tables and commit before they answer. pgqueuer collects completions, as many
+as a batch has or for 0.1 s, before it writes them, so after a crash finished jobs run again; procrastinate writes each
+one. Fencing: neither has any. Both finish a job by its number alone, so a worker that was given up for dead can still
+finish the job that another one is working on.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ async def procrastinate(action: str, address: str, count: int) -> int:
         elif action == "post_many":
             done = sum([len(await nothing.batch_defer_async(*[{}] * BATCH)) for _ in range(count // BATCH)])
         else:
-            await app.run_worker_async(wait=False, concurrency=AT_ONCE, install_signal_handlers=False)
+            at_once = 1 if action == "work_one" else AT_ONCE
+            await app.run_worker_async(wait=False, concurrency=at_once, install_signal_handlers=False)
     return done
 
 
@@ -132,7 +133,7 @@ async def pgqueuer(action: str, address: str, count: int) -> int:
         calls = (["nothing"] * BATCH, [None] * BATCH, [0] * BATCH)
         done = sum([len(await queries.enqueue(*calls)) for _ in range(count // BATCH)])
     else:
-        await queue.qm.run(batch_size=BATCH, mode=QueueExecutionMode.drain)
+        await queue.qm.run(batch_size=1 if action == "work_one" else BATCH, mode=QueueExecutionMode.drain)
     return done
 
 

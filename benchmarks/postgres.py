@@ -96,10 +96,14 @@ def _rates(settings: Settings, server: Server, report: Report) -> None:
         group = "next" if what == "next" else "claims"
         return median(each[what] for each in found[f"{group} {count} {batch}"])
 
-    for what, called in (("claim", "claim_many of 100"), ("next", "next, 100 at once"), ("complete", "batch of 100")):
+    for what, called in (
+        ("claim", "claim_many of 100"),
+        ("next", "next, 100 at once"),
+        ("complete", "complete_many of 100"),
+    ):
         one, many_at_once = ([of(what, count, batch) for count in PROCESSES] for batch in (1, BATCH))
         report.add(f"{what}, one at a time", *one, "")
-        report.add(called if what != "complete" else f"complete, {called}", *many_at_once, _ahead(many_at_once, one))
+        report.add(called, *many_at_once, _ahead(many_at_once, one))
 
 
 def _ahead(mine: list[float], other: list[float]) -> str:
@@ -132,7 +136,7 @@ def _work_off(batch: int) -> Action:
 
 def _contest(settings: Settings, server: Server, report: Report) -> None:
     """Post, and work off what was posted; the same jobs for all three."""
-    jobs, rounds = settings.size(2400, 800), settings.size(3, 1)
+    jobs, rounds = settings.size(1600, 800), settings.size(3, 1)
     python = peers.environment(f"{REPOSITORY}/build")
     progress(f"beside {peers.versions(python)} …")
     ours = database(server, "contest")
@@ -166,12 +170,11 @@ def _own_turn(address: str, jobs: int) -> dict[str, float]:
 
 
 def _turn(python: str, peer: str, address: str, jobs: int) -> dict[str, float]:
-    """Its workers take several jobs at a time anyway."""
     found = {}
     for count in CONTEST:
-        for what in ("post", "post_many"):
-            found[f"{what} {count}"] = peers.rate(python, peer, what, address, jobs // 2, count)
-        found[f"work {count}"] = peers.rate(python, peer, "work", address, jobs, count)
+        for post, work in (("post", "work_one"), ("post_many", "work")):
+            found[f"{post} {count}"] = peers.rate(python, peer, post, address, jobs, count)
+            found[f"{work} {count}"] = peers.rate(python, peer, work, address, jobs, count)
     return found
 
 
@@ -180,7 +183,7 @@ def _compare(report: Report, rates: dict[str, dict[str, float]]) -> None:
     for what, mine, theirs in (
         ("post, one at a time", "post", "post"),
         ("post, 100 at once", "post_many", "post_many"),
-        ("claim and complete, one at a time", "work", "work"),
+        ("claim and complete, one at a time", "work", "work_one"),
         ("claim and complete, 100 at once", "work_many", "work"),
     ):
         own = [rates["tiebreak"][f"{mine} {count}"] for count in CONTEST]
@@ -256,6 +259,7 @@ def run(settings: Settings) -> Report:
         _contest(settings, server, report)
         _wake_ups(settings, server, report)
         horizon.latencies(settings, server, report)
+        horizon.finished(settings, server, report)
         horizon.crowded(settings, server, report)
         _holds(settings, server, report)
     finally:

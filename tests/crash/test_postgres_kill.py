@@ -26,7 +26,7 @@ from tests.races.crew import Crew, Plant, processes
 from tests.races.plants import Set
 from tests.races.scenarios import Run, open_board
 from tiebreak import Board, Lost, NotFound, Refused
-from tiebreak.engine import postgres
+from tiebreak.engine import attempts, postgres, statements
 
 from . import test_kill
 from .writers import (
@@ -170,12 +170,14 @@ def test_a_killed_pruner_forgets_no_epoch(database: str) -> None:
 def answers_before_commit(put: Set) -> None:
     """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
 
-    def write(self: Any, operate: Callable[[postgres.PostgresTransaction], Any]) -> Any:
+    def write(self: Any, operate: Callable[[statements.PostgresTransaction], Any]) -> Any:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
             self._one.execute("BEGIN")
-        now = self._one.execute(f"SELECT {postgres._CLOCK}").fetchone()[0]
-        answer = operate(postgres.PostgresTransaction(self._one, self.refused, now))
+        now = self._one.execute(f"SELECT {attempts.CLOCK}").fetchone()[0]
+        tx = statements.PostgresTransaction(self._one, self.refused, now)
+        answer = operate(tx)
+        tx.write_events()
         self._answered += 1
         if self._answered == 20:
             self._one.execute("COMMIT")

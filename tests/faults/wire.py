@@ -1,9 +1,9 @@
 """A proxy before PostgreSQL that breaks connections exactly around a COMMIT.
 
 It listens on a unix socket under the name that clients look for, and reads whole messages of the wire protocol from
-the client. What makes the server commit is either a simple query `COMMIT` or the execution of a statement that was
-prepared as `COMMIT`; a parcel of messages up to the Sync goes as one. Each COMMIT takes the next fault from a list;
-when the list is used up, they pass.
+the client. What makes the server commit is either a simple query that ends with `COMMIT` (and is no hint) or the
+execution of a statement that was prepared as `COMMIT`; a parcel of messages up to the Sync goes as one. Each COMMIT
+takes the next fault from a list; when the list is used up, they pass.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Talk:
                 bound = self._prepared.get(words[1], b"")
             elif kind == b"Q":
                 bound = words[0]
-            if kind in (b"E", b"Q") and bound == b"COMMIT":
+            if kind in (b"E", b"Q") and bound.endswith(b"COMMIT") and b"NOTIFY" not in bound:
                 self.commits = True
             if kind in (b"Q", b"S", b"X", b"p", b"H"):
                 return parcel

@@ -14,8 +14,9 @@ import pytest
 import tiebreak
 from tiebreak import Board
 from tiebreak.clock import wall
-from tiebreak.engine.postgres import PostgresEngine, PostgresTransaction
+from tiebreak.engine.postgres import PostgresEngine
 from tiebreak.engine.refusals import Refusals
+from tiebreak.engine.statements import PostgresTransaction
 from tiebreak.operations.events import append
 
 from ..postgres import server
@@ -86,7 +87,9 @@ def engine_of(board: Board) -> PostgresEngine:
 
 def write_event(connection: Any, event: str = "test.written") -> None:
     """The very statement by which operations write events."""
-    append(PostgresTransaction(connection, Refusals(""), wall()), event, PROJECT)
+    tx = PostgresTransaction(connection, Refusals(""), wall())
+    append(tx, event, PROJECT)
+    tx.write_events()
 
 
 class Wire:
@@ -99,7 +102,11 @@ class Wire:
         return getattr(self._connection, name)
 
     def execute(self, statement: str, *rest: Any) -> Any:
-        """Tell of the statement, run it, and tell of its outcome."""
+        """Tell of the statement, run it, and tell of its outcome; a COMMIT that travels with events is told apart."""
+        head, commits, rest_of_it = statement.rpartition("; COMMIT")
+        if commits and not rest_of_it and not head.startswith("BEGIN"):
+            self.execute(head)
+            statement = "COMMIT"
         self._heard(statement)
         cursor = self._connection.execute(statement, *rest)
         self._seen(cursor)

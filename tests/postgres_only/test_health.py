@@ -12,7 +12,7 @@ import pytest
 from tests.races.crew import Crew
 from tests.races.scenarios import next_claimer
 from tiebreak import Board
-from tiebreak.engine.postgres import diagnose
+from tiebreak.engine.trouble import diagnose
 
 from ..postgres import Server
 from .conftest import in_thread, open_board, tap, until

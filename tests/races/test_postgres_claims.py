@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tiebreak import Board, Event, Lost
-from tiebreak.engine import postgres
+from tiebreak.engine import statements
 from tiebreak.operations import claims, grants
 
 from . import checkers, places, plants
@@ -131,7 +131,7 @@ def test_no_task_is_claimed_twice_or_forgotten(database: str, crew: int, way: st
 
 def claims_naively(put: Set) -> None:
     """The next task is looked up by a plain sub-select and taken without asking again whether it is free."""
-    original = postgres.PostgresTransaction.all
+    original = statements.PostgresTransaction.all
     again = f" AND {claims.READY} AND {grants.FREE}"
 
     def run(self: Any, sql: str, **params: Any) -> Any:
@@ -143,7 +143,7 @@ def claims_naively(put: Set) -> None:
             return found
         return original(self, sql, **params)
 
-    put(postgres.PostgresTransaction, "all", run)
+    put(statements.PostgresTransaction, "all", run)
 
 
 def epoch_stands_still(put: Set) -> None:

@@ -7,8 +7,9 @@ anyway once a second, so one that is lost costs a second.
 
 from __future__ import annotations
 
-from threading import Condition, Timer
-from time import monotonic
+from _thread import start_new_thread
+from threading import Condition
+from time import monotonic, sleep
 
 import psycopg
 
@@ -34,7 +35,7 @@ class Bell:
         self._borrow = borrow
         self._told = 0
         self._rung = 0.0
-        self._later: Timer | None = None
+        self._owed = self._ringing = False
         self._turn = Condition()
         self._ears: Any = None
         self._hearing = self._deaf = False
@@ -44,23 +45,41 @@ class Bell:
         """Something was committed: tell now, or soon if it was told just now."""
         with self._turn:
             due = self._rung + PAUSE - monotonic()
-            if due > 0:
-                if self._later is None and not self._closed:
-                    self._later = Timer(due, self._ring_later)
-                    self._later.daemon = True
-                    self._later.start()
+            if due > 0 or self._ringing:
+                self._owed = True
+                if not self._ringing and not self._closed:
+                    self._begin_to_ring(due)
                 return
             self._rung = monotonic()
         _quietly(connection)
 
-    def _ring_later(self) -> None:
+    def _begin_to_ring(self, due: float) -> None:
+        try:
+            start_new_thread(self._ring_later, (due,))
+            self._ringing = True
+        except RuntimeError:
+            pass  # no more threads here; whoever waits looks by itself
+
+    def _ring_later(self, due: float) -> None:
+        """In a thread that lives as long as a burst: one for each hint would cost more than the hint."""
+        while True:
+            sleep(max(0.0, due))
+            if not self._settle_up():
+                return
+            due = PAUSE
+
+    def _settle_up(self) -> bool:
+        """Tell what is owed; False when nothing is, and the thread may go."""
         with self._turn:
-            self._later = None
-            self._rung = monotonic()
+            self._ringing = self._owed and not self._closed
+            if not self._owed:
+                return False
+            self._owed, self._rung = False, monotonic()
         try:
             self._borrow(_quietly)
         except TiebreakError:
             pass  # whoever waits looks by itself
+        return self._ringing
 
     def listen(self) -> int:
         """From now on, hear what is told; how often something was heard so far, for `sleep`."""
@@ -105,10 +124,8 @@ class Bell:
     def close(self) -> None:
         """Tell what is still to be told, and hang up."""
         with self._turn:
-            later, self._later, self._closed = self._later, None, True
-        if later is not None:
-            later.cancel()
-            self._ring_later()
+            self._closed = True
+        self._settle_up()
         if self._ears is not None and not self._hearing:
             self._ears.close()
 

@@ -255,7 +255,7 @@ def _server(address: str) -> PostgresSide:
     except ImportError as exc:
         hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
         raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
-    from .postgres import unavailable
+    from .trouble import unavailable
 
     shown = without_password(address)
     try:

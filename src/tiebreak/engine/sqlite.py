@@ -55,6 +55,7 @@ _FRAGMENTS = {
     "skip_locked": "",
     "share": "",
     "position": "instr",
+    "each": "json_each(:listed)",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
     "newest": "(SELECT max(number) FROM events)",
@@ -335,12 +336,10 @@ class SqliteEngine:
             )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
-        for row in self._refusals.collect():
-            tx._cursor.execute(
-                "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, "
-                "note, times, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row[1:],
-            )
+        if rows := self._refusals.collect():
+            from ..operations.events import carry
+
+            carry(tx, rows)
         return True
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:

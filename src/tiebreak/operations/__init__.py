@@ -52,7 +52,7 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies"),
+    "tasks": ("claims", "picking", "tasks", "dependencies", "completions"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds",),

@@ -38,6 +38,7 @@ CLAIMED = (
     "progress = NULL"
 )
 WON = STORED + ", displaced"
+COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
 _UNTIL = Task._fields.index("until")
 # Whatever has no limit is won by one statement; the others have to be counted first.
 _WIN = {
@@ -227,10 +228,11 @@ def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: s
     row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
-    raise _stale(tx, task or find(tx, ref, project), agent, epoch)
+    raise stale(tx, task or find(tx, ref, project), agent, epoch)
 
 
-def _stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
+def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
+    """The refusal for a write that the fence stopped; it is remembered for the log."""
     tx.refuse(
         "task.fenced",
         project=task.project,
@@ -314,8 +316,7 @@ def complete(
     ack_payload: Json | None = None,
 ) -> Task:
     """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
-    change = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
-    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
+    task = _as_holder(tx, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
     of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
     let_others_go_on(tx, task)
     if ack:

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from . import Transaction
 
 COLUMNS = columns(Event)
-_INSERT = (
-    "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, "
-    "times, data) VALUES ({now}, :event, :project, :subject, :name, :kind, :state, :priority, :agent, :epoch, :until, "
-    ":note, :times, :data)"
-)
+WRITTEN = Event._fields[1:]
+"""What an event is told with; its number it gets from the database."""
+INSERT = f"INSERT INTO events ({', '.join(WRITTEN)}) VALUES ({', '.join(':' + each for each in WRITTEN)})"
+"""The statement by which every event is written. Engines may put several off and write them together."""
 
 
 def append(
@@ -51,7 +50,8 @@ def append(
 ) -> None:
     """Write down what this transaction did."""
     tx.all(
-        _INSERT,
+        INSERT,
+        at=tx.now,
         event=event,
         project=project,
         subject=subject,
@@ -66,6 +66,12 @@ def append(
         times=times,
         data=None if data is None else json_text(data),
     )
+
+
+def carry(tx: Transaction, rows: list[tuple[Any, ...]]) -> None:
+    """Write down what was refused earlier; the rows are those of events whose number is still to come."""
+    for row in rows:
+        tx.all(INSERT, **dict(zip(WRITTEN, row[1:], strict=True)))
 
 
 def contains(column: str) -> str:
@@ -154,7 +160,8 @@ def of_task(
     """Write down what happened to a task, and the state that it led to."""
     # Straight to the statement: every claim passes here.
     tx.all(
-        _INSERT,
+        INSERT,
+        at=tx.now,
         event=event,
         project=task.project,
         subject=task.id,

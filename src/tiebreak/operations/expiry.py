@@ -26,14 +26,18 @@ AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
 
 
+_LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now})"
 _DUE = (
-    "SELECT EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now}), "
-    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 "
-    "AND ready_at <= {now}), "
-    "EXISTS (SELECT 1 FROM queues WHERE project = :project), "
+    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= {now})"
+)
+_PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
+_LIMITED = (
     "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 "
     "AND limit_group IS NOT NULL)"
 )
+_LOOK = f"SELECT {_LAPSED}, {_DUE}, {_PAUSED}, {_LIMITED}"
+SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _PAUSED, _LIMITED))
+"""A condition: nothing in the project stands between a ready task and whoever wants it; costs four index probes."""
 
 
 def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
@@ -42,7 +46,7 @@ def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
     How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether something
     that is ready may have to wait for its limit.
     """
-    lapsed, ready, paused, limited = tx.first(_DUE, project=project) or (0, 0, 0, 0)
+    lapsed, ready, paused, limited = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
