@@ -297,7 +297,7 @@ def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
         epoch=epoch,
     )
     if row is None:
-        raise _stale(tx, find(tx, ref, project), agent, epoch)
+        raise stale(tx, find(tx, ref, project), agent, epoch)
     return record(Task, row)
 
 
