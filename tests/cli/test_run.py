@@ -14,17 +14,12 @@ import pytest
 
 import tiebreak
 
-from .command import PATIENCE, TB, Tb, complaint, ended, gone, measured, until, until_asleep, until_catching
+from .command import PATIENCE, TB, Tb, complaint, ended, gone, until, until_asleep, until_catching
 from .terminals import terminal
 
+pytestmark = pytest.mark.usefixtures("counted")
+
 HOLD = ("run", "--hold", "lock:x")
-
-
-@pytest.fixture
-def tb(tb: Tb) -> Tb:
-    """These commands count for the coverage: what they do is done in no other process."""
-    tb.environment.update(measured())
-    return tb
 
 
 def held(tb: Tb) -> list[str]:
