@@ -1,8 +1,9 @@
-"""How the tests are shared out among processes."""
+"""How the tests are shared out among processes, and what holds for all that is made up at random."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = (
@@ -15,6 +16,10 @@ TOGETHER = (
 """Where the tests of a file share what takes long to make: one process runs them all."""
 FIRST = "tests/races/test_churn.py::test_epochs_have_no_gap_after_a_minute_of_churn[sqlite]"
 """The longest test starts first, so that the others run beside it and not before it."""
+
+# A busy machine is no reason to fail, nor is luck: the same examples each time, however long they take.
+settings.register_profile("busy", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]

@@ -14,7 +14,7 @@ import pytest
 import tiebreak
 from tiebreak.cli import main
 
-from .command import Answer, Tb, clean_environment
+from .command import Answer, Tb, clean_environment, measured
 
 Rows = dict[str, list[tuple[object, ...]]]
 
@@ -23,6 +23,12 @@ Rows = dict[str, list[tuple[object, ...]]]
 def tb(tmp_path: Path) -> Tb:
     """The real command beside this interpreter."""
     return Tb(tmp_path)
+
+
+@pytest.fixture
+def counted(tb: Tb) -> None:
+    """The real command counts for the coverage, where tests run what no other test runs in its own process."""
+    tb.environment.update(measured())
 
 
 @pytest.fixture

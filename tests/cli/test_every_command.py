@@ -14,6 +14,8 @@ from tiebreak.cli.spec import GLOBAL
 
 from .command import PATIENCE, TB, Answer, Tb, read_lines, until
 
+pytestmark = pytest.mark.usefixtures("counted")
+
 ME = {"TIEBREAK_AGENT": "me~1"}
 CASES = {
     "claim": ["claim", "ready"],

@@ -17,6 +17,8 @@ import tiebreak
 from .command import PATIENCE, TB, Tb, complaint, ended, gone, until, until_asleep, until_catching
 from .terminals import terminal
 
+pytestmark = pytest.mark.usefixtures("counted")
+
 HOLD = ("run", "--hold", "lock:x")
 
 

@@ -19,7 +19,7 @@ import tiebreak
 from tiebreak import Lost
 from tiebreak.daemon.lock import served as who_serves
 
-from ..cli.command import TB, Tb, changed_command, complaint, gone, until
+from ..cli.command import TB, Tb, changed_command, complaint, gone, measured, until
 from ..cli.terminals import terminal
 from ..daemons import PATIENCE, Serving, free_port
 from .conftest import Connection, Crowd, ask, post, result
@@ -44,6 +44,7 @@ def detached(tb: Tb, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tb]:
     """A patient command whose daemon in the background, if it leaves one, ends with the test."""
     patient = changed_command(tb.folder, "from tiebreak.cli import serve", "serve.PATIENCE = 60.0")
     monkeypatch.setattr("tests.cli.command.TB", patient)
+    tb.environment.update(measured())
     yield tb
     found = who_serves(str(tb.path))
     if found:

@@ -22,7 +22,7 @@ BASE = settings(
 NORMAL = settings(BASE, max_examples=60, derandomize=True)
 FEWER = {"daemon": 25, "postgres": 25, "postgres-daemon": 10}
 """Lives on a server, where each step is a commit to a disk."""
-SOAK = settings(BASE, max_examples=2000)
+SOAK = settings(BASE, max_examples=2000, derandomize=False)
 HUNT = settings(BASE, max_examples=300, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
 
 

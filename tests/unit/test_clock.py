@@ -248,7 +248,9 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(steps=st.lists(STEPS, min_size=1, max_size=8))
 def test_whatever_happens_to_a_machine_time_never_runs_backwards(steps: list[tuple[str, float]]) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
