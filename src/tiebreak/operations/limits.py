@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from . import Transaction
 
 HINT = "claim it with --wait to wait for it; `tb next` finds other work"
-_TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND until > {now} AND "
+# `until + 0`, or SQLite would follow the index of all claims that are not over instead of those with a limit.
+_TAKEN = (
+    "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND until + 0 > {now} AND "
+)
 
 
 def taken(tx: Transaction, project: str) -> dict[str, int]:
