@@ -215,7 +215,7 @@ def retry_many(
     reason: Note | None = None,
     limit: Limit = 100,
 ) -> list[Task]:
-    """Reopen the failed (or cancelled) tasks that match all the given filters, oldest first, up to `limit`."""
+    """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest."""
     if not set(states) <= {"failed", "cancelled"}:
         raise Invalid("states: only failed or cancelled tasks can be retried")
     found = listing(
