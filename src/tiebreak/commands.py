@@ -11,6 +11,7 @@ from .names import MAX_LIST, MAX_NAME, MAX_TEXT, boolean, json_text, key, label,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 MAX_PATH = 4096
@@ -90,12 +91,12 @@ def _plain(value: Any, what: str, limit: int) -> str:
     return _words(value, what, limit)
 
 
-def _known(value: Any, names: tuple[str, ...], what: str) -> None:
+def _known(value: Any, names: Collection[str], what: str) -> None:
     if not isinstance(value, dict):
         raise Invalid(f"{what}: expected an object, got {shown(value)}")
-    unknown = [name for name in value if name not in names]
-    if unknown:
-        raise Invalid(f"{what}: unknown {shown(unknown[0])}", hint=f"it takes: {', '.join(names)}")
+    for name in value:
+        if name not in names:
+            raise Invalid(f"{what}: unknown {shown(name)}", hint=f"it takes: {', '.join(names)}")
 
 
 # ── How it is to run ─────────────────────────────────────────────────────────────────────────────────
@@ -174,21 +175,29 @@ def _is_number(value: Any) -> bool:
 
 def outcome(value: Any, what: str) -> dict[str, Any]:
     """What became of an attempt: `number`, `epoch`, `ok`, and perhaps `result`, `reason`, `retry`, `drained`."""
-    _known(value, ("number", "epoch", "ok", "result", "reason", "retry", "drained"), what)
+    _known(value, _OUTCOME, what)
+    told = {**_OUTCOME, **value}
     for name in ("number", "epoch"):
-        if not _is_number(value.get(name)):
-            raise Invalid(f"{what}: {name} must be a whole number from 1, got {shown(value.get(name))}")
-    reason = value.get("reason")
-    json_text(value.get("result"), f"{what}: result")
-    return {
-        "number": value["number"],
-        "epoch": value["epoch"],
-        "ok": boolean(value.get("ok"), f"{what}: ok"),
-        "result": value.get("result"),
-        "reason": None if reason is None else note(reason, f"{what}: reason"),
-        "retry": boolean(value.get("retry", True), f"{what}: retry"),
-        "drained": boolean(value.get("drained", False), f"{what}: drained"),
-    }
+        if not _is_number(told[name]):
+            raise Invalid(f"{what}: {name} must be a whole number from 1, got {shown(told[name])}")
+    for name in ("ok", "retry", "drained"):
+        boolean(told[name], what)
+    if told["reason"] is not None:
+        note(told["reason"], f"{what}: reason")
+    if told["result"] is not None:
+        json_text(told["result"], f"{what}: result")
+    return told
+
+
+_OUTCOME = {
+    "number": None,
+    "epoch": None,
+    "ok": None,
+    "result": None,
+    "reason": None,
+    "retry": True,
+    "drained": False,
+}
 
 
 def chunk(value: Any, what: str) -> dict[str, Any]:

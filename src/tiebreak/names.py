@@ -349,9 +349,12 @@ def json_value(value: Any, what: str) -> Any:
 
 def _of_jobs(name: str) -> Callable[[Any, str], Any]:
     """A rule that only jobs need, loaded with the first of them."""
+    loaded: list[Callable[[Any, str], Any]] = []
 
     def check(value: Any, what: str) -> Any:
-        return getattr(__import__("tiebreak.commands", fromlist=[name]), name)(value, what)
+        if not loaded:
+            loaded.append(getattr(__import__("tiebreak.commands", fromlist=[name]), name))
+        return loaded[0](value, what)
 
     return check
 

@@ -318,6 +318,22 @@ def test_a_claim_by_name_obeys_the_limit_and_says_so(alice: Board) -> None:
     assert alice.tasks.claim_many(refs=[second.id]) == []
 
 
+@pytest.mark.parametrize("how", ["completed", "not ready", "blocked"])
+def test_a_task_that_no_room_would_help_says_what_is_in_the_way(alice: Board, how: str) -> None:
+    first = running(alice, "first", limit="db=1")
+    if how == "completed":
+        report(alice, outcome(first))
+        ref = first.id
+        running(alice, "second", limit="db=1")
+    elif how == "not ready":
+        ref = submit(alice, "second", limit="db=1", delay=60).id
+    else:
+        ref = submit(alice, "second", limit="db=1", after=[first.id]).id
+
+    with pytest.raises(Refused, match=how):
+        alice.tasks.claim(ref=ref)
+
+
 def test_a_claim_by_name_wins_where_there_is_room(alice: Board) -> None:
     task = submit(alice, limit="db=1", key="it")
     other = submit(alice, limit="disk=1")

@@ -13,9 +13,9 @@ import tiebreak
 from tests.races import checkers
 from tests.races.crew import Crew, race
 from tests.races.scenarios import claimer, gather, repeater, swimmer, taker
-from tiebreak import Board, Lost, Unavailable
+from tiebreak import Board, Lost, Refused, Unavailable
 from tiebreak.engine.postgres import TRIES
-from tiebreak.operations import claims, find, holds
+from tiebreak.operations import claims, find, holds, limits, picking
 from tiebreak.operations.resources import prolong
 
 from .conftest import PATIENCE, Stopped, blocked, in_thread, open_board, until
@@ -48,6 +48,48 @@ def test_two_transactions_do_not_spend_the_last_slot_twice(board: Board, other: 
     assert slow.go()[0].slot == 0
     with pytest.raises(Lost):
         second()
+
+
+def limited(board: Board, count: int) -> None:
+    board.jobs.submit_many(jobs=[{"command": "true", "limit": "g=1"} for _ in range(count)])
+
+
+def test_two_transactions_do_not_spend_the_last_room_of_a_group_twice(board: Board, other: Board, raw: Any) -> None:
+    limited(board, 3)
+    slow = Stopped(other, lambda: other.jobs.next(count=3))
+    second = in_thread(lambda: board.jobs.next(count=3))
+    until(lambda: blocked(raw), "the second one waits for the first")
+    assert len(slow.go()) == 1
+    assert second() == []
+
+
+def test_a_claim_by_name_waits_for_one_that_fills_the_group(board: Board, other: Board, raw: Any) -> None:
+    limited(board, 2)
+    slow = Stopped(other, lambda: other.jobs.next())
+    second = in_thread(lambda: board.tasks.claim(ref="#2"))
+    until(lambda: blocked(raw), "the second one waits for the first")
+    assert [job.number for job in slow.go()] == [1]
+    with pytest.raises(Refused, match="limit is 1"):
+        second()
+
+
+def test_a_limit_that_is_not_decided_alone_is_spent_twice(
+    board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (limits, picking):
+        monkeypatch.setattr(module, "alone", lambda tx, project: None)
+    limited(board, 2)
+    slow = Stopped(other, lambda: other.jobs.next())
+    second = board.tasks.claim(ref="#2")
+    assert (second.number, [job.number for job in slow.go()]) == (2, [1]), "the tests above would notice"
+
+
+def test_what_has_no_limit_waits_for_nobody(board: Board, other: Board) -> None:
+    limited(board, 2)
+    free = board.jobs.submit(command="true", priority="low")
+    first = Stopped(other, lambda: other.jobs.next())
+    assert board.tasks.claim(ref=free.id).state == "claimed"
+    first.go()
 
 
 def test_resources_in_opposite_orders_are_taken_together_or_not_at_all(address: str) -> None:

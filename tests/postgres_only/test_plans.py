@@ -24,16 +24,20 @@ TASKS, EVENTS, HOLDS = 1_000_000, 300_000, 100_000
 BIG = {"tasks", "events", "holds", "edges"}
 ID = "'0190a000-0000-7000-8000-' || lpad(to_hex(n), 12, '0')"
 
-# Most tasks have ended long ago; the others are ready, claimed, delayed or blocked, in ten projects.
+# Most tasks have ended long ago; the others are ready, claimed, delayed or blocked, in ten projects. Among those that
+# are ready, project p1 has jobs with commands, p4 jobs that call a function, and p6 tasks of groups with a limit.
 LOAD = f"""
 INSERT INTO tasks (id, project, kind, name, key, queue, priority, state, holder, epoch, until, attempts, max_attempts,
-                   backoff, ready_at, tags, created_at, updated_at, finished_at)
+                   backoff, ready_at, tags, created_at, updated_at, finished_at, callee, command, limit_group,
+                   limit_size)
 SELECT {ID}, 'p' || n % 10, CASE WHEN n % 3 = 0 THEN 'task' ELSE 'kind' || n % 7 END, 'task ' || n,
        CASE WHEN n % 2 = 0 THEN 'key-' || n END, CASE WHEN n % 4 < 2 THEN 'default' ELSE 'queue' || n % 5 END, n % 4,
        s, CASE WHEN s = 'claimed' THEN 'a~1' END, 1, CASE WHEN s = 'claimed' THEN 9e15 ELSE 0 END, 0, 3,
        1000000, CASE WHEN s = 'pending' AND n % 50 = 7 THEN 9e15 ELSE 0 END,
        CASE WHEN n % 20 = 1 THEN ' slow tag' || n % 11 || ' ' ELSE '' END, n, n,
-       CASE WHEN s = 'completed' THEN n ELSE 0 END
+       CASE WHEN s = 'completed' THEN n ELSE 0 END,
+       CASE n % 100 WHEN 91 THEN '' WHEN 94 THEN 'mail.send' END, CASE WHEN n % 100 IN (91, 94) THEN '"true"' END,
+       CASE WHEN n % 100 = 96 THEN 'g' || n % 3 END, CASE WHEN n % 100 = 96 THEN 2 ELSE 0 END
 FROM (SELECT n, CASE WHEN n % 100 < 85 THEN 'completed' WHEN n % 100 < 97 THEN 'pending'
       WHEN n % 100 < 99 THEN 'claimed' ELSE 'blocked' END AS s FROM generate_series(1, {TASKS}) AS n) AS rows
 """
@@ -78,6 +82,8 @@ class Explained:
             "auto_explain.log_min_duration": "0",
             "auto_explain.log_format": "json",
             "auto_explain.log_level": "notice",
+            "auto_explain.log_analyze": "on",
+            "auto_explain.log_timing": "off",
             "plan_cache_mode": mode,
             "jit": "off",
         }
@@ -183,6 +189,58 @@ def test_the_next_task_is_found_in_the_order_of_an_index(explained: Explained, w
     nodes = explained.of(lambda board: board.tasks.next(**filters))
     check(nodes, *indexes)
     quickly(nodes)
+
+
+JOBS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "of a queue": ({"queues": ["queue1"]}, ["tasks_ready_jobs", "tasks_pkey"]),
+    "a hundred": ({"queues": ["queue1"], "count": 100}, ["tasks_ready_jobs", "tasks_pkey"]),
+    "of several queues": ({"queues": ["queue1", "queue2", "default"]}, ["tasks_ready_jobs", "tasks_pkey"]),
+    "of any queue": ({}, ["tasks_ready_jobs", "tasks_pkey"]),
+    "for a function": ({"project": "p4", "calls": ["mail.send"]}, ["tasks_ready_jobs", "tasks_pkey"]),
+}
+
+
+@pytest.mark.parametrize("what", JOBS)
+def test_the_next_jobs_are_found_in_the_order_of_an_index(explained: Explained, what: str) -> None:
+    filters, indexes = JOBS[what]
+    nodes = explained.of(lambda board: board.jobs.next(**filters))
+    check(nodes, *indexes)
+    quickly(nodes)
+
+
+def test_groups_with_a_limit_are_found_by_skipping(explained: Explained) -> None:
+    nodes = explained.of(lambda board: board.tasks.next(project="p6", count=3))
+    check(nodes, "tasks_ready_limited", "tasks_limited")
+    assert touched(nodes) < 100, "it passes by a backlog"
+
+
+def test_nobody_passes_by_the_backlog_of_a_paused_queue(explained: Explained) -> None:
+    explained.board.queues.pause(queue="default", project="p2")
+    explained.board.tasks.post(name="behind all of them", queue="other", project="p2", priority="low")
+    won: list[Any] = []
+    nodes = explained.of(lambda board: won.append(board.tasks.next(project="p2")))
+    check(nodes, "tasks_ready_queue")
+    assert [len(each) for each in won] == [1, 0, 0, 0]
+    assert touched(nodes) < 100, "it passes by a backlog"
+
+
+def touched(nodes: list[dict[str, Any]]) -> float:
+    """How many rows of tasks were looked at."""
+    reads = [node for node in nodes if node.get("Relation Name") == "tasks" and "Index Name" in node]
+    return float(sum((n["Actual Rows"] + n.get("Rows Removed by Filter", 0)) * n["Actual Loops"] for n in reads))
+
+
+def test_jobs_are_kept_and_reported_by_their_numbers(explained: Explained) -> None:
+    mine = explained.board.jobs.next(queues=["queue1"], count=100)
+    grants = [(job.number, job.epoch) for job in mine]
+    check(explained.of(lambda board: board.jobs.heartbeat(grants=grants)), "tasks_pkey")
+    parts = iter([grants[i : i + 25] for i in range(0, 100, 25)])
+
+    def report(board: Board) -> None:
+        outcomes = [{"number": n, "epoch": e, "ok": True, "result": n} for n, e in next(parts)]
+        assert all(answer["accepted"] for answer in board.jobs.report(outcomes=outcomes))
+
+    check(explained.of(report), "tasks_pkey", "edges_after")
 
 
 def test_keeping_and_finishing_a_task_probe_one_index(explained: Explained) -> None:

@@ -369,6 +369,11 @@ SIDEWAYS: dict[str, tuple[str, Any]] = {
     "natively": ("/rpc", job()),
     "without asking for an answer": ("/rpc", {name: value for name, value in job().items() if name != "id"}),
     "among others": ("/rpc", [job("task"), job()]),
+    "submitted": ("/rpc", json.loads(call("jobs.submit", command="x", project="p", agent="a~1"))),
+    "submitted with others": (
+        "/rpc",
+        json.loads(call("jobs.submit_many", jobs=[{"command": "x"}], project="p", agent="a~1")),
+    ),
     "as coord says it": ("/", {**job(), "method": "tasks/send", "params": {"name": "x", "kind": "job"}}),
 }
 
@@ -380,6 +385,17 @@ def test_a_command_does_not_come_in_by_another_way(path: str, body: Any, start: 
     assert door.rpc("events.last", WITHOUT)["result"] == 0
     assert door.ask("POST", path, None, text).status in (200, 204)
     assert door.rpc("events.last", WITHOUT)["result"] > 0
+
+
+def test_what_a_job_is_to_run_with_is_not_handed_to_strangers(start: Starting) -> None:
+    door = start(open=True).door
+    submitted = call("jobs.submit", command="x", env={"TOKEN": "geheim"}, project="p", agent="a~1")
+    assert door.ask("POST", "/rpc", None, submitted).status == 200
+    taking = call("jobs.next", project="p", agent="a~1")
+    answer = door.ask("POST", "/rpc", WITHOUT, taking)
+    assert answer.status == 401
+    assert b"geheim" not in answer.body
+    assert b"geheim" in door.ask("POST", "/rpc", None, taking).body
 
 
 @pytest.mark.parametrize("kind", ["JOB", " job", "job ", "job\0", "\u017fob", "jo\u200bb"])

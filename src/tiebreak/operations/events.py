@@ -2,8 +2,8 @@
 
 An event is appended by the same transaction that makes the change, so the log and the state cannot
 disagree. It carries what a filter or a reader needs (name, kind, state, agent, epoch …) and so stays
-readable when its task has been pruned. Three writes leave no event, because nothing changes hands: a bare
-heartbeat, a read cursor and the mark of a health check.
+readable when its task has been pruned. A few writes leave no event, because nothing changes hands: a bare
+heartbeat, jobs that are kept, what they write, a read cursor and the mark of a health check.
 
 Refusals are the exception to "in the same transaction": losing a race changes nothing and must not cost
 a commit, so a refusal waits in memory (or beside the board) and is written with a later change, counted

@@ -19,10 +19,10 @@ from . import operation
 from .claims import complete, fail, release
 from .dependencies import release_dependents
 from .events import append
-from .grants import EXTEND, MINE_EACH
+from .grants import EXTEND, MINE, MINE_EACH
 from .picking import Wanted, win
 from .references import FINISHED, STATE, STORED, by_key, called, find, lookup
-from .rows import given
+from .rows import given, listed
 from .tasks import add
 
 TYPE_CHECKING = False
@@ -291,14 +291,10 @@ def _answer(outcome: dict[str, Any], state: str | None, reason: str | None = Non
 
 def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> set[tuple[int, int]]:
     """Complete as many of these as the fence lets pass, and tell those that come after; which ones they were."""
-    rows = []
-    for table, params in given(("n", "e", "r"), [(o["number"], o["epoch"], json_text(o["result"])) for o in outcomes]):
-        rows += tx.all(
-            f"{table}UPDATE tasks SET state = 'completed', result = given.r, reason = NULL, {FINISHED} FROM given "
-            f"WHERE number = given.n AND state = 'claimed' AND {MINE_EACH} RETURNING {_ENDED}",
-            agent=agent,
-            **params,
-        )
+    alike: dict[tuple[int, str | None], list[int]] = {}
+    for outcome in outcomes:
+        alike.setdefault((outcome["epoch"], json_text(outcome["result"])), []).append(outcome["number"])
+    rows = _complete_alike(tx, alike, agent) if len(alike) <= _ALIKE else _complete_each(tx, alike, agent)
     rows.sort()
     for _, id_, project, name, kind, priority, epoch in rows:
         append(
@@ -314,14 +310,49 @@ def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> se
             epoch=epoch,
         )
     for table, params in given(("n",), [row[:1] for row in rows]):
-        for (number,) in tx.all(
-            f"{table}SELECT number FROM tasks JOIN given ON number = given.n "
-            "WHERE EXISTS (SELECT 1 FROM edges WHERE after = given.n) ORDER BY number",
-            **params,
-        ):
+        followed = tx.all(
+            f"{table}SELECT DISTINCT after FROM given JOIN edges ON after = given.n ORDER BY after", **params
+        )
+        for (number,) in followed:
             [row] = tx.all(f"SELECT {STORED} FROM tasks WHERE number = :number", number=number)
             release_dependents(tx, record(Task, row))
     return {(row[0], row[-1]) for row in rows}
+
+
+_ALIKE = 3
+"""Up to so many different results it is quicker to write each of them to the tasks that have it."""
+
+
+def _complete_alike(
+    tx: Transaction, alike: dict[tuple[int, str | None], list[int]], agent: str
+) -> list[tuple[Any, ...]]:
+    rows = []
+    for (epoch, result), numbers in alike.items():
+        for these, params in listed("n", numbers):
+            rows += tx.all(
+                f"UPDATE tasks SET state = 'completed', result = :result, reason = NULL, {FINISHED} "
+                f"WHERE number IN ({these}) AND state = 'claimed' AND {MINE} RETURNING {_ENDED}",
+                agent=agent,
+                epoch=epoch,
+                result=result,
+                **params,
+            )
+    return rows
+
+
+def _complete_each(
+    tx: Transaction, alike: dict[tuple[int, str | None], list[int]], agent: str
+) -> list[tuple[Any, ...]]:
+    rows = []
+    ends = [(number, epoch, result) for (epoch, result), numbers in alike.items() for number in numbers]
+    for table, params in given(("n", "e", "r"), ends):
+        rows += tx.all(
+            f"{table}UPDATE tasks SET state = 'completed', result = given.r, reason = NULL, {FINISHED} FROM given "
+            f"WHERE number = given.n AND state = 'claimed' AND {MINE_EACH} RETURNING {_ENDED}",
+            agent=agent,
+            **params,
+        )
+    return rows
 
 
 def _report_one(tx: Transaction, outcome: dict[str, Any], agent: str, project: str) -> dict[str, Any]:

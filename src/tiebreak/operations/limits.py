@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from . import Transaction
 
 HINT = "claim it with --wait to wait for it; `tb next` finds other work"
-_TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND until > {now} AND "
+# `until + 0`, or SQLite would follow the index of all claims that are not over instead of those with a limit.
+_TAKEN = (
+    "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND until + 0 > {now} AND "
+)
 
 
 def taken(tx: Transaction, project: str) -> dict[str, int]:
@@ -29,9 +32,10 @@ def alone(tx: Transaction, project: str) -> None:
 
 
 def refuse_full(tx: Transaction, number: int) -> bool:
-    """Whether a task has a limit; raises `Refused` if its group is full. From here on nobody else fills it."""
+    """Whether a task is ready but for its limit; raises `Refused` if its group is full. Nobody else fills it now."""
     row = tx.first(
-        "SELECT project, limit_group, limit_size FROM tasks WHERE number = :number AND limit_group IS NOT NULL",
+        "SELECT project, limit_group, limit_size FROM tasks WHERE number = :number AND limit_group IS NOT NULL "
+        "AND state IN ('pending', 'claimed') AND ready_at <= {now}",
         number=number,
     )
     if row is None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     """Tasks that are taken in their order: of a queue, for a function, of a group with a limit. None: of any."""
 
 _PENDING = "project = :project AND state = 'pending' AND ready_at = 0"
+_TASKS = " AND limit_group IS NULL"
+_JOBS = " AND limit_size = 0 AND callee IS NOT NULL"
+"""Those without a limit; the two wordings name different indexes."""
 _BEST_FIRST = "ORDER BY priority DESC, number LIMIT :count"
 _WIN = f"UPDATE tasks SET {GRANT}{CLAIMED}"
 _AT_ONCE = 100
@@ -96,9 +99,8 @@ class Wanted:
             return f"{_PENDING}{where}{self._tagged}"
         if callee is not None:
             where = f" AND queue = :{parameter('queue', i)} AND callee = :{parameter('callee', i)}"
-        else:
-            where = _narrowed(self.kind, queue, ":" + parameter("queue", i))
-        return f"{_PENDING} AND limit_group IS NULL{where}{self._tagged}"
+            return f"{_PENDING}{_JOBS}{where}{self._tagged}"
+        return f"{_PENDING}{_TASKS}{_narrowed(self.kind, queue, ':' + parameter('queue', i))}{self._tagged}"
 
 
 def _of_lane(lane: Lane, i: int) -> dict[str, str | None]:
@@ -148,7 +150,7 @@ def paused_queues(tx: Transaction, project: str) -> set[str]:
 
 def _queues(tx: Transaction, wanted: Wanted) -> list[str]:
     """The queues that have something ready, found by skipping through an index."""
-    here = f"{_PENDING} AND limit_group IS NULL" + (" AND callee IS NOT NULL" if wanted.callees else "")
+    here = f"{_PENDING}{_JOBS}" if wanted.callees else f"{_PENDING}{_TASKS}"
     rows = tx.all(
         f"WITH RECURSIVE found (queue) AS (SELECT (SELECT min(queue) FROM tasks WHERE {here}) UNION ALL "
         f"SELECT (SELECT min(tasks.queue) FROM tasks WHERE {here} AND tasks.queue > found.queue) "

@@ -33,6 +33,15 @@ def given(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[tup
         yield _text(columns, size), params
 
 
+def listed(name: str, numbers: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Parameters for `IN (…)`, as often as it takes to have all numbers listed once."""
+    for begin in range(0, len(numbers), SIZES[-1]):
+        some = numbers[begin : begin + SIZES[-1]]
+        size = next(size for size in SIZES if size >= len(some))
+        [names] = _names((name,), size)
+        yield ":" + ", :".join(names), dict(zip(names, [*some, *[0] * (size - len(some))], strict=True))
+
+
 _known: dict[tuple[Any, ...], Any] = {}
 
 

@@ -134,17 +134,24 @@ def add(
 
 def _insert(tx: Transaction, **values: Any) -> Task:
     """Add the row; a key keeps counting the epochs of its earlier, pruned tasks."""
-    names = ", ".join(values)
-    marks = ", ".join(f":{name}" for name in values)
-    row = tx.first(
-        f"INSERT INTO tasks (id, epoch, created_at, updated_at, {names}) "
-        "VALUES (:id, coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = :key), 0), "
-        f"{{now}}, {{now}}, {marks}) RETURNING {STORED}",
-        id=new_id(tx.now),
-        **values,
-    )
+    columns = tuple(values)
+    row = tx.first(_INSERTS.get(columns) or _inserting(columns), id=new_id(tx.now), **values)
     assert row is not None  # noqa: S101  (an INSERT either returns its row or raises)
     return record(Task, row)
+
+
+_INSERTS: dict[tuple[str, ...], str] = {}
+
+
+def _inserting(columns: tuple[str, ...]) -> str:
+    """The statement that adds a row with these columns: there are two of them, for plain tasks and for jobs."""
+    marks = ", ".join(f":{name}" for name in columns)
+    done = _INSERTS[columns] = (
+        f"INSERT INTO tasks (id, epoch, created_at, updated_at, {', '.join(columns)}) "
+        "VALUES (:id, coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = :key), 0), "
+        f"{{now}}, {{now}}, {marks}) RETURNING {STORED}"
+    )
+    return done
 
 
 def new_id(now: int) -> str:
@@ -208,7 +215,7 @@ def retry_many(
     reason: Note | None = None,
     limit: Limit = 100,
 ) -> list[Task]:
-    """Reopen the failed (or cancelled) tasks that match all the given filters, oldest first, up to `limit`."""
+    """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest."""
     if not set(states) <= {"failed", "cancelled"}:
         raise Invalid("states: only failed or cancelled tasks can be retried")
     found = listing(

@@ -60,7 +60,7 @@ CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, num
 CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number)
   WHERE state = 'pending' AND limit_group IS NULL AND tags <> '';
 CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
-  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND callee IS NOT NULL;
+  WHERE state = 'pending' AND ready_at = 0 AND limit_size = 0 AND callee IS NOT NULL;
 CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL;
 CREATE INDEX tasks_limited ON tasks (project, limit_group) WHERE state = 'claimed' AND limit_group IS NOT NULL;

@@ -66,8 +66,9 @@ CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, num
   WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND queue <> 'default' AND kind <> 'task';
 CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number, tags)
   WHERE state = 'pending' AND limit_group IS NULL AND tags <> '';
+-- Without a limit, too, but in other words, so that a statement about jobs follows this index and no other one.
 CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
-  WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NULL AND callee IS NOT NULL;
+  WHERE state = 'pending' AND ready_at = 0 AND limit_size = 0 AND callee IS NOT NULL;
 -- Those with a limit have indexes of their own, so that nobody has to pass by the backlog of a group that is full.
 CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL;

@@ -1,0 +1,107 @@
+"""On SQLite, too, the next tasks and jobs come from the head of an index, whatever is paused or full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiebreak
+from tiebreak import Board
+from tiebreak.engine import sqlite
+
+Plans = list[tuple[str, str]]
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
+    return tiebreak.open(tmp_path / "board.db", agent="alice~1", project="demo")
+
+
+def plans(board: Board, monkeypatch: pytest.MonkeyPatch, operation: str, **params: Any) -> list[str]:
+    """The steps of all statements that a call runs."""
+    steps: list[str] = []
+    original = sqlite.SqliteTransaction.all
+
+    def explain(self: Any, sql: str, **given: Any) -> Any:
+        text, order = sqlite._prepared.get(sql) or sqlite._dialect(sql)
+        values = order({**given, "now": self.now})
+        steps.extend(row[-1] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall())
+        return original(self, sql, **given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite.SqliteTransaction, "all", explain)
+        board.call(operation, params)
+    return steps
+
+
+def check(steps: list[str], index: str) -> None:
+    """This index is followed, and tasks are neither read from end to end nor sorted."""
+    assert any(f"INDEX {index} " in step for step in steps), steps
+    bad = [step for step in steps if (step.startswith("SCAN tasks") and "USING" not in step) or "TEMP B-TREE" in step]
+    assert not bad, bad
+
+
+NEXTS: list[tuple[str, dict[str, Any], str]] = [
+    ("tasks.next", {}, "tasks_ready"),
+    ("tasks.next", {"kind": "k"}, "tasks_ready_kind"),
+    ("tasks.next", {"queue": "q"}, "tasks_ready_queue"),
+    ("tasks.next", {"queue": "q", "kind": "k"}, "tasks_ready_both"),
+    ("tasks.next", {"tag": "t"}, "tasks_ready_tagged"),
+    ("jobs.next", {"queues": ["q"]}, "tasks_ready_jobs"),
+    ("jobs.next", {"queues": ["q", "r"]}, "tasks_ready_jobs"),
+    ("jobs.next", {"calls": ["m.f", "m.g"], "queues": ["q"]}, "tasks_ready_jobs"),
+    ("jobs.next", {}, "tasks_ready_jobs"),
+]
+
+
+@pytest.mark.parametrize(("operation", "params", "index"), NEXTS)
+def test_the_next_ones_are_the_head_of_an_index(
+    board: Board, monkeypatch: pytest.MonkeyPatch, operation: str, params: dict[str, Any], index: str
+) -> None:
+    board.jobs.submit(command="true", queue="q")
+
+    check(plans(board, monkeypatch, operation, **params), index)
+
+
+def test_the_queues_that_are_open_are_found_by_skipping(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    for queue in "abc":
+        board.tasks.post(name="work", queue=queue)
+    board.queues.pause(queue="a")
+
+    check(plans(board, monkeypatch, "tasks.next"), "tasks_ready_queue")
+
+
+def test_the_groups_that_have_work_are_found_by_skipping(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    for group in "abc":
+        board.jobs.submit(command="true", limit=f"{group}=1")
+
+    steps = plans(board, monkeypatch, "jobs.next")
+
+    check(steps, "tasks_ready_limited")
+    check(steps, "tasks_limited")
+
+
+def test_plain_tasks_are_won_with_as_many_statements_as_before_there_were_jobs(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    for name in ("all", "first"):
+        original = getattr(sqlite.SqliteTransaction, name)
+
+        def counted(self: Any, sql: str, original: Any = original, **given: Any) -> Any:
+            ran.append(sql)
+            return original(self, sql, **given)
+
+        monkeypatch.setattr(sqlite.SqliteTransaction, name, counted)
+    task = board.tasks.post(name="work")
+    board.tasks.post(name="work")
+    ran.clear()
+
+    board.tasks.claim(ref=task.id)
+    claim, ran[:] = len(ran), []
+    board.tasks.next()
+
+    assert claim == 3, "a glance, the claim and its event"
+    assert len(ran) == 3, "a look at what time has done, the claim and its event"
