@@ -301,7 +301,7 @@ class Unlucky:
 
     def execute(self, sql: str, *args: Any) -> Any:
         """As ever, but for the commit."""
-        if sql == "COMMIT":
+        if sql.endswith("COMMIT") and "NOTIFY" not in sql:
             if self._committed:
                 self._connection.execute(sql)
             self._crash()

@@ -123,7 +123,8 @@ class Counted:
 
 def trips(board: Board, call: Callable[[], Any]) -> list[str]:
     """What a call asks the server, one after the other."""
-    engine, asked = engine_of(board), []
+    engine = engine_of(board)
+    asked: list[str] = []
     connect = type(engine)._connect
     engine._forget_idle()
     engine._connect = lambda: Counted(connect(engine), asked)  # type: ignore[method-assign]

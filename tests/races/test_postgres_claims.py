@@ -95,7 +95,10 @@ def contest(address: str, crew: int, way: str, refs: list[str], plant: Plant | N
     agents = [f"agent-{i}" for i in range(crew)]
     ways = [(ONE, TEN, BY_REFERENCE)[i % 3] if way == EVERY_WAY else way for i in range(crew)]
     wanted = refs[::10] if way == EVERY_WAY else refs
-    each = [(address, agent, its, wanted) for agent, its in zip(agents, ways, strict=True)]
+    starts = [len(wanted) * (i % 8) // 8 for i in range(crew)]  # or who is ahead once stays ahead and wins them all
+    each = [
+        (address, agent, its, wanted[at:] + wanted[:at]) for agent, its, at in zip(agents, ways, starts, strict=True)
+    ]
     reports = race(asker, each, plant=plant)
     return [(ref, agent) for agent, won in zip(agents, reports, strict=True) for ref in won]
 

@@ -81,6 +81,7 @@ def claim(
     won = _win(tx, column, value, agent, project, lease)
     if won is not None:
         return won
+    _held_by_somebody(tx, ref=ref, agent=agent, project=project)
     task = lookup(tx, ref, project)
     if task is None and column == "key" and create:
         from .tasks import post
