@@ -83,10 +83,10 @@ class Wanted:
 
     def only_lane(self) -> Lane | None:
         """The one lane that all of it is in, if there is just one."""
-        queues, callees = self.queues or [None], self.callees or [None]
-        if len(queues) > 1 or len(callees) > 1 or (self.callees and self.queues is None):
-            return None
-        return queues[0], callees[0], None
+        queues: list[str | None] = [*self.queues] if self.queues else [None]
+        callees: list[str | None] = [*self.callees] if self.callees else [None]
+        alone = len(queues) == len(callees) == 1 and (callees == [None] or queues != [None])
+        return (queues[0], callees[0], None) if alone else None
 
     def condition(self, lane: Lane, i: int) -> str:
         """What a ready task of a lane must be like, in terms of the parameters that `of_lane` makes."""
