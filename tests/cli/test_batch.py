@@ -12,6 +12,8 @@ import tiebreak
 
 from .command import PATIENCE, Tb, until
 
+pytestmark = pytest.mark.usefixtures("counted")
+
 GOOD = '{"id": "good", "method": "events.last"}'
 
 

@@ -20,6 +20,8 @@ import tiebreak
 from .command import PATIENCE, Answer, Tb, complaint, ended, until, until_asleep
 from .terminals import in_shell
 
+pytestmark = pytest.mark.usefixtures("counted")
+
 
 def findings(tb: Tb, *words: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
     answer = tb("doctor", "--json", *words)

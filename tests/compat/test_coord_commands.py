@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ..cli.command import TB, Tb, changed_command, complaint, ended, until
+from ..cli.command import TB, Tb, changed_command, complaint, ended, measured, until
 from ..daemons import PATIENCE, Serving, free_port, serving
 from ..unit.test_imports import HEAVY, imported
 
@@ -30,7 +30,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 def tb(daemon: Serving) -> Tb:
     """The command of the daemon's own user, told where the daemon is and nothing else."""
     made = Tb(daemon.folder)
-    made.environment = {**made.environment, "COORD_URL": daemon.url}
+    made.environment = {**made.environment, **measured(), "COORD_URL": daemon.url}
     return made
 
 
@@ -299,7 +299,7 @@ def test_the_version_needs_no_daemon(tb: Tb) -> None:
 @pytest.mark.parametrize("code", [0, 1], ids=["won", "lost"])
 def test_a_claim_loads_nothing_heavy(tb: Tb, code: int) -> None:
     task = sent(tb) if code == 0 else claimed(tb, "tab-b")
-    environment = tb.environment
+    environment = {name: value for name, value in tb.environment.items() if not name.startswith("COV")}
     _, bare = imported(environment, tb.folder, "-c", "import apsw")
     ended_with, loaded = imported(environment, tb.folder, TB, "coord", "claim", task, "--as", "tab-a")
     assert ended_with == code

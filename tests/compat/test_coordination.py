@@ -12,7 +12,7 @@ import pytest
 import tiebreak
 from tiebreak.cli.coordination import SUBCOMMANDS, coordination
 
-from ..cli.command import Answer, Tb, complaint
+from ..cli.command import Answer, Tb, complaint, measured
 from ..daemons import serving
 
 PLACES = ["a file", "a daemon over TCP", "a daemon's socket"]
@@ -23,6 +23,7 @@ class Shell:
 
     def __init__(self, folder: Path, board: str | None = None) -> None:
         self.tb = Tb(folder)
+        self.tb.environment.update(measured())
         if board is not None:
             self.tb.environment["TIEBREAK_BOARD"] = board
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import tiebreak
-from tests.cli.command import Answer, clean_environment
+from tests.cli.command import Answer, clean_environment, measured
 from tests.daemons import serving
 from tests.postgres import server
 from tiebreak import Board
@@ -51,7 +51,7 @@ def tb(tmp_path: Path) -> Callable[..., Answer]:
             [sys.executable, "-m", "tiebreak", *words],
             capture_output=True,
             text=True,
-            env={**clean_environment(tmp_path), **kept},
+            env={**clean_environment(tmp_path), **measured(), **kept},
             cwd=tmp_path,
             timeout=PATIENCE,
             check=False,
