@@ -91,7 +91,7 @@ def test_settings_that_make_no_sense_are_refused(alice: Board, given: dict[str, 
 
 
 def test_whoever_wins_a_job_is_told_how_to_run_it(alice: Board) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "env": ENV,
         "cwd": "/tmp",
         "timeout": 90.0,

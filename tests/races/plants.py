@@ -17,14 +17,14 @@ from typing import Any
 from tiebreak import operations
 from tiebreak.engine import sqlite
 from tiebreak.engine.gate import Gate
-from tiebreak.operations import grants
+from tiebreak.operations import claims, grants
 
 Set = Callable[[object, str, object], None]
 
 
-def _constant(put: Set, name: str, *swap: str) -> None:
+def _constant(put: Set, name: str, *swap: str, owner: Any = grants) -> None:
     operations.every()
-    sound = getattr(grants, name)
+    sound = getattr(owner, name)
     broken = sound.replace(*swap)
     assert broken != sound, f"{name} reads differently now: {sound}"
 
@@ -201,13 +201,8 @@ def commits_are_not_synced(put: Set) -> None:
 
 def claims_are_not_noted(put: Set) -> None:
     """A claimed task stays on the list of those that wait, as with a sub-select that locks nothing."""
+    _constant(put, "CLAIMED", "state = 'claimed'", "state = 'pending'", owner=claims)
     taken_counts_as_free(put)
-    operations.every()
-    for module in list(sys.modules.values()):
-        noted = getattr(module, "_CLAIMED", None)
-        if module.__name__.startswith("tiebreak.operations") and noted is not None:
-            assert "state = 'claimed'" in noted
-            put(module, "_CLAIMED", noted.replace("state = 'claimed'", "state = 'pending'"))
 
 
 def grants_are_not_told(put: Set) -> None:
