@@ -94,14 +94,14 @@ def together(address: str, processes: int, action: Action) -> float:
     return took
 
 
-def finish(mine: Board, refs: list[str]) -> None:
-    """Complete tasks: one by itself, several in one transaction."""
-    if len(refs) == 1:
-        mine.tasks.complete(ref=refs[0])
+def finish(mine: Board, numbers: list[int]) -> None:
+    """Complete tasks that were claimed once: one by itself, several in one transaction."""
+    if len(numbers) == 1:
+        mine.tasks.complete(ref=f"#{numbers[0]}", epoch=1)
         return
-    for low in range(0, len(refs), BATCH):
-        some = refs[low : low + BATCH]
-        assert len(mine.tasks.complete_many(refs=some)) == len(some)
+    for low in range(0, len(numbers), BATCH):
+        some = [{"number": number, "epoch": 1, "ok": True} for number in numbers[low : low + BATCH]]
+        assert all(answer["accepted"] for answer in mine.jobs.report(outcomes=some))
 
 
 class Latency(NamedTuple):

@@ -27,29 +27,29 @@ class Looking:
     def __init__(self, address: str, count: int) -> None:
         self.board = board(address)
         self._count = count
-        self._newest: list[str] = []
+        self._newest: list[int] = []
         self.churn(count + BATCH)
 
     def now(self) -> tuple[Latency, Latency]:
         """`next`, which gets the oldest, and a claim by number, of the newest."""
-        found: list[str] = []
+        found: list[int] = []
         wanted = self._newest[-self._count :]
-        given = latency(lambda _: found.extend(task.id for task in self.board.tasks.next()), self._count)
-        named = latency(lambda n: self.board.tasks.claim(ref=wanted[n]), self._count)
+        given = latency(lambda _: found.extend(task.number for task in self.board.tasks.next()), self._count)
+        named = latency(lambda n: self.board.tasks.claim(ref=f"#{wanted[n]}"), self._count)
         self._renew(found + wanted)
         return given, named
 
     def churn(self, count: int) -> None:
         """Claim, complete and post so many."""
         for _ in range(0, count, BATCH):
-            self._renew([task.id for task in self.board.tasks.next(count=BATCH)])
+            self._renew([task.number for task in self.board.tasks.next(count=BATCH)])
 
-    def _renew(self, refs: list[str]) -> None:
-        for low in range(0, len(refs), BATCH):
-            some = refs[low : low + BATCH]
+    def _renew(self, numbers: list[int]) -> None:
+        for low in range(0, len(numbers), BATCH):
+            some = numbers[low : low + BATCH]
             finish(self.board, some)
             posted = self.board.batch([("tasks.post", {"name": "again"}) for _ in some])
-            self._newest = [*self._newest[-self._count :], *(f"#{task.number}" for task in posted)]
+            self._newest = [*self._newest[-self._count :], *(task.number for task in posted)]
 
 
 def latencies(settings: Settings, server: Server, report: Report) -> None:

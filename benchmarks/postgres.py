@@ -49,19 +49,19 @@ class Pile:
         self._top -= share * processes
         low = self._top + 1
 
-        def refs(who: int) -> Iterator[list[str]]:
+        def numbers(who: int) -> Iterator[list[int]]:
             for first in range(low + who * share, low + (who + 1) * share, batch):
-                yield [f"#{number}" for number in range(first, first + batch)]
+                yield list(range(first, first + batch))
 
         def claim(mine: Board, who: int) -> None:
-            for some in refs(who):
+            for some in numbers(who):
                 if batch == 1:
-                    mine.tasks.claim(ref=some[0])
+                    mine.tasks.claim(ref=f"#{some[0]}")
                 else:
-                    assert len(mine.tasks.claim_many(refs=some)) == batch
+                    assert len(mine.tasks.claim_many(refs=[f"#{number}" for number in some])) == batch
 
         def complete(mine: Board, who: int) -> None:
-            for some in refs(who):
+            for some in numbers(who):
                 finish(mine, some)
 
         actions = {"claim": claim, "complete": complete}
@@ -99,7 +99,7 @@ def _rates(settings: Settings, server: Server, report: Report) -> None:
     for what, called in (
         ("claim", "claim_many of 100"),
         ("next", "next, 100 at once"),
-        ("complete", "complete_many of 100"),
+        ("complete", "report of 100"),
     ):
         one, many_at_once = ([of(what, count, batch) for count in PROCESSES] for batch in (1, BATCH))
         report.add(f"{what}, one at a time", *one, "")
@@ -129,7 +129,7 @@ def _work_off(batch: int) -> Action:
 
     def work(mine: Board, _: int) -> None:
         while won := mine.tasks.next(count=batch):
-            finish(mine, [task.id for task in won])
+            finish(mine, [task.number for task in won])
 
     return work
 

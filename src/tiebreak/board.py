@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .operations import Operation
     from .operations import agents as _agents
     from .operations import claims as _claims
-    from .operations import completions as _completions
     from .operations import dependencies as _dependencies
     from .operations import events as _events
     from .operations import expiry as _expiry
@@ -423,7 +422,6 @@ class Tasks(Namespace):
         extend = Bound(_claims.extend)
         check = Bound(_claims.check)
         complete = Bound(_claims.complete)
-        complete_many = Bound(_completions.complete_many)
         fail = Bound(_claims.fail)
         release = Bound(_claims.release)
         cancel = Bound(_tasks.cancel)

@@ -81,7 +81,6 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "tasks.next": lambda place, board: (posted(board), {})[1],
     "tasks.extend": lambda place, board: claimed(board),
     "tasks.complete": lambda place, board: claimed(board),
-    "tasks.complete_many": lambda place, board: {"refs": [claimed(board)["ref"]]},
     "tasks.fail": lambda place, board: claimed(board),
     "tasks.release": lambda place, board: claimed(board),
     "tasks.cancel": lambda place, board: posted(board),

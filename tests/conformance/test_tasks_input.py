@@ -103,7 +103,6 @@ STATES: Wrong = {"text": "pending", "unknown": ["done"], "capitals": ["PENDING"]
 BOOLEAN: Wrong = {"one": 1, "zero": 0, "text": "true"}
 LABELS: Wrong = {"text": "a", "one bad": ["a", "b c"], "nested": [["a"]], "too many": ["a"] * (MAX_LIST + 1)}
 REFS: Wrong = {"text": KEY, "one bad": [KEY, ""], "nested": [[KEY]], "too many": [KEY] * (MAX_LIST + 1)}
-EPOCHS: Wrong = {"number": 1, "text": ["1"], "negative": [-1], "one too many": [1, 1]}
 NONE: Wrong = {"none": None}
 
 PARAMETERS: list[tuple[str, str, Wrong]] = [
@@ -156,10 +155,6 @@ PARAMETERS: list[tuple[str, str, Wrong]] = [
     ("complete", "ack_payload", JSON),
     ("complete", "agent", AGENT | NONE),
     ("complete", "project", LABEL | NONE),
-    ("complete_many", "refs", REFS | NONE),
-    ("complete_many", "epochs", EPOCHS | NONE),
-    ("complete_many", "agent", AGENT | NONE),
-    ("complete_many", "project", LABEL | NONE),
     ("fail", "ref", REF | NONE),
     ("fail", "epoch", WHOLE | NONE),
     ("fail", "reason", NOTE),
@@ -219,7 +214,6 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "post": {"name": "work"},
     "depend": {"ref": KEY, "after": [KEY]},
     "claim_many": {"refs": [KEY]},
-    "complete_many": {"refs": [KEY]},
     "next": {},
     "retry_many": {},
     "forfeit": {"holder": "alice~gone"},

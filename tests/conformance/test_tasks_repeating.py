@@ -33,7 +33,6 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("next", {}),
     ("extend", {"ref": "mine"}),
     ("complete", {"ref": "mine", "result": False, "ack": True}),
-    ("complete_many", {"refs": ["mine"]}),
     ("fail", {"ref": "mine", "reason": "broken"}),
     ("release", {"ref": "mine"}),
     ("cancel", {"ref": "mine"}),

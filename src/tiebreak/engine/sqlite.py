@@ -55,7 +55,6 @@ _FRAGMENTS = {
     "skip_locked": "",
     "share": "",
     "position": "instr",
-    "each": "json_each(:listed)",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
     "newest": "(SELECT max(number) FROM events)",

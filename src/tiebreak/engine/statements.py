@@ -31,7 +31,6 @@ _FRAGMENTS = {
     "skip_locked": "FOR UPDATE SKIP LOCKED",
     "share": "FOR SHARE",
     "position": "strpos",
-    "each": "json_array_elements(CAST(:listed AS json))",
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",
     "settled": ":settled",

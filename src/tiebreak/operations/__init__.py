@@ -52,7 +52,7 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies", "completions"),
+    "tasks": ("claims", "picking", "tasks", "dependencies"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds",),

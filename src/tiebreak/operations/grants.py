@@ -45,13 +45,9 @@ def winning(table: str, also: str, where: str, returning: str) -> str:
     return f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}"
 
 
-def writing(table: str, change: str, where: str, returning: str, listed: str = "") -> str:
-    """The statement that changes a row as its holder: the row as it is now, or no row if the fence stopped it.
-
-    With `listed`, it changes all the rows that such a list names.
-    """
-    source = f" FROM {listed}" if listed else ""
-    return f"UPDATE {table} SET {change}{source} WHERE {where} AND {MINE} RETURNING {returning}"
+def writing(table: str, change: str, where: str, returning: str) -> str:
+    """The statement that changes a row as its holder: the row as it is now, or no row if the fence stopped it."""
+    return f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}"
 
 
 def by_name(column: str, param: str = "who") -> str:
