@@ -162,7 +162,10 @@ def moment(value: Any, what: str) -> float:
     if isinstance(value, str):
         from .text import parse_rfc3339
 
-        value = parse_rfc3339(value)
+        try:
+            value = parse_rfc3339(value)
+        except Invalid as exc:
+            raise Invalid(f"{what}: {exc.message}", hint=exc.hint) from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 2**40:
         raise Invalid(f"{what}: expected a time, got {shown(value)}")
     return float(value)

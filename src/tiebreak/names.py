@@ -395,7 +395,7 @@ RULES: dict[str, Rule] = {
     "Folder": Rule(_of_jobs("folder"), "an absolute path", {"type": "string", "maxLength": 4096}),
     "Bounds": Rule(_of_jobs("bounds"), "`memory` in bytes, `cpu` in seconds, open `files`", {"type": "object"}),
     "Group": Rule(_of_jobs("group"), "`GROUP=N`: at most N of this group at once", {"type": "string"}),
-    "Size": Rule(_of_jobs("size"), "bytes, at most 64 MiB", {"type": "integer", "minimum": 0, "maximum": 1 << 26}),
+    "Size": Rule(_of_jobs("size"), "bytes, up to 64 MiB", {"type": "integer", "minimum": 0, "maximum": 1 << 26}),
     "Moment": Rule(_of_jobs("moment"), "a time: Unix seconds or RFC 3339", {"type": ["number", "string"]}),
     "Lasting": Rule(_of_jobs("lasting"), "seconds, or `90s`, `5m`, `1h`; not 0", {"type": ["number", "string"]}),
     "Percent": Rule(_of_jobs("percent"), "0 to 100", {"type": "number", "minimum": 0, "maximum": 100}),

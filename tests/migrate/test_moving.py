@@ -78,6 +78,11 @@ def furnish(board: Board) -> None:
         again = board.tasks.claim(ref="often")
         board.tasks.release(ref=again.id, epoch=again.epoch)
     board.tasks.claim(ref="held", lease=600)
+    board.jobs.submit(command=["make", "test"], env={"A": "ä"}, limit="g=2", queue="ci", unique_for=60, key="job")
+    [job] = board.jobs.next(queues=["ci"], lease=600)
+    board.jobs.append(ref=job.id, epoch=job.epoch, chunks=[{"start": 0, "text": "ä\n\t\\N"}])
+    board.jobs.progress(ref=job.id, percent=40)
+    board.queues.pause(queue="mail", reason="broken")
     board.call("tasks.post", {"name": "once"}, once="a-key-of-its-own")
     for _ in range(2):
         [hold] = board.holds.take(resources=["lock:deploy"], note="for a while")
@@ -122,7 +127,7 @@ def _columns() -> dict[str, list[str]]:
 COLUMNS = _columns()
 TIMES = {
     *("at", "until", "created_at", "updated_at", "claimed_at", "finished_at", "ready_at", "taken_at", "sent_at"),
-    *("acked_at", "joined_at", "seen_at", "left_at"),
+    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at"),
 }
 
 

@@ -51,6 +51,18 @@ GOOD: dict[str, list[Any]] = {
     "Epoch": [0, 2**53],
     "Json": [None, 0, "", [], {}, {"a": [1, 2.5, None, True]}, "x" * (names.MAX_JSON - 2), nested(100)],
     "bool": [True, False],
+    "Command": ["true", "a | b\n", ["ls", ""], {"call": "m.f"}, {"call": "m.f", "args": [1], "kwargs": {"a": None}}],
+    "Environ": [{}, {"A": ""}, {"A": "x" * 65_536}],
+    "Folder": ["/", "/" + "x" * 4095],
+    "Bounds": [{}, {"memory": 1, "cpu": 1, "files": 1}],
+    "Group": ["g=1", "a/b=10000"],
+    "Size": [0, 1 << 26],
+    "Moment": [0, 1.5, "2026-01-01T00:00:00Z"],
+    "Lasting": [0.001, "1ms", "3650d"],
+    "Percent": [0, 99.5, 100],
+    "Grant": [[1, 1], [2**53, 2**53]],
+    "Outcome": [{"number": 1, "epoch": 1, "ok": True}, {"number": 1, "epoch": 1, "ok": False, "reason": "x" * 1000}],
+    "Chunk": [{"start": 0, "text": "a\n"}, {"start": 2**53, "text": "x" * 65_536, "stream": 2}],
 }
 
 BAD: dict[str, list[Any]] = {
@@ -114,6 +126,24 @@ BAD: dict[str, list[Any]] = {
         10**5000,
     ],
     "bool": [1, 0, "true", None, "yes"],
+    "Command": ["", "x" * 65_537, "a\0b", [], [""], ["a", 1], {}, {"call": "a b"}, {"call": "f", "x": 1}, 1],
+    "Environ": [[], {"": "x"}, {"A=B": "x"}, {"A": 1}, {"A": "\0"}, {"A": "x" * 65_537}, {1: "x"}],
+    "Folder": ["", "a", "/\0", "/" + "x" * 4096],
+    "Bounds": [[], {"disk": 1}, {"memory": 0}, {"cpu": 1.5}, {"files": True}],
+    "Group": ["", "g", "g=", "=1", "g=0", "g=10001", "g=x", "g h=1", 1, "g=\u0661"],
+    "Size": [-1, (1 << 26) + 1, 1.5, True],
+    "Moment": [-1, "soon", True, None, float("nan"), 1e300],
+    "Lasting": [0, 0.0009, -1, "3651d", True],
+    "Percent": [-0.1, 100.1, "50", True, float("nan")],
+    "Grant": [[], [1], [1, 0], [0, 1], [1, 2, 3], ["1", 1], [True, 1], 7],
+    "Outcome": [
+        [],
+        {},
+        {"number": 1, "epoch": 1},
+        {"number": 1, "epoch": 1, "ok": 1},
+        {"number": 0, "epoch": 1, "ok": True},
+    ],
+    "Chunk": ["x", {}, {"start": 0, "text": ""}, {"start": -1, "text": "x"}, {"start": 0, "text": "x" * 65_537}],
 }
 
 
@@ -187,11 +217,11 @@ def test_a_list_has_an_end_and_names_its_wrong_entry() -> None:
 def is_schema(value: Any) -> bool:
     """Enough of JSON Schema for what the references need."""
     if not isinstance(value, dict) or not value.keys() <= {
-        "type", "enum", "anyOf", "items", "maxItems", "maxLength", "minimum", "maximum"
+        "type", "enum", "anyOf", "items", "minItems", "maxItems", "maxLength", "minimum", "maximum", "required"
     }:  # fmt: skip
         return False
     types = value.get("type", [])
-    known = {"string", "integer", "number", "boolean", "array", "null"}
+    known = {"string", "integer", "number", "boolean", "array", "object", "null"}
     return (
         ({types} if isinstance(types, str) else set(types)) <= known
         and all(map(is_schema, value.get("anyOf", [])))
@@ -217,6 +247,7 @@ def allows(described: dict[str, Any], value: Any) -> bool:
     types = described.get("type")
     if types is not None:
         python: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
+        python["object"] = dict
         if not any(isinstance(value, python[each]) for each in ([types] if isinstance(types, str) else types)):
             return False
     return (

@@ -137,6 +137,7 @@ def test_a_glance_takes_what_its_operation_takes(name: str) -> None:
 
 def test_reading_does_not_write(board: Board, tmp_path: Path) -> None:
     """A read runs without the gate, so a write in it would come without its turn."""
+    board.jobs.submit(command="true", key="work")
     board.tasks.claim(ref="work")
     board.messages.send(body="hello", to="alice")
     writer = board.engine._writer  # type: ignore[attr-defined]
