@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .operations import outputs as _outputs
     from .operations import picking as _picking
     from .operations import queues as _queues
+    from .operations import schedules as _schedules
     from .operations import tasks as _tasks
     from .operations import upkeep as _upkeep
 
@@ -106,6 +107,7 @@ class Board:
         self.messages = Messages(self)
         self.agents = Agents(self)
         self.events = Events(self)
+        self.schedules = Schedules(self)
         self.upkeep = Upkeep(self)
 
     # ── Who and where ────────────────────────────────────────────────────────────────────────────────
@@ -503,6 +505,22 @@ class Events(Namespace):
         last = Bound(_events.newest)
         read = Bound(_events.read)
         why = Bound(_events.why)
+
+
+class Schedules(Namespace):
+    """`board.schedules`: add, list, fire …"""
+
+    prefix = "schedules"
+    if TYPE_CHECKING:
+        add = Bound(_schedules.add)
+        list = Bound(_schedules.listing)
+        pause = Bound(_schedules.pause)
+        resume = Bound(_schedules.resume)
+        remove = Bound(_schedules.remove)
+        next = Bound(_schedules.coming)
+        history = Bound(_schedules.history)
+        due = Bound(_schedules.due)
+        fire = Bound(_schedules.fire)
 
 
 class Upkeep(Namespace):

@@ -252,6 +252,26 @@ class Sentence(Record):
     text: str
 
 
+class Schedule(Record):
+    """A job that comes round. `due` is the next instant, `last` the one before; `epoch` counts those that were won."""
+
+    project: str
+    name: str
+    expression: str
+    zone: str
+    policy: str
+    command: Json
+    holder: Holder | None
+    epoch: int
+    due: Time | None
+    last: Time | None
+    paused_at: Time | None
+    reason: str | None
+    created_by: Holder | None
+    created_at: Time
+    updated_at: Time
+
+
 class Status(Record):
     """The board in numbers."""
 
@@ -281,7 +301,8 @@ class Pruned(Record):
 
 
 RECORDS: dict[str, type] = {
-    cls.__name__: cls for cls in (Task, Job, Queue, Hold, Released, Message, Agent, Event, Sentence, Status, Pruned)
+    cls.__name__: cls
+    for cls in (Task, Job, Queue, Hold, Released, Message, Agent, Event, Sentence, Schedule, Status, Pruned)
 }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Priority: TypeAlias = str
     State: TypeAlias = str
     Status: TypeAlias = str
+    Policy: TypeAlias = str
     Seconds: TypeAlias = float
     Lease: TypeAlias = float
     Count: TypeAlias = int
@@ -57,6 +58,8 @@ JOB = "job"
 """The kind of a task that carries a command."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
+POLICIES = ("skip", "run-once", "run-all")
+"""What becomes of a schedule's instants that nobody was there for."""
 
 DAY = 86400.0
 MAX_NAME = 200
@@ -372,6 +375,7 @@ RULES: dict[str, Rule] = {
     "Priority": Rule(_one_of(PRIORITIES), "`low`, `normal`, `high` or `urgent`", {"enum": list(PRIORITIES)}),
     "State": Rule(_one_of(STATES), "a task's state", {"enum": list(STATES)}),
     "Status": Rule(_one_of(STATUSES), "an agent's status", {"enum": list(STATUSES)}),
+    "Policy": Rule(_one_of(POLICIES), "`skip`, `run-once` or `run-all`", {"enum": list(POLICIES)}),
     "Seconds": Rule(seconds, "seconds, or `90s`, `5m`, `1h`", {"type": ["number", "string"]}),
     "Lease": Rule(lease, "seconds, or `90s`, `5m`, `1h`; at most 7 days", {"type": ["number", "string"]}),
     "Count": Rule(_integer(1, 100), "1 to 100", {"type": "integer", "minimum": 1, "maximum": 100}),

@@ -148,6 +148,9 @@ class Service:
                 due = await self.read(find("tasks.due"), {"project": None})
                 if due is not None and due <= 0:
                     await self.call("tasks.sweep", {"project": None})
+                due = await self.read(find("schedules.due"), {"project": None})
+                if due is not None and due <= 0:
+                    await self.call("schedules.fire", {"project": None, "agent": self._me})
             except TiebreakError as exc:
                 log.warning("the sweep failed", extra={"facts": exc.to_dict()})
 

@@ -59,6 +59,7 @@ MODULES = {
     "messages": ("messages",),
     "agents": ("agents",),
     "events": ("events",),
+    "schedules": ("schedules",),
     "upkeep": ("upkeep",),
 }
 """Where the operations of each group are, those that are called most often first."""

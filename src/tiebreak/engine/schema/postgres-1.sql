@@ -232,3 +232,27 @@ CREATE TABLE answers (
   at        bigint NOT NULL
 );
 CREATE INDEX answers_at ON answers (at);
+
+CREATE TABLE schedules (
+  project    text COLLATE "C" NOT NULL,
+  name       text COLLATE "C" NOT NULL,
+  expression text NOT NULL,
+  zone       text NOT NULL,
+  policy     text COLLATE "C" NOT NULL,
+  command    text,
+  options    text,
+  holder     text COLLATE "C",
+  epoch      bigint NOT NULL DEFAULT 0,
+  until      bigint NOT NULL DEFAULT 0,
+  displaced  text COLLATE "C",
+  due        bigint NOT NULL DEFAULT 0,
+  last       bigint NOT NULL DEFAULT 0,
+  paused_at  bigint NOT NULL DEFAULT 0,
+  reason     text,
+  removed_at bigint NOT NULL DEFAULT 0,
+  created_by text COLLATE "C",
+  created_at bigint NOT NULL,
+  updated_at bigint NOT NULL,
+  PRIMARY KEY (project, name)
+);
+CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;

@@ -215,3 +215,27 @@ CREATE TABLE answers (                     -- what a repeatable write answered, 
   at        INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX answers_at ON answers (at);
+
+CREATE TABLE schedules (                   -- jobs that come round; a removed one leaves its epoch behind
+  project    TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  expression TEXT NOT NULL,
+  zone       TEXT NOT NULL,
+  policy     TEXT NOT NULL,                -- what becomes of missed instants: 'skip', 'run-once', 'run-all'
+  command    TEXT,
+  options    TEXT,                         -- what else the job is submitted with; may hold secrets
+  holder     TEXT,                         -- who won the last instant: a grant that begins and ends in one transaction
+  epoch      INTEGER NOT NULL DEFAULT 0,   -- how many instants were won
+  until      INTEGER NOT NULL DEFAULT 0,
+  displaced  TEXT,
+  due        INTEGER NOT NULL DEFAULT 0,   -- the instant to be won next: a date of the calendar, whatever clock a board has
+  last       INTEGER NOT NULL DEFAULT 0,   -- the instant that was won last
+  paused_at  INTEGER NOT NULL DEFAULT 0,
+  reason     TEXT,                         -- why it is paused
+  removed_at INTEGER NOT NULL DEFAULT 0,
+  created_by TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (project, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;

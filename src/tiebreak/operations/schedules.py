@@ -1,0 +1,315 @@
+"""Schedules: jobs that come round, each instant run at most once over all machines.
+
+A schedule is a row with a grant (see `grants`) and the instant that is due next. Whoever looks may fire it: workers,
+daemons, `tb cron run`, any number of them at once. Winning the instant, submitting its job and moving on to the next
+instant are one transaction, so there is no moment at which an instant is won but its job is not there, or the other
+way round. The statement that wins names the instant: who comes second finds another one, and gets nothing. The epoch
+counts the instants that were won.
+
+An instant that nobody was there for follows the policy of its schedule. `skip`: it does not run. `run-once`: the
+newest of them runs, for all. `run-all`: each of them runs, a few in one step. A pause is a decision and not an
+absence: what falls into it is not missed.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..clock import SECOND, micros
+from ..errors import Invalid, NotFound, Refused
+from ..model import Schedule, Task, columns, record
+from ..names import json_text, shown
+from ..text import moment
+from . import find, instants, operation
+from .events import append
+from .grants import CLOSE, winning, writing
+from .references import SHOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..names import AgentId, Count, Json, Label, Limit, Name, Note, Number, Policy, Project
+    from . import Transaction
+
+LATE = 60 * SECOND
+"""An instant that nobody has run for so long counts as missed."""
+AT_ONCE = 100
+"""Schedules that one step looks at."""
+_LEASE = 60.0
+_OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anyway", "delay", "at")
+"""What a job's submission has and its schedule decides, or what makes no sense for a job that comes round."""
+
+_COLUMNS = columns(Schedule)
+_THIS = "project = :project AND name = :name AND removed_at = 0"
+_WIN = winning("schedules", "", f"{_THIS} AND due = :due", "epoch")
+_MOVE_ON = writing("schedules", f"{CLOSE}, last = :instant, due = :next, updated_at = {{now}}", _THIS, "epoch")
+_PASS_OVER = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _THIS + " AND due = :due RETURNING epoch"
+
+
+# ── What comes round ─────────────────────────────────────────────────────────────────────────────────
+
+
+@operation("schedules.add", writes=True)
+def add(
+    tx: Transaction,
+    *,
+    name: Label,
+    expression: Note,
+    command: Json,
+    agent: AgentId = "",
+    project: Project = "",
+    zone: Name = "UTC",
+    policy: Policy = "run-once",
+    options: Json = {},  # noqa: B006  (never changed)
+) -> Schedule:
+    """Let a job come round, from the next instant on. A schedule of that name is changed.
+
+    `expression` is a cron expression (five fields, or six with seconds first, or `@daily`); `options` are those of
+    `jobs.submit`. A schedule with another expression or zone goes on with its next instant from now: it fires
+    nothing of the past.
+    """
+    submission(name, command, options, agent, project)
+    due = instants.first(expression, zone, tx.now)
+    if not due:
+        raise Invalid(f"expression: {shown(expression)} never comes round")
+    row = tx.first(
+        "INSERT INTO schedules (project, name, expression, zone, policy, command, options, due, created_by, "
+        "created_at, updated_at) VALUES (:project, :name, :expression, :zone, :policy, :command, :options, :due, "
+        ":agent, {now}, {now}) ON CONFLICT (project, name) DO UPDATE SET "
+        "due = CASE WHEN schedules.removed_at > 0 THEN excluded.due WHEN schedules.paused_at > 0 THEN 0 "
+        "WHEN schedules.expression = excluded.expression AND schedules.zone = excluded.zone THEN schedules.due "
+        "ELSE excluded.due END, "
+        "paused_at = CASE WHEN schedules.removed_at > 0 THEN 0 ELSE schedules.paused_at END, "
+        "created_at = CASE WHEN schedules.removed_at > 0 THEN {now} ELSE schedules.created_at END, "
+        "expression = excluded.expression, zone = excluded.zone, policy = excluded.policy, removed_at = 0, "
+        "command = excluded.command, options = excluded.options, created_by = excluded.created_by, updated_at = {now} "
+        f"RETURNING {_COLUMNS}",
+        project=project,
+        name=name,
+        expression=expression,
+        zone=zone,
+        policy=policy,
+        command=json_text(command, "command"),
+        options=json_text(options, "options"),
+        due=due,
+        agent=agent,
+    )
+    assert row is not None  # noqa: S101  (an upsert either returns its row or raises)
+    made = record(Schedule, row)
+    _tell(tx, "added" if made.created_at == made.updated_at else "changed", made, agent, f"{expression} {zone}")
+    return made
+
+
+def submission(name: str, command: Any, options: Any, agent: str, project: str, **more: Any) -> dict[str, Any]:
+    """What a schedule's job is submitted with, checked by the rules of a submission; raises `Invalid`."""
+    if not isinstance(options, dict):
+        raise Invalid(f"options: expected an object, got {shown(options)}")
+    for each in _OURS:
+        if each in options:
+            raise Invalid(f"options: {each} is not for what comes round")
+    given = {"name": name, **options, "kind": "job", "payload": {"command": command}, **more}
+    return find("tasks.post").checked({**given, "agent": agent, "project": project})
+
+
+@operation("schedules.list", writes=False)
+def listing(tx: Transaction, *, project: Project | None = "", name: Label | None = None) -> list[Schedule]:
+    """The schedules, by name; what their jobs are given beside the command is not shown."""
+    where = ["removed_at = 0"]
+    where += [f"{column} = :{column}" for column, v in (("project", project), ("name", name)) if v is not None]
+    sql = f"SELECT {_COLUMNS} FROM schedules WHERE {' AND '.join(where)} ORDER BY project, name"
+    return [record(Schedule, row) for row in tx.all(sql, project=project, name=name)]
+
+
+def _find(tx: Transaction, name: str, project: str) -> Schedule:
+    found = listing(tx, project=project, name=name)
+    if not found:
+        raise NotFound(f"no schedule {name} in project {project}", hint="`tb cron list` tells what there is")
+    return found[0]
+
+
+def _change(tx: Transaction, event: str, change: str, name: str, agent: str, project: str, **more: Any) -> Schedule:
+    """Change one schedule, and tell of it."""
+    row = tx.first(
+        f"UPDATE schedules SET {change}, updated_at = {{now}} WHERE {_THIS} RETURNING {_COLUMNS}",
+        name=name,
+        project=project,
+        **more,
+    )
+    if row is None:
+        raise NotFound(f"no schedule {name} in project {project}", hint="`tb cron list` tells what there is")
+    changed = record(Schedule, row)
+    _tell(tx, event, changed, agent, more.get("reason"))
+    return changed
+
+
+@operation("schedules.pause", writes=True)
+def pause(
+    tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
+) -> Schedule:
+    """Let no instant run until it is resumed; those that fall into the pause are not made up for."""
+    change = f"{CLOSE}, paused_at = CASE WHEN paused_at > 0 THEN paused_at ELSE {{now}} END, due = 0, reason = :reason"
+    return _change(tx, "paused", change, name, agent, project, reason=reason)
+
+
+@operation("schedules.resume", writes=True)
+def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
+    """Go on with the next instant from now."""
+    known = _find(tx, name, project)
+    if known.paused_at is None:
+        raise Refused(f"schedule {name} is not paused")
+    due = instants.first(known.expression, known.zone, tx.now)
+    return _change(tx, "resumed", "paused_at = 0, reason = NULL, due = :due", name, agent, project, due=due)
+
+
+@operation("schedules.remove", writes=True)
+def remove(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
+    """Forget a schedule and what its jobs were given; jobs that it has submitted stay."""
+    change = "removed_at = {now}, due = 0, command = NULL, options = NULL"
+    return _change(tx, "removed", change, name, agent, project)
+
+
+@operation("schedules.next", writes=False)
+def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count = 5) -> list[float]:
+    """The next instants of a schedule, in Unix seconds, as if it were not paused."""
+    known = _find(tx, name, project)
+    walk = instants.instants(known.expression, known.zone, tx.now)
+    return [at / SECOND for at, _ in zip(walk, range(count), strict=False)]
+
+
+@operation("schedules.history", writes=False)
+def history(
+    tx: Transaction, *, name: Label, project: Project = "", before: Number | None = None, limit: Limit = 20
+) -> list[Task]:
+    """The jobs that a schedule has submitted, newest first; the end of a job's key is its instant."""
+    beginning = key(name, 0)[:-_LENGTH]
+    rows = tx.all(
+        f"SELECT {SHOWN} FROM tasks WHERE project = :project AND key > :low AND key < :high AND length(key) = :size "
+        f"{'AND number < :before ' if before is not None else ''}ORDER BY key DESC LIMIT :limit",
+        project=project,
+        low=beginning,
+        high=beginning + ":",
+        size=len(beginning) + _LENGTH,
+        before=before,
+        limit=limit,
+    )
+    return [record(Task, row) for row in rows]
+
+
+# ── Firing ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def key(name: str, instant: int) -> str:
+    """What the job of an instant is called: there is never a second one."""
+    return f"cron:{name}:{moment(instant)[:19]}Z"
+
+
+_LENGTH = len("2026-11-16T01:50:00Z")
+
+
+@operation("schedules.due", writes=False)
+def due(tx: Transaction, *, project: Project | None = "") -> float | None:
+    """In how many seconds the next instant is due; None if there is none, or none that this side could fire."""
+    here = "TRUE" if project is None else "project = :project"
+    row = tx.first(f"SELECT min(due) FROM schedules WHERE due > 0 AND {here}", project=project)
+    if row is None or row[0] is None or not instants.installed():
+        return None
+    return float(max(0, row[0] - tx.now) / SECOND)
+
+
+@operation("schedules.fire", writes=True)
+def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = 10) -> list[Task]:
+    """Submit the jobs of the instants that are due and that nobody else has won; one small step.
+
+    Of one schedule at most so many; call it again while `schedules.due` says 0, and not before.
+    """
+    here = "" if project is None else "AND project = :project "
+    rows = tx.all(
+        f"SELECT {_COLUMNS}, options FROM schedules WHERE due > 0 AND due <= {{now}} {here}"
+        "ORDER BY due, project, name LIMIT :limit {skip_locked}",
+        project=project,
+        limit=AT_ONCE,
+    )
+    fired: list[Task] = []
+    for row in rows:
+        schedule = record(Schedule, row[:-1])
+        try:
+            fired += _fire(tx, schedule, row[-1], agent, most)
+        except (Invalid, Refused) as exc:  # it would be in the way of all others, again and again
+            pause(tx, name=schedule.name, project=schedule.project, agent=agent, reason=exc.message[:1000])
+    return fired
+
+
+def _fire(tx: Transaction, schedule: Schedule, options: str, agent: str, most: int) -> list[Task]:
+    oldest = micros(schedule.due or 0)
+    wanted = _wanted(tx, schedule, oldest, most)
+    if not wanted:
+        following = instants.first(schedule.expression, schedule.zone, tx.now)
+        names = {"name": schedule.name, "project": schedule.project}
+        if tx.first(_PASS_OVER, next=following, due=oldest, **names) is not None:
+            _tell(tx, "skipped", schedule, agent, f"nobody was there at {moment(oldest)}", oldest)
+        return []
+    expected, fired = oldest, []
+    for instant, following in wanted:
+        task = _run(tx, schedule, options, agent, expected, instant, following)
+        if task is None:
+            break
+        expected = following
+        fired.append(task)
+    return fired
+
+
+def _wanted(tx: Transaction, schedule: Schedule, oldest: int, most: int) -> list[tuple[int, int]]:
+    """The instants that shall run now, each with the one that is due after it."""
+    when = (schedule.expression, schedule.zone)
+    if schedule.policy == "run-all":
+        walk, found = instants.instants(*when, oldest), [oldest]
+        while 0 < found[-1] <= tx.now and len(found) <= most:
+            found.append(next(walk, 0))
+        return list(pairwise(found))
+    newest = instants.newest(*when, oldest, tx.now)
+    if schedule.policy == "skip" and tx.now - newest > LATE:
+        return []
+    return [(newest, instants.first(*when, tx.now))]
+
+
+def _run(
+    tx: Transaction, schedule: Schedule, options: str, agent: str, expected: int, instant: int, following: int
+) -> Task | None:
+    """Win an instant, submit its job and move on, or nothing if somebody else has won it."""
+    import json
+
+    given = submission(
+        schedule.name,
+        schedule.command,
+        json.loads(options),
+        schedule.created_by or agent,
+        schedule.project,
+        key=key(schedule.name, instant),
+    )
+    names = {"name": schedule.name, "project": schedule.project, "agent": agent}
+    won = tx.first(_WIN, due=expected, lease=micros(_LEASE), **names)
+    if won is None:
+        return None
+    task: Task = find("tasks.post")(tx, **given)
+    tx.first(_MOVE_ON, epoch=won[0], instant=instant, next=following, **names)
+    missed = f", for all since {moment(expected)}" if instant > expected else ""
+    _tell(tx, "fired", schedule, agent, f"#{task.number}{missed}", instant, won[0])
+    return task
+
+
+def _tell(
+    tx: Transaction, what: str, schedule: Schedule, agent: str, note: str | None, instant: int = 0, epoch: int = 0
+) -> None:
+    append(
+        tx,
+        f"schedule.{what}",
+        schedule.project,
+        subject=f"cron:{schedule.name}",
+        name=schedule.name,
+        kind="schedule",
+        agent=agent,
+        epoch=epoch,
+        note=note,
+        data={"instant": moment(instant)} if instant else None,
+    )
