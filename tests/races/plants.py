@@ -7,7 +7,9 @@ those by name or keep whole statements; so a constant is replaced wherever its t
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -214,3 +216,20 @@ def transfer_keeps_the_epoch(put: Set) -> None:
 def giving_back_keeps_the_time(put: Set) -> None:
     """What was given back is held until its lease runs out."""
     _constant(put, "GIVE_BACK", "holder = NULL, until = 0", "holder = holder, until = until")
+
+
+def instants_are_run_by_whoever_saw_them(put: Set) -> None:
+    """Who has seen that an instant is due runs it, whatever the others have done since; and no key stops the second."""
+    no_transaction(put)
+    operations.every()
+    from tiebreak.operations import schedules
+
+    put(schedules, "_WIN", schedules._WIN.replace(grants.FREE, "TRUE").replace("due = :due", ":due > 0"))
+    sound, names = schedules._wanted, iter(range(10**9))
+
+    def slowly(*args: Any) -> Any:
+        time.sleep(0.01)  # so that others see the same
+        return sound(*args)
+
+    put(schedules, "_wanted", slowly)
+    put(schedules, "key", lambda name, instant: f"{name}:{instant}:{os.getpid()}:{next(names)}")

@@ -149,6 +149,19 @@ def swimmer(address: str, agent: str, pool: str, tries: int) -> Run:
     return grants
 
 
+# ── Schedules ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def scheduler(address: str, agent: str) -> Run:
+    """Fire whatever is due, one instant at a time, until nothing is; the keys of the jobs."""
+    board = open_board(address, agent)
+    yield
+    fired: list[str | None] = []
+    while board.schedules.due() == 0.0:
+        fired += [task.key for task in board.schedules.fire(most=1)]
+    return fired
+
+
 # ── Churn ────────────────────────────────────────────────────────────────────────────────────────────
 
 TASKS = 24

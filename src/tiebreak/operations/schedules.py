@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 LATE = 60 * SECOND
 """An instant that nobody has run for so long counts as missed."""
+SUBMIT = "tasks.post"
 AT_ONCE = 100
 """Schedules that one step looks at."""
 _LEASE = 60.0
@@ -109,7 +110,7 @@ def submission(name: str, command: Any, options: Any, agent: str, project: str, 
         if each in options:
             raise Invalid(f"options: {each} is not for what comes round")
     given = {"name": name, **options, "kind": "job", "payload": {"command": command}, **more}
-    return find("tasks.post").checked({**given, "agent": agent, "project": project})
+    return find(SUBMIT).checked({**given, "agent": agent, "project": project})
 
 
 @operation("schedules.list", writes=False)
@@ -291,7 +292,7 @@ def _run(
     won = tx.first(_WIN, due=expected, lease=micros(_LEASE), **names)
     if won is None:
         return None
-    task: Task = find("tasks.post")(tx, **given)
+    task: Task = find(SUBMIT)(tx, **given)
     tx.first(_MOVE_ON, epoch=won[0], instant=instant, next=following, **names)
     missed = f", for all since {moment(expected)}" if instant > expected else ""
     _tell(tx, "fired", schedule, agent, f"#{task.number}{missed}", instant, won[0])
