@@ -16,11 +16,11 @@ from ..names import ANNOUNCEMENTS, short
 from ..names import agent as check_agent
 from ..names import lease as check_lease
 from ..text import block, parse_rfc3339, plain, rfc3339
-from .spec import Args, Argument, Command, Option, command, parse, whole
+from .family import Family
+from .spec import Args, Argument, Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from ..board import Board
@@ -59,25 +59,13 @@ TTL = Option(
 EPOCH = Option("epoch", "N", "the grant that is meant (default: the one that name has now)", convert=whole)
 CHANNEL = Option("channel", "CHANNEL", "on this channel (default: send to general, read all)")
 
-SUBCOMMANDS: dict[str, Command] = {}
-
-
-def subcommand(name: str, text: str, *parts: Argument | Option) -> Callable[[Any], Any]:
-    """Declare a function as `tb coordination NAME`."""
-
-    def declare(run: Callable[[Context, Args], int | None]) -> Callable[[Context, Args], int | None]:
-        arguments = tuple(part for part in parts if isinstance(part, Argument))
-        options = tuple(part for part in parts if isinstance(part, Option))
-        SUBCOMMANDS[name] = Command(f"coordination {name}", text, run, arguments, options, "", "")
-        return run
-
-    return declare
+FAMILY = Family("coordination")
 
 
 # ── Who is there ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand("announce", "Say that one is there.", AGENT, Argument("message", "at what", many=True, optional=True))
+@FAMILY.member("announce", "Say that one is there.", AGENT, Argument("message", "at what", many=True, optional=True))
 def announce(context: Context, args: Args) -> None:
     """Seen among the agents and on a channel, in one step."""
     text = " ".join(args.message)
@@ -90,7 +78,7 @@ def announce(context: Context, args: Args) -> None:
     context.answer(sent, f"announced {plain(args.agent)} (message {sent.number})")
 
 
-@subcommand(
+@FAMILY.member(
     "status", "Who is there, and what they hold.", Argument("agent", "only what this agent holds", optional=True)
 )
 def status(context: Context, args: Args) -> None:
@@ -119,7 +107,7 @@ def _list(context: Context, title: str, lines: list[str]) -> None:
 # ── Files ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand("claim", "Take a file before editing it.", AGENT, PATH, TTL)
+@FAMILY.member("claim", "Take a file before editing it.", AGENT, PATH, TTL)
 def claim(context: Context, args: Args) -> None:
     """Exit 0 when it is yours, 1 when somebody else has it."""
     board = context.board
@@ -128,7 +116,7 @@ def claim(context: Context, args: Args) -> None:
     context.answer(held, f"claimed {_lease(held)}")
 
 
-@subcommand("release", "Give a file back.", AGENT, PATH, EPOCH)
+@FAMILY.member("release", "Give a file back.", AGENT, PATH, EPOCH)
 def release(context: Context, args: Args) -> None:
     """Exit 1 when it is not yours."""
     board = context.board
@@ -149,7 +137,7 @@ def _grant(row: Hold | Task) -> str:
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand(
+@FAMILY.member(
     "send",
     "Tell others.",
     AGENT,
@@ -169,7 +157,7 @@ def send(context: Context, args: Args) -> None:
     context.answer(sent, f"sent message {sent.number} to {plain(sent.recipient or 'everybody')} on {sent.channel}")
 
 
-@subcommand(
+@FAMILY.member(
     "inbox",
     "What was said to an agent, or to everybody.",
     AGENT,
@@ -207,7 +195,7 @@ def _after(message: Message, since: float | int | None) -> bool:
 # ── Work ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand("work-claim", "Win a piece of work; what nobody knew is put on the board.", AGENT, TASK, TTL)
+@FAMILY.member("work-claim", "Win a piece of work; what nobody knew is put on the board.", AGENT, TASK, TTL)
 def work_claim(context: Context, args: Args) -> None:
     """Exit 0 when it is yours, 1 when it is somebody else's or done."""
     board = context.board
@@ -223,7 +211,7 @@ def work_claim(context: Context, args: Args) -> None:
     context.answer(task, f"claimed {_called(task)} {_grant(task)}")
 
 
-@subcommand("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "what came out"), EPOCH)
+@FAMILY.member("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "what came out"), EPOCH)
 def work_complete(context: Context, args: Args) -> None:
     """Exit 1 when it is not yours, or not any more."""
     task = context.board.tasks.complete(
@@ -232,14 +220,14 @@ def work_complete(context: Context, args: Args) -> None:
     context.answer(task, f"completed {_called(task)}")
 
 
-@subcommand("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
+@FAMILY.member("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
 def work_abandon(context: Context, args: Args) -> None:
     """It can be claimed again at once. Exit 1 when it is not yours."""
     task = context.board.tasks.release(ref=args.task, agent=args.agent, epoch=args.epoch or 0, reason=args.reason)
     context.answer(task, f"abandoned {_called(task)}")
 
 
-@subcommand(
+@FAMILY.member(
     "work-list",
     "What there is to do, and who does it.",
     Argument("agent", "only what this agent has claimed", optional=True),
@@ -277,16 +265,11 @@ def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
     return answer
 
 
-def _options() -> list[Option]:
-    found = {option.name: option for each in SUBCOMMANDS.values() for option in each.options}
-    return list(found.values())
-
-
 @command(
     "coordination",
     "Speak as gptme's coordination does: AGENT first, exit 0 or 1.",
-    Argument("words", "what to do: " + ", ".join(SUBCOMMANDS) + "; then what it is about", many=True),
-    *_options(),
+    FAMILY.words,
+    *FAMILY.options,
     example="tb coordination work-claim alice login-bug --ttl 60",
 )
 def coordination(context: Context, args: Args) -> int:
@@ -303,9 +286,9 @@ def coordination(context: Context, args: Args) -> int:
     work-list [AGENT] [--available | --claimed]
     status [AGENT]
     """
-    wanted = _wanted(args)
-    inner = parse(wanted, ["--", *args.words[1:]], Args(args))
-    inner.update(_given(wanted, args))
+    if args["as"]:
+        raise Invalid("coordination: the first word after the subcommand says who acts, not --as")
+    wanted, inner = FAMILY.choose(args)
     if inner.agent is not None:
         check_agent(inner.agent)
     try:
@@ -313,25 +296,6 @@ def coordination(context: Context, args: Args) -> int:
     except Refused as refusal:
         refusal.hint = _advice(refusal, inner)
         raise
-
-
-def _wanted(args: Args) -> Command:
-    if args["as"]:
-        raise Invalid("coordination: the first word after the subcommand says who acts, not --as")
-    if args.words[0] not in SUBCOMMANDS:
-        known = ", ".join(SUBCOMMANDS)
-        raise Invalid(f"coordination: unknown subcommand {args.words[0]!r}", hint=f"there are: {known}")
-    return SUBCOMMANDS[args.words[0]]
-
-
-def _given(wanted: Command, args: Args) -> dict[str, Any]:
-    """The options on the command line; one that belongs to another subcommand is refused."""
-    own = {option.name for option in wanted.options}
-    given = {option: args[option.key] for option in _options() if args[option.key] is not option.default}
-    for option in given:
-        if option.name not in own:
-            raise Invalid(f"{wanted.name}: it takes no --{option.name}")
-    return {option.key: value for option, value in given.items()}
 
 
 def _advice(refusal: Refused, args: Args) -> str:

@@ -164,7 +164,7 @@ def parse(wanted: Command, words: list[str], found: Args) -> Args:
         else:
             plain.append(word)
     if not found["help"]:
-        _place(wanted, plain, found)
+        place(wanted, plain, found)
     return found
 
 
@@ -198,7 +198,8 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
         found[option.key] = value
 
 
-def _place(wanted: Command, plain: list[str], found: Args) -> None:
+def place(wanted: Command, plain: list[str], found: Args) -> None:
+    """Give a command's arguments their words; raises `Invalid` if there are too few or too many."""
     for argument in wanted.arguments:
         if argument.many:
             found[argument.name], plain = plain, []
