@@ -59,8 +59,8 @@ class Family:
             words += args.rest
         inner = Args(args)
         inner.update({option.key: [] if option.many else option.default for option in wanted.options})
-        inner.update(self._given(wanted, args))
         place(wanted, words, inner)
+        inner.update(self._given(wanted, args))
         return wanted, inner
 
     def run(self, context: Context, args: Args) -> int:

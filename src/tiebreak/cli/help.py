@@ -48,7 +48,7 @@ def describe(wanted: Command) -> str:
 
 
 def _options(options: tuple[Option, ...]) -> str:
-    return table([[f"  --{option.name} {option.metavar}".rstrip(), option.text] for option in options])
+    return table([[f"  {option.shown}", option.text] for option in options])
 
 
 @command("help", "Show all commands, or one in full.", Argument("command", "the command", optional=True))

@@ -35,7 +35,7 @@ def cli() -> str:
 
 
 def _options(options: tuple[Option, ...]) -> list[str]:
-    return [f"- `--{option.name} {option.metavar}".rstrip() + f"`: {option.text}" for option in options]
+    return [f"- `{option.shown}`: {option.text}" for option in options]
 
 
 def operations() -> str:

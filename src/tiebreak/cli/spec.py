@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Option:
-    """`--name METAVAR`, or a flag without one. `many`: may be repeated and gives a list."""
+    """`--name METAVAR`, or a flag without one. `many`: may be repeated and gives a list. `short`: `-s` means it too."""
 
-    __slots__ = ("convert", "default", "many", "metavar", "name", "text")
+    __slots__ = ("convert", "default", "many", "metavar", "name", "short", "text")
 
     def __init__(
         self,
@@ -32,8 +32,10 @@ class Option:
         default: Any = None,
         many: bool = False,
         convert: Callable[[str], Any] | None = None,
+        short: str = "",
     ) -> None:
         self.name = name
+        self.short = short
         self.metavar = metavar
         self.text = text
         self.default = [] if many else (False if not metavar else default)
@@ -44,6 +46,11 @@ class Option:
     def key(self) -> str:
         """The name under which its value is found."""
         return self.name.replace("-", "_")
+
+    @property
+    def shown(self) -> str:
+        """As help writes it."""
+        return f"{f'-{self.short}, ' if self.short else ''}--{self.name} {self.metavar}".rstrip()
 
 
 class Argument:
@@ -142,10 +149,12 @@ def parse(wanted: Command, words: list[str], found: Args) -> Args:
     """The values of a command's words; raises `Invalid` with what is wrong and how it should be."""
     known = {option.name: option for option in (*wanted.options, *GLOBAL)}
     found.update({option.key: [] if option.many else option.default for option in wanted.options})
+    shorts = {f"-{option.short}": f"--{option.name}" for option in wanted.options if option.short}
     left, plain = list(words), []
     found["rest"] = []
     while left:
         word = left.pop(0)
+        word = shorts.get(word, word)
         if word == "--":
             if wanted.rest:
                 found["rest"] = left

@@ -1,0 +1,211 @@
+"""`tb cron …`: jobs that come round."""
+
+from __future__ import annotations
+
+from ..clock import elapsed
+from ..errors import Invalid, NotFound
+from ..names import POLICIES
+from ..text import Styled, ago, plain, rfc3339, span, table
+from .family import Family
+from .jobs import OPTIONS, given, written
+from .spec import Argument, Option, command, whole
+from .tasks import STYLES
+from .working import who
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..model import Event, Schedule, Task
+    from .context import Context
+    from .spec import Args
+
+FAMILY = Family("cron")
+NAME = Argument("name", "the schedule")
+LONGEST = 60.0
+"""Seconds after which a foreground scheduler looks again, whatever happens."""
+
+
+@FAMILY.member(
+    "add",
+    "Let a command come round, or change what comes round under this name.",
+    NAME,
+    Argument("expression", "minute hour day month weekday, in quotes"),
+    Option("zone", "ZONE", "the time zone that the expression is about (default UTC)", default="UTC"),
+    Option("policy", "POLICY", "missed instants: " + ", ".join(POLICIES) + " (default run-once)", default="run-once"),
+    *OPTIONS,
+    rest="CMD…",
+)
+def add(context: Context, args: Args) -> None:
+    """One word after -- is for the shell, several are a command and its arguments."""
+    if not args.rest:
+        raise Invalid("cron add: CMD is missing", hint="usage: tb cron add NAME '*/5 * * * *' -- CMD…")
+    made = context.board.schedules.add(
+        name=args.name,
+        expression=args.expression,
+        command=args.rest[0] if len(args.rest) == 1 else args.rest,
+        zone=args.zone,
+        policy=args.policy,
+        options=given(args),
+    )
+    verb = "added" if made.created_at == made.updated_at else "changed"
+    context.answer(made, f"{context.styled(verb, 'good')} {plain(made.name)}  {_next(context, made)}")
+
+
+def _next(context: Context, made: Schedule) -> str:
+    if made.paused_at is not None:
+        return "paused"
+    if made.due is None:
+        return "it does not come round any more"
+    return f"next at {local(made.due, made.zone)}, in {span(made.due - context.board.upkeep.now())}"
+
+
+def local(at: float, zone: str) -> str:
+    """A moment as clocks in a zone show it; in UTC where nothing is known of the zone."""
+    if zone.upper() != "UTC":
+        from datetime import datetime
+        from zoneinfo import ZoneInfo
+
+        try:
+            return datetime.fromtimestamp(at, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
+        except (KeyError, ValueError, OSError):
+            pass
+    return rfc3339(at)[:19].replace("T", " ") + " UTC"
+
+
+@FAMILY.member("list", "What comes round, and when.", Option("every-project", text="list: not only of this project"))
+def listing(context: Context, args: Args) -> None:
+    """By name."""
+    board = context.board
+    found = board.schedules.list(project=None if args.every_project else board.project)
+    now = board.upkeep.now()
+    rows = [_row(each, now) for each in found]
+    header = ["NAME", "WHEN", "ZONE", "MISSED", "RUNS", "LAST", "NEXT", "COMMAND"]
+    shown = table(rows, header=header, right={4}, limit=context.width, colour=context.colour)
+    context.answer(found, shown if found else "nothing comes round (`tb cron add` lets something)")
+
+
+def _row(each: Schedule, now: float) -> list[str]:
+    following = ago(now - each.due) if each.due else "-"
+    if each.paused_at is not None:
+        following = Styled(f"paused: {each.reason}" if each.reason else "paused", "warn")
+    last = ago(now - each.last) + " ago" if each.last else "-"
+    when = [each.name, each.expression, each.zone, each.policy]
+    return [*when, str(each.epoch), last, following, written(each.command)]
+
+
+@FAMILY.member("pause", "Let nothing run until it is resumed.", NAME, Option("reason", "TEXT", "pause: why"))
+def pause(context: Context, args: Args) -> None:
+    """What falls into the pause is not made up for."""
+    context.answer(context.board.schedules.pause(name=args.name, reason=args.reason), f"paused {plain(args.name)}")
+
+
+@FAMILY.member("resume", "Go on with the next instant.", NAME)
+def resume(context: Context, args: Args) -> None:
+    """From now on."""
+    made = context.board.schedules.resume(name=args.name)
+    context.answer(made, f"resumed {plain(made.name)}  {_next(context, made)}")
+
+
+@FAMILY.member("rm", "Forget a schedule; its jobs stay.", NAME)
+def remove(context: Context, args: Args) -> None:
+    """The jobs that it has submitted are not touched."""
+    context.answer(context.board.schedules.remove(name=args.name), f"removed {plain(args.name)}")
+
+
+@FAMILY.member(
+    "next", "Tell the next instants.", NAME, Option("count", "N", "next: how many (default 5)", convert=whole)
+)
+def coming(context: Context, args: Args) -> None:
+    """As clocks show them in the schedule's zone."""
+    board = context.board
+    times = board.schedules.next(name=args.name, count=args.count or 5)
+    [known] = board.schedules.list(name=args.name)
+    now = board.upkeep.now()
+    rows = [[local(at, known.zone), f"in {span(at - now)}"] for at in times]
+    context.answer([rfc3339(at) for at in times], table(rows) if rows else "it does not come round any more")
+
+
+@FAMILY.member(
+    "history",
+    "What became of the last instants.",
+    NAME,
+    Option("limit", "N", "history: how many (default 20)", convert=whole),
+)
+def history(context: Context, args: Args) -> None:
+    """Newest first, with those that nobody was there for and that were skipped."""
+    board = context.board
+    known = board.schedules.list(name=args.name)
+    runs = board.schedules.history(name=args.name, limit=args.limit or 20)
+    if not known and not runs:
+        raise NotFound(f"no schedule {args.name} in project {board.project}", hint="`tb cron list` tells what there is")
+    if context.json:
+        context.answer(runs)
+        return
+    zone = known[0].zone if known else "UTC"
+    skipped = board.events.read(
+        event="schedule.skipped", subject=f"cron:{args.name}", newest=True, limit=len(runs) or 20
+    )
+    lines = [*map(_run, runs), *map(_skip, skipped)]
+    lines.sort(key=lambda line: -line[0])
+    rows: list[list[str]] = [[local(at, zone), *rest] for at, *rest in lines]
+    header = ["INSTANT", "STATE", "JOB", "LATE", "TOOK", "BY"]
+    shown = table(rows, header=header, right={3, 4}, limit=context.width, colour=context.colour)
+    context.say(shown if rows else "it has not run yet")
+
+
+def _run(task: Task) -> list[Any]:
+    from ..text import parse_rfc3339
+
+    at = parse_rfc3339((task.key or "")[-20:])
+    took = span(task.finished_at - task.claimed_at) if task.finished_at and task.claimed_at else "-"
+    late = span(max(0.0, task.created_at - at))
+    return [at, Styled(task.state, STYLES.get(task.state, "")), f"#{task.number}", late, took, who(task.holder)]
+
+
+def _skip(event: Event) -> list[Any]:
+    from ..text import parse_rfc3339
+
+    return [parse_rfc3339(event.data["instant"]), Styled("skipped", "dim"), "-", "-", "-", who(event.agent)]
+
+
+@FAMILY.member("run", "Submit what comes round, in the foreground, until it is ended.")
+def run(context: Context, args: Args) -> int:
+    """For boards without a daemon or a worker, which do the same; any number may run at once."""
+    board = context.board
+    board.schedules.fire()  # a machine that cannot read expressions is told now
+    if not context.json:
+        context.say(f"submitting what comes round in project {plain(board.project)}; Ctrl-C ends it")
+    while True:
+        seen = board.events.last()
+        due = board.schedules.due()
+        if due == 0.0:
+            for task in board.schedules.fire():
+                context.answer(task, "" if context.json else f"#{task.number} {plain(task.key or task.name)}")
+            continue
+        end = elapsed() + min(LONGEST, LONGEST if due is None else due + 0.001)
+        while (left := end - elapsed()) > 0 and not board.engine.wait(seen, left, project=board.project):
+            pass
+
+
+@command(
+    "cron",
+    "Let commands come round: each instant runs once, however many machines look.",
+    FAMILY.words,
+    *FAMILY.options,
+    rest="CMD…",
+    example="tb cron add backup '30 2 * * *' --zone Europe/Berlin -- ./backup.sh",
+)
+def cron(context: Context, args: Args) -> int:
+    """Workers and daemons submit the jobs when they are due.
+
+    add NAME EXPRESSION [--zone] [--policy] [what `tb submit` takes] -- CMD…
+    list
+    next NAME [--count]
+    history NAME [--limit]
+    pause NAME [--reason]
+    resume NAME
+    rm NAME
+    run
+    """
+    return FAMILY.run(context, args)

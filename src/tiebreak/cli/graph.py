@@ -1,0 +1,108 @@
+"""`tb graph`: what a task comes after and what comes after it, as text, for Mermaid, or as a picture."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Invalid, Unavailable
+from ..text import plain
+from .logs import percent_of
+from .spec import Option, command
+from .tasks import STYLES
+from .working import REF
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .context import Context
+    from .spec import Args
+
+
+@command(
+    "graph",
+    "Show what a task comes after and what comes after it.",
+    REF,
+    Option("mermaid", text="as a Mermaid diagram, for Markdown"),
+    Option("svg", "FILE", "as a picture in this file; - for standard output"),
+    example="tb graph '#42' --svg graph.svg",
+)
+def graph(context: Context, args: Args) -> None:
+    """As text unless told otherwise."""
+    if args.mermaid and args.svg:
+        raise Invalid("graph: --mermaid and --svg exclude each other")
+    found = context.board.jobs.graph(ref=args.ref)
+    if args.svg:
+        from .drawing import svg
+
+        picture = svg(found["nodes"], found["edges"], found["number"])
+        if args.svg == "-":
+            context.answer(found, picture.rstrip())
+            return
+        _write(args.svg, picture)
+        context.answer(
+            {**found, "file": os.path.abspath(args.svg)}, f"drew {len(found['nodes'])} tasks in {plain(args.svg)}"
+        )
+        return
+    context.answer(found, mermaid(found) if args.mermaid else tree(context, found))
+
+
+def _write(path: str, picture: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(picture)
+    except OSError as exc:
+        raise Unavailable(f"graph: cannot write {path}: {exc.strerror or exc}") from exc
+
+
+def tree(context: Context, found: dict[str, Any]) -> str:
+    """Lines that branch; a task that comes after several is told in full once, with the others that it waits for."""
+    nodes = {node["number"]: node for node in found["nodes"]}
+    after: dict[int, list[int]] = {number: [] for number in nodes}
+    before: dict[int, list[int]] = {number: [] for number in nodes}
+    for earlier, later in found["edges"]:
+        after[earlier].append(later)
+        before[later].append(earlier)
+    lines: list[str] = []
+    told: set[int] = set()
+    # (number, who it was reached from, what stands before its line, what stands before those of its children)
+    left = [(number, 0, "", "") for number in reversed(nodes) if not before[number]]
+    while left:
+        number, parent, mark, indent = left.pop()
+        others = [f"#{each}" for each in before[number] if each != parent]
+        again = number in told
+        told.add(number)
+        lines.append(mark + _line(context, nodes[number], number == found["number"], others, again))
+        children = [] if again else after[number]
+        for i, child in reversed(list(enumerate(children))):
+            last = i == len(children) - 1
+            left.append((child, number, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  ")))
+    return "\n".join([*lines, *(["… and more"] if found["cut"] else [])])
+
+
+def _line(context: Context, node: dict[str, Any], chosen: bool, others: list[str], again: bool) -> str:
+    name = f"#{node['number']} {plain(node['name'])}"
+    if again:
+        return context.styled(f"{name}  (see above)", "dim")
+    said = f"  {context.styled(node['state'], STYLES.get(node['state'], 'dim'))}{percent_of(node['progress'])}"
+    also = context.styled(f"  also after {', '.join(others)}", "dim") if others else ""
+    return (context.styled(name, "bold") if chosen else name) + said + also
+
+
+def mermaid(found: dict[str, Any]) -> str:
+    """For a code block of Markdown."""
+    from .drawing import COLOURS
+
+    lines = ["graph LR"]
+    for node in found["nodes"]:
+        label = f"#{node['number']} {node['name']}"
+        lines.append(f'  n{node["number"]}["{_quoted(label)}<br/>{node["state"]}"]:::{node["state"]}')
+    lines += [f"  n{earlier} --> n{later}" for earlier, later in found["edges"]]
+    lines += [f"  classDef {state} stroke:{colour},stroke-width:2px" for state, colour in COLOURS.items()]
+    return "\n".join(lines)
+
+
+def _quoted(label: str) -> str:
+    """A label as Mermaid reads it: # begins a character's number there."""
+    escaped = plain(label).replace("#", "#35;").replace('"', "#quot;")
+    return escaped.replace("<", "#lt;").replace(">", "#gt;").replace("`", "#96;")

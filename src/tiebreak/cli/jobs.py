@@ -1,0 +1,211 @@
+"""Commands about jobs: submitting them, and looking at them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..errors import Invalid
+from ..names import STATES, seconds, shown
+from ..text import Styled, ago, plain, span, table
+from .logs import Shown, exit_code, follow, percent_of
+from .spec import Argument, Option, command, whole
+from .tasks import OPEN, STYLES
+from .working import called, who
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..model import Task
+    from .context import Context
+    from .spec import Args
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+# ── Submitting ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def size(value: str) -> int:
+    """A number of bytes: `1048576`, `512K`, `1M`, `2G`."""
+    number = value.upper().removesuffix("B").removesuffix("I")
+    unit = number[-1:] if number[-1:] in UNITS else ""
+    digits = number.removesuffix(unit)
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 15:
+        raise Invalid(f"expected a size such as 512K, 200M or 2G, got {shown(value)}")
+    return int(digits) * UNITS[unit]
+
+
+def variable(value: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or `NAME` alone for what it is here: that keeps a secret out of the command line."""
+    name, mark, text = value.partition("=")
+    if not mark and name not in os.environ:
+        raise Invalid(f"{shown(name)} is not set here", hint="--env NAME=VALUE, or --env NAME for what it is here")
+    return name, text if mark else os.environ[name]
+
+
+OPTIONS = (
+    Option("name", "TEXT", "what people call it (default: the command; for cron: the schedule)"),
+    Option("queue", "QUEUE", "the queue it waits in", default="default"),
+    Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
+    Option("timeout", "DURATION", "end it after this time (default: never)"),
+    Option("grace", "DURATION", "between SIGTERM and SIGKILL when it is ended"),
+    Option("max-attempts", "N", "attempts before it fails (default 3)", default=3, convert=whole),
+    Option("backoff", "DURATION", "wait before the second attempt, doubled each time (default 1s)", default="1s"),
+    Option("env", "NAME=VALUE", "a variable for it; NAME alone passes on its value here (repeatable)", many=True),
+    Option("cwd", "FOLDER", "where it runs (default: here)"),
+    Option("no-cwd", text="run it wherever its worker is"),
+    Option("limit", "GROUP=N", "at most N of this group at once"),
+    Option("tag", "TAG", "a tag (repeatable)", many=True),
+    Option("memory", "SIZE", "at most so much memory: 200M, 2G", convert=size),
+    Option("cpu", "DURATION", "at most so much processor time", convert=seconds),
+    Option("files", "N", "at most so many open files", convert=whole),
+    Option("output", "SIZE", "how much of its output is kept (default 1M)", convert=size),
+)
+"""What both a single job and one that comes round can be given."""
+
+
+def given(args: Args) -> dict[str, Any]:
+    """The same as parameters of `jobs.submit`; what was not said is left out."""
+    from ..board import here
+
+    limits = {"memory": args.memory, "cpu": None if args.cpu is None else int(args.cpu), "files": args.files}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    if args.cwd and args.no_cwd:
+        raise Invalid("--cwd and --no-cwd exclude each other")
+    said = {name: args[name] for name in ("name", "timeout", "grace", "limit")}
+    said |= {"cap": args.output, "cwd": None if args.no_cwd else os.path.abspath(os.path.join(here(), args.cwd or ""))}
+    said |= {"tags": args.tag or None, "env": dict(map(variable, args.env)) or None, "limits": limits or None}
+    usual = {name: args[name] for name in ("queue", "priority", "max_attempts", "backoff")}
+    return {name: value for name, value in (said | usual).items() if value is not None}
+
+
+@command(
+    "submit",
+    "Submit a job: a command for some worker to run.",
+    Argument(
+        "command", "what the shell shall run, in quotes; or use -- for a command and its arguments", optional=True
+    ),
+    *OPTIONS,
+    Option("key", "KEY", "a name for this very job; a known key answers with its job"),
+    Option("unique-for", "DURATION", "with --key: a finished job of this age gives its key up"),
+    Option("after", "REF", "comes after this task (repeatable)", many=True),
+    Option("run-anyway", text="run also when one of those failed"),
+    Option("delay", "DURATION", "not before so much time has passed"),
+    Option("at", "TIME", "not before this time, e.g. 2026-11-16T09:00:00Z"),
+    Option("wait", text="wait for its end, show what it writes, and exit as it does"),
+    rest="CMD…",
+    example="tb submit 'make test' --timeout 10m --wait",
+)
+def submit(context: Context, args: Args) -> int:
+    """Prints the job's number. With --wait: its output, then its exit code (128 + N for a signal)."""
+    if bool(args.command) == bool(args.rest):
+        raise Invalid("submit: one command, please", hint="tb submit 'make test', or tb submit -- make test")
+    more = {name: args[name] for name in ("key", "unique_for", "delay", "at") if args[name] is not None}
+    task = context.board.jobs.submit(
+        command=args.command or args.rest, after=args.after, run_anyway=args.run_anyway, **given(args), **more
+    )
+    if args.wait:
+        return _wait(context, task)
+    verb = context.styled("submitted", "good") if not task.epoch else context.styled("there is already", "warn")
+    context.answer(task, f"{verb} {called(task)}  ({task.state})")
+    return 0
+
+
+def _wait(context: Context, task: Task) -> int:
+    show = sys.stderr.isatty() and not context.json
+    try:
+        ended = follow(context, task, Shown(context, apart=True), progress=show)
+    except KeyboardInterrupt:
+        print(f"\ntb: {called(task)} goes on; `tb logs -f '#{task.number}'` shows it", file=sys.stderr)
+        return 130
+    context.code = exit_code(ended)
+    if context.json:
+        context.answer(ended)
+    elif ended.state != "completed":
+        reason = f": {plain(ended.reason)}" if ended.reason else ""
+        print(f"tb: {called(ended)} is {ended.state}{reason}", file=sys.stderr)
+    return context.code
+
+
+# ── Looking ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@command(
+    "jobs",
+    "List jobs, newest first; open ones unless told otherwise.",
+    Option("all", text="finished ones too"),
+    Option("failed", text="only failed ones"),
+    Option("state", "STATE", "only in this state (repeatable): " + ", ".join(STATES), many=True),
+    Option("queue", "QUEUE", "only in this queue"),
+    Option("tag", "TAG", "only with this tag"),
+    Option("name-contains", "TEXT", "only with this text in their name"),
+    Option("every-project", text="not only of this project"),
+    Option("before", "N", "page on: only with smaller numbers", convert=whole),
+    Option("limit", "N", "at most so many (default 50)", default=50, convert=whole),
+    example="tb jobs --failed",
+)
+def jobs(context: Context, args: Args) -> None:
+    """With their progress, attempts and workers."""
+    board = context.board
+    states = ["failed"] if args.failed else args.state or (None if args.all else OPEN)
+    found = board.tasks.list(
+        kind="job",
+        states=states,
+        queue=args.queue,
+        tag=args.tag,
+        name_contains=args.name_contains,
+        before=args.before,
+        limit=args.limit,
+        project=None if args.every_project else board.project,
+    )
+    if context.json:
+        context.answer(found)
+        return
+    if not found:
+        context.say("no jobs" if args.all or args.state else "no such jobs (--all shows finished ones)")
+        return
+    now = board.upkeep.now()
+    header = ["#", "STATE", "QUEUE", "ATTEMPTS", "WORKER", "TIME", "AGE", "NAME"]
+    rows = [_row(task, now) for task in found]
+    context.say(table(rows, header=header, right={0, 3, 5, 6}, limit=context.width, colour=context.colour))
+    if len(found) == args.limit:
+        context.say(context.styled(f"more: --before {found[-1].number}", "dim"))
+
+
+def _row(task: Task, now: float) -> list[str]:
+    state = task.state + (percent_of(task.progress) if task.state == "claimed" else "")
+    ended = task.finished_at or (now if task.state == "claimed" else None)
+    took = span(ended - task.claimed_at) if ended and task.claimed_at else "-"
+    attempts = f"{task.attempts}/{task.max_attempts}"
+    said = [task.queue, attempts, who(task.holder), took, ago(now - task.created_at), task.name]
+    return [str(task.number), Styled(state, STYLES.get(task.state, "")), *said]
+
+
+def written(wanted: Any) -> str:
+    """A command as a person would write it."""
+    if isinstance(wanted, list):
+        import shlex
+
+        return shlex.join(wanted)
+    return f"{wanted['call']}()" if isinstance(wanted, dict) else str(wanted)
+
+
+def details(context: Context, task: Task) -> list[list[str]]:
+    """What `tb show` adds for a job; secrets are masked by the board."""
+    known = context.board.jobs.inspect(ref=task.id)
+    settings, facts = known["settings"] or {}, task.result if isinstance(task.result, dict) else {}
+    bounds = settings.get("limits") or {}
+    rows = [
+        ["command", written(task.command)],
+        ["folder", settings.get("cwd") or "-"],
+        ["timeout", span(settings["timeout"]) if settings.get("timeout") else "-"],
+        ["limit", known["limit"] or "-"],
+        ["bounds", ", ".join(f"{name} {value:,}" for name, value in bounds.items()) or "-"],
+        ["progress", percent_of(task.progress).strip() or "-"],
+        ["exit", str(facts.get("signal") or facts.get("exit", "-"))],
+        ["took", span(facts["seconds"]) if facts.get("seconds") is not None else "-"],
+        ["peak", f"{facts['peak'] / (1 << 20):.1f} MiB" if facts.get("peak") else "-"],
+    ]
+    return rows + [["env", f"{name}={value}"] for name, value in (settings.get("env") or {}).items()]

@@ -1,0 +1,61 @@
+"""`tb queue …`: what waits, and whether it may be taken."""
+
+from __future__ import annotations
+
+from ..text import Styled, ago, plain, table
+from .family import Family
+from .spec import Argument, Option, command
+from .working import who
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model import Queue
+    from .context import Context
+    from .spec import Args
+
+
+QUEUES = Family("queue")
+QUEUE = Argument("queue", "the queue")
+
+
+@QUEUES.member("pause", "Let nobody take from a queue; what runs goes on.", QUEUE, Option("reason", "TEXT", "why"))
+def pause(context: Context, args: Args) -> None:
+    """Until it is resumed."""
+    made = context.board.queues.pause(queue=args.queue, reason=args.reason)
+    context.answer(made, f"paused {plain(made.queue)}  ({made.ready} ready)")
+
+
+@QUEUES.member("resume", "Let a queue go on.", QUEUE)
+def resume(context: Context, args: Args) -> None:
+    """From now on."""
+    made = context.board.queues.resume(queue=args.queue)
+    context.answer(made, f"resumed {plain(made.queue)}  ({made.ready} ready)")
+
+
+@QUEUES.member("list", "The queues in which something waits, and those that are paused.")
+def queues(context: Context, args: Args) -> None:
+    """By name."""
+    found = context.board.queues.list()
+    now = context.board.upkeep.now()
+    rows = [[each.queue, str(each.ready), *_paused(each, now)] for each in found]
+    shown = table(rows, header=["QUEUE", "READY", "STATE", "BY", "REASON"], right={1}, colour=context.colour)
+    context.answer(found, shown if found else "nothing waits, and nothing is paused")
+
+
+def _paused(each: Queue, now: float) -> list[str]:
+    if each.paused_at is None:
+        return [Styled("open", "good"), "-", "-"]
+    return [Styled(f"paused {ago(now - each.paused_at)}", "warn"), who(each.paused_by), each.reason or "-"]
+
+
+@command(
+    "queue", "Pause queues, let them go on, list them.", QUEUES.words, *QUEUES.options, example="tb queue pause mail"
+)
+def queue(context: Context, args: Args) -> int:
+    """Pausing does not touch what runs already.
+
+    pause QUEUE [--reason]
+    resume QUEUE
+    list
+    """
+    return QUEUES.run(context, args)
