@@ -8,7 +8,8 @@ import pytest
 
 from tiebreak import Board, Invalid, NotFound, Refused, Unavailable
 from tiebreak.model import Schedule, Task
-from tiebreak.operations import find, instants, schedules
+from tiebreak.operations import instants, schedules
+from tiebreak.operations.jobs import submit
 from tiebreak.text import parse_rfc3339
 
 from .engines import Place
@@ -83,8 +84,18 @@ def test_the_job_is_as_the_schedule_says_and_the_owners(place: Place, alice: Boa
     noon(place, alice)
     [task] = bob.schedules.fire()
     assert (task.kind, task.name, task.queue, task.priority) == ("job", "daily", "night", "high")
-    assert (task.max_attempts, task.tags, task.created_by) == (7, ("a", "b"), "alice")
+    assert (task.max_attempts, task.tags, task.created_by, task.command) == (7, ("a", "b"), "alice", "make")
     assert bob.schedules.history(name="daily") == [task]
+
+
+def test_only_the_worker_that_runs_it_learns_what_a_job_is_given(place: Place, alice: Board, bob: Board) -> None:
+    daily(alice, options={"env": {"WORD": "swordfish"}})
+    noon(place, alice)
+    alice.schedules.fire()
+    alice.schedules.pause(name="daily")
+    seen = [alice.schedules.list(), alice.events.read(), alice.tasks.list(), alice.schedules.history(name="daily")]
+    assert "swordfish" not in repr(seen)
+    assert bob.jobs.next()[0].settings["env"] == {"WORD": "swordfish"}
 
 
 def test_a_key_that_is_taken_already_counts_as_the_run(place: Place, alice: Board) -> None:
@@ -105,7 +116,7 @@ def test_an_instant_whose_job_could_not_be_submitted_is_not_lost(
         raise Unavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(find(schedules.SUBMIT), "function", fails)
+        patch.setattr(submit, "function", fails)
         with pytest.raises(Unavailable):
             alice.schedules.fire()
     assert alice.schedules.list()[0].epoch == 0
@@ -398,6 +409,9 @@ def test_history_is_of_one_schedule_alone_newest_first(place: Place, alice: Boar
         ({"options": {"after": ["#1"]}}, "options: after is not for"),
         ({"options": {"no_such": 1}}, "unknown parameter"),
         ({"options": {"max_attempts": 0}}, "max_attempts: must be between"),
+        ({"options": {"cwd": "not/absolute"}}, "cwd: "),
+        ({"command": ""}, "command: "),
+        ({"command": [1]}, "command: "),
         ({"name": "no blanks"}, "name: letters"),
     ],
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FAMILY = Family("cron")
 NAME = Argument("name", "the schedule")
+COUNT = Option("count", "N", "next, history: how many (default 5 and 20)", convert=whole)
 LONGEST = 60.0
 """Seconds after which a foreground scheduler looks again, whatever happens."""
 
@@ -113,9 +114,7 @@ def remove(context: Context, args: Args) -> None:
     context.answer(context.board.schedules.remove(name=args.name), f"removed {plain(args.name)}")
 
 
-@FAMILY.member(
-    "next", "Tell the next instants.", NAME, Option("count", "N", "next: how many (default 5)", convert=whole)
-)
+@FAMILY.member("next", "Tell the next instants.", NAME, COUNT)
 def coming(context: Context, args: Args) -> None:
     """As clocks show them in the schedule's zone."""
     board = context.board
@@ -130,13 +129,13 @@ def coming(context: Context, args: Args) -> None:
     "history",
     "What became of the last instants.",
     NAME,
-    Option("limit", "N", "history: how many (default 20)", convert=whole),
+    COUNT,
 )
 def history(context: Context, args: Args) -> None:
     """Newest first, with those that nobody was there for and that were skipped."""
     board = context.board
     known = board.schedules.list(name=args.name)
-    runs = board.schedules.history(name=args.name, limit=args.limit or 20)
+    runs = board.schedules.history(name=args.name, limit=args.count or 20)
     if not known and not runs:
         raise NotFound(f"no schedule {args.name} in project {board.project}", hint="`tb cron list` tells what there is")
     if context.json:
@@ -202,7 +201,7 @@ def cron(context: Context, args: Args) -> int:
     add NAME EXPRESSION [--zone] [--policy] [what `tb submit` takes] -- CMD…
     list
     next NAME [--count]
-    history NAME [--limit]
+    history NAME [--count]
     pause NAME [--reason]
     resume NAME
     rm NAME

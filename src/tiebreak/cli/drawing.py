@@ -103,7 +103,7 @@ class Layout:
         widths, x, at = [], [], float(EDGE)
         for layer in self.layers:
             names = [_title(self.nodes[place[0]]) for place in layer if place[1] < 0]
-            widths.append(max((34 + LETTER * max(width(a), width(b) * 0.85) for a, b in names), default=0.0))
+            widths.append(max((40 + LETTER * max(width(a), width(b) * 0.85) for a, b in names), default=0.0))
             x.append(at)
             at += widths[-1] + ROOM
         return x, widths

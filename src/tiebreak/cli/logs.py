@@ -137,7 +137,7 @@ def _epoch(context: Context, task: Task, attempt: int | None) -> int:
         return 0
     claims = context.board.events.read(subject=task.id, event="task.claimed", project=task.project, limit=1000)
     if not 1 <= attempt <= len(claims):
-        raise Invalid(f"--attempt: {called(task)} has {len(claims)} attempts so far")
+        raise Invalid(f"--attempt: {called(task)} has been claimed {len(claims)} times so far, not {attempt}")
     return claims[attempt - 1].epoch
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import Invalid
 from ..names import PRIORITIES, STATES
 from ..text import Styled, ago, plain, span, table
 from .context import needed
@@ -94,11 +95,31 @@ def cancel(context: Context, args: Args) -> None:
     context.answer(task, f"cancelled {called(task)}")
 
 
-@command("retry", "Reopen a failed or cancelled task.", REF, REASON, example="tb retry '#42'")
+@command(
+    "retry",
+    "Reopen a failed or cancelled task, or all failed ones that match.",
+    Argument("ref", REF.text, optional=True),
+    REASON,
+    Option("failed", text="all failed tasks that match the following"),
+    Option("queue", "QUEUE", "only in this queue"),
+    Option("kind", "KIND", "only of this kind (job, task …)"),
+    Option("tag", "TAG", "only with this tag"),
+    Option("name-contains", "TEXT", "only with this text in their name"),
+    Option("limit", "N", "at most so many, oldest first (default 100)", default=100, convert=whole),
+    example="tb retry --failed --queue mail",
+)
 def retry(context: Context, args: Args) -> None:
     """With a fresh set of attempts; its epochs go on counting."""
-    task = context.board.tasks.retry(ref=args.ref, reason=args.reason)
-    context.answer(task, f"reopened {called(task)}")
+    if bool(args.ref) == args.failed:
+        raise Invalid("retry: a task, or --failed", hint="tb retry '#42', or tb retry --failed --queue mail")
+    if args.ref:
+        task = context.board.tasks.retry(ref=args.ref, reason=args.reason)
+        context.answer(task, f"reopened {called(task)}")
+        return
+    filters = {name: args[name] for name in ("queue", "kind", "tag", "name_contains", "limit")}
+    found = context.board.tasks.retry_many(reason=args.reason, **filters)
+    lines = [f"reopened {called(task)}" for task in found]
+    context.answer(found, "\n".join(lines) or "nothing that matches has failed")
 
 
 @command("show", "Show one task in full.", REF, example="tb show login-bug")
@@ -132,11 +153,16 @@ def show(context: Context, args: Args) -> None:
         ["id", task.id],
         ["posted", f"{ago(now - task.created_at)} ago by {who(task.created_by)}"],
     ]
+    if task.command is not None:
+        from .jobs import details
+
+        rows += details(context, task)
     if task.ready_at and task.state == "pending":
         rows.insert(1, ["ready", ago(now - task.ready_at)])
     context.say(context.styled(called(task), "bold"))
     context.say(table([row for row in rows if row[1] != "-"], colour=context.colour))
-    for label, value in (("payload", task.payload), ("result", task.result)):
+    facts = isinstance(task.result, dict) and "exit" in task.result and task.command is not None
+    for label, value in (("payload", task.payload), ("result", None if facts else task.result)):
         if value is not None:
             import json
 

@@ -20,21 +20,21 @@ from ..errors import Invalid, NotFound, Refused
 from ..model import Schedule, Task, columns, record
 from ..names import json_text, shown
 from ..text import moment
-from . import find, instants, operation
+from . import instants, operation
 from .events import append
 from .grants import CLOSE, winning, writing
+from .jobs import submit
 from .references import SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Count, Json, Label, Limit, Name, Note, Number, Policy, Project
+    from ..names import AgentId, Command, Count, Json, Label, Limit, Name, Note, Number, Policy, Project
     from . import Transaction
 
 LATE = 60 * SECOND
 """An instant that nobody has run for so long counts as missed."""
-SUBMIT = "tasks.post"
 AT_ONCE = 100
 """Schedules that one step looks at."""
 _LEASE = 60.0
@@ -51,13 +51,13 @@ _PASS_OVER = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _TH
 # ── What comes round ─────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("schedules.add", writes=True)
+@operation("schedules.add", writes=True, commands=True)
 def add(
     tx: Transaction,
     *,
     name: Label,
     expression: Note,
-    command: Json,
+    command: Command,
     agent: AgentId = "",
     project: Project = "",
     zone: Name = "UTC",
@@ -109,8 +109,7 @@ def submission(name: str, command: Any, options: Any, agent: str, project: str, 
     for each in _OURS:
         if each in options:
             raise Invalid(f"options: {each} is not for what comes round")
-    given = {"name": name, **options, "kind": "job", "payload": {"command": command}, **more}
-    return find(SUBMIT).checked({**given, "agent": agent, "project": project})
+    return submit.checked({"name": name, **options, "command": command, "agent": agent, "project": project, **more})
 
 
 @operation("schedules.list", writes=False)
@@ -292,7 +291,7 @@ def _run(
     won = tx.first(_WIN, due=expected, lease=micros(_LEASE), **names)
     if won is None:
         return None
-    task: Task = find(SUBMIT)(tx, **given)
+    task = submit(tx, **given)
     tx.first(_MOVE_ON, epoch=won[0], instant=instant, next=following, **names)
     missed = f", for all since {moment(expected)}" if instant > expected else ""
     _tell(tx, "fired", schedule, agent, f"#{task.number}{missed}", instant, won[0])
