@@ -135,9 +135,9 @@ class Tb:
             assert running.returncode is not None
 
 
-def ended(running: subprocess.Popen[str]) -> Answer:
+def ended(running: subprocess.Popen[str], patience: float = PATIENCE) -> Answer:
     """The end of a started command."""
-    out, err = running.communicate(timeout=PATIENCE)
+    out, err = running.communicate(timeout=patience)
     return Answer(running.returncode, out or "", err or "")
 
 

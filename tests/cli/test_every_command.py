@@ -28,6 +28,14 @@ CASES = {
     "retry": ["retry", "over"],
     "show": ["show", "mine"],
     "tasks": ["tasks"],
+    "submit": ["submit", "make all"],
+    "jobs": ["jobs"],
+    "logs": ["logs", "job"],
+    "progress": ["progress", "40", "--ref", "job"],
+    "guard-epoch": ["guard-epoch", "job"],
+    "queue": ["queue", "list"],
+    "graph": ["graph", "job"],
+    "cron": ["cron", "list"],
     "hold": ["hold", "lock:new"],
     "drop": ["drop", "lock:mine"],
     "holds": ["holds"],
@@ -59,7 +67,7 @@ CASES = {
     "completion": ["completion", "bash"],
     "version": ["version"],
 }
-QUIET = {"heartbeat"}
+QUIET = {"heartbeat", "progress", "guard-epoch"}
 REQUEST = '{"id": 1, "method": "events.last"}\n'
 
 
@@ -70,6 +78,9 @@ def stage(board: tiebreak.Board) -> tiebreak.Board:
     board.tasks.claim(ref="mine")
     board.tasks.claim(ref="over")
     board.tasks.fail(ref="over", retry=False)
+    board.jobs.submit(command="make", key="job")
+    [job] = board.jobs.next()
+    board.jobs.append(ref="job", epoch=job.epoch, chunks=[{"start": 0, "stream": 1, "text": "made"}])
     board.holds.take(resources=["lock:mine"])
     board.call("messages.send", {"body": "for me", "to": "me", "agent": "bob~2"})
     board.agents.announce()

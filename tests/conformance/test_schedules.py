@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -361,8 +362,11 @@ def test_who_cannot_read_expressions_is_not_woken_for_them(
 ) -> None:
     daily(alice)
     noon(place, alice)
-    monkeypatch.setattr(instants, "installed", lambda: False)
+    monkeypatch.setitem(sys.modules, "cronsim", None)
     assert alice.schedules.due() is None
+    with pytest.raises(Unavailable, match="not installed"):
+        alice.schedules.fire()
+    assert len(alice.schedules.list()) == 1
 
 
 def test_the_next_instants_are_told_in_order(place: Place, alice: Board) -> None:

@@ -52,9 +52,9 @@ def progress(context: Context, args: Args) -> None:
     "Check that this job is still this process's, before it does something that cannot be undone.",
     Argument("ref", "the job (default: TIEBREAK_JOB)", optional=True),
     EPOCH,
-    example="tb guard-epoch && ./deploy.sh",
+    example="tb guard-epoch",
 )
 def guard_epoch(context: Context, args: Args) -> None:
-    """Exit 0 when it is, 1 when it is not any more. Says nothing when all is well."""
+    """Exit 0 when it is, 1 when it is not any more: `tb guard-epoch && ./deploy.sh`. Says nothing when all is well."""
     ref, epoch = _this_job(args.ref, args.epoch)
     context.answer(context.board.tasks.check(ref=ref, epoch=epoch))

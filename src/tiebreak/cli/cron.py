@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..clock import elapsed
 from ..errors import Invalid, NotFound
 from ..names import POLICIES
 from ..text import Styled, ago, plain, rfc3339, span, table
@@ -172,19 +171,18 @@ def _skip(event: Event) -> list[Any]:
 def run(context: Context, args: Args) -> int:
     """For boards without a daemon or a worker, which do the same; any number may run at once."""
     board = context.board
-    board.schedules.fire()  # a machine that cannot read expressions is told now
     if not context.json:
         context.say(f"submitting what comes round in project {plain(board.project)}; Ctrl-C ends it")
+    looking = False
     while True:
         seen = board.events.last()
         due = board.schedules.due()
-        if due == 0.0:
-            for task in board.schedules.fire():
-                context.answer(task, "" if context.json else f"#{task.number} {plain(task.key or task.name)}")
+        if looking and due != 0.0:
+            board.engine.wait(seen, LONGEST if due is None else min(LONGEST, due), project=board.project)
             continue
-        end = elapsed() + min(LONGEST, LONGEST if due is None else due + 0.001)
-        while (left := end - elapsed()) > 0 and not board.engine.wait(seen, left, project=board.project):
-            pass
+        for task in board.schedules.fire():  # the first time in any case: who cannot read expressions is told so
+            context.answer(task, "" if context.json else f"#{task.number} {plain(task.key or task.name)}")
+        looking = True
 
 
 @command(

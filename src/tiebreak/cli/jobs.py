@@ -7,7 +7,7 @@ import sys
 
 from ..errors import Invalid
 from ..names import STATES, seconds, shown
-from ..text import Styled, ago, plain, span, table
+from ..text import Styled, ago, parse_rfc3339, plain, span, table
 from .logs import Shown, exit_code, follow, percent_of
 from .spec import Argument, Option, command, whole
 from .tasks import OPEN, STYLES
@@ -93,7 +93,7 @@ def given(args: Args) -> dict[str, Any]:
     Option("after", "REF", "comes after this task (repeatable)", many=True),
     Option("run-anyway", text="run also when one of those failed"),
     Option("delay", "DURATION", "not before so much time has passed"),
-    Option("at", "TIME", "not before this time, e.g. 2026-11-16T09:00:00Z"),
+    Option("at", "TIME", "not before this time, e.g. 2026-11-16T09:00:00Z", convert=parse_rfc3339),
     Option("wait", text="wait for its end, show what it writes, and exit as it does"),
     rest="CMD…",
     example="tb submit 'make test' --timeout 10m --wait",
@@ -103,12 +103,14 @@ def submit(context: Context, args: Args) -> int:
     if bool(args.command) == bool(args.rest):
         raise Invalid("submit: one command, please", hint="tb submit 'make test', or tb submit -- make test")
     more = {name: args[name] for name in ("key", "unique_for", "delay", "at") if args[name] is not None}
+    before = context.board.upkeep.now() if args.key else 0.0
     task = context.board.jobs.submit(
         command=args.command or args.rest, after=args.after, run_anyway=args.run_anyway, **given(args), **more
     )
     if args.wait:
         return _wait(context, task)
-    verb = context.styled("submitted", "good") if not task.epoch else context.styled("there is already", "warn")
+    known = task.created_at < before
+    verb = context.styled("there is already", "warn") if known else context.styled("submitted", "good")
     context.answer(task, f"{verb} {called(task)}  ({task.state})")
     return 0
 

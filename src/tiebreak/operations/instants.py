@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import tzinfo
+    from typing import Any
 
 EXTRA = "pip install 'tiebreak[cron]'"
 NAMED = {
@@ -32,35 +33,40 @@ NAMED = {
 _FIELDS = "minute hour day month weekday, e.g. '*/5 * * * *' or '0 9 * * MON-FRI'; or @hourly, @daily, @weekly …"
 
 
+def library() -> Any:
+    """The library that reads expressions; `Unavailable` where it is not installed."""
+    try:
+        import cronsim
+    except ImportError as exc:
+        raise Unavailable("schedules: cronsim is not installed here", hint=f"they are an extra: {EXTRA}") from exc
+    return cronsim
+
+
 def installed() -> bool:
     """Whether this process can read expressions at all."""
     try:
-        import cronsim  # noqa: F401
-    except ImportError:
+        return library() is not None
+    except Unavailable:
         return False
-    return True
 
 
 def instants(expression: str, zone: str, after: int) -> Iterator[int]:
     """The instants of an expression after a moment, in order, each once; `Invalid` if it is none."""
     from datetime import UTC, datetime
 
-    try:
-        from cronsim import CronSim, CronSimError
-    except ImportError as exc:
-        raise Unavailable(f"schedules: {exc.name} is not installed", hint=f"they are an extra: {EXTRA}") from exc
+    cronsim = library()
     start = datetime.fromtimestamp(after // SECOND, UTC).astimezone(_zone(zone))
     try:
-        walk = CronSim(NAMED.get(expression.strip().lower(), expression), start)
-    except CronSimError as exc:
+        walk = cronsim.CronSim(NAMED.get(expression.strip().lower(), expression), start)
+    except cronsim.CronSimError as exc:
         said = f"{exc}"
         raise Invalid(f"expression: {said[:1].lower()}{said[1:]} in {shown(expression)}", hint=_FIELDS) from None
     return _onward(walk, after)
 
 
-def _onward(walk: Iterator[object], after: int) -> Iterator[int]:
+def _onward(walk: Iterator[Any], after: int) -> Iterator[int]:
     for moment in walk:
-        at = round(moment.timestamp()) * SECOND  # type: ignore[attr-defined]
+        at = round(moment.timestamp()) * SECOND
         if at > after:
             after = at
             yield at

@@ -223,6 +223,7 @@ def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", 
 
     Of one schedule at most so many; call it again while `schedules.due` says 0, and not before.
     """
+    instants.library()
     here = "" if project is None else "AND project = :project "
     rows = tx.all(
         f"SELECT {_COLUMNS}, options FROM schedules WHERE due > 0 AND due <= {{now}} {here}"
