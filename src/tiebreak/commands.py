@@ -63,6 +63,15 @@ def callee(checked: Any) -> str:
     return checked["call"] if isinstance(checked, dict) else ""
 
 
+def written(checked: Any) -> str:
+    """A command as a person would write it in a shell."""
+    if isinstance(checked, list):
+        import shlex
+
+        return shlex.join(checked)
+    return f"{checked['call']}()" if isinstance(checked, dict) else str(checked)
+
+
 def title(checked: Any) -> str:
     """What a job is called if nobody says: the beginning of its command."""
     if isinstance(checked, dict):

@@ -74,6 +74,10 @@ class Queue:
     def report(self, job: dict[str, Any], word: str, worker: str = "w1", **facts: Any) -> Reply:
         return self.ask("POST", f"/jobs/{job['id']}/{word}", {"worker_id": worker, **facts})
 
+    def bare(self, job: dict[str, Any], word: str) -> Reply:
+        """Report as Workron's own workers do: with the id that the claim told, and nothing else."""
+        return self.ask("POST", f"/jobs/{job['id']}/{word}")
+
     def task(self, job: dict[str, Any]) -> dict[str, Any]:
         return dict(self.daemon.rpc("tasks.get", ref=job["id"], project=self.project))
 
@@ -88,6 +92,11 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 def queue(daemon: Serving, request: pytest.FixtureRequest) -> Queue:
     """A project of the test's own on the shared board."""
     return Queue(daemon, f"p{abs(hash(request.node.nodeid))}")
+
+
+def same(job: dict[str, Any]) -> str:
+    """The job's id, without the grant that a claim adds to it."""
+    return str(job["id"]).partition("~")[0]
 
 
 def refused(answer: Reply, status: int) -> dict[str, Any]:
@@ -112,7 +121,7 @@ def test_a_job_lives_as_workron_describes_it(queue: Queue) -> None:
     assert (new["started_at"], new["done_at"], new["worker_id"], new["depends_on"]) == (None, None, None, [])
     assert (new["priority"], new["queue_name"]) == (0, "default")
     running = queue.won("w1")
-    assert (running["id"], running["status"], running["attempts"]) == (new["id"], "running", 1)
+    assert (running["id"], running["status"], running["attempts"]) == (f"{new['id']}~1", "running", 1)
     assert running["worker_id"] == "w1"
     assert seconds(running["created_at"], running["started_at"]) >= 0
     answer = queue.report(running, "done")
@@ -123,7 +132,7 @@ def test_a_job_lives_as_workron_describes_it(queue: Queue) -> None:
     assert queue.claim() is None
 
 
-def run_all(queue: Queue, workers: int) -> list[str]:
+def run_all(queue: Queue, workers: int, report: Callable[[dict[str, Any], str], Reply]) -> list[str]:
     """Let so many workers claim and finish jobs until there are none; the id of each run."""
     together = Barrier(workers, timeout=PATIENCE)
 
@@ -132,18 +141,22 @@ def run_all(queue: Queue, workers: int) -> list[str]:
         together.wait()
         while job := queue.claim(worker):
             assert job["worker_id"] == worker
-            ran.append(job["id"])
-            assert queue.report(job, "done", worker).status == 200
+            ran.append(same(job))
+            assert report(job, worker).status == 200
         return ran
 
     with ThreadPoolExecutor(workers) as threads:
         return [job for ran in threads.map(work, [f"w{i}" for i in range(workers)]) for job in ran]
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["with worker_id", "with the id alone"])
 @pytest.mark.parametrize(("count", "workers"), [(5, 3), (60, 8)])
-def test_no_job_is_run_twice_by_workers_that_race(count: int, workers: int, queue: Queue) -> None:
+def test_no_job_is_run_twice_by_workers_that_race(count: int, workers: int, named: bool, queue: Queue) -> None:
+    def report(job: dict[str, Any], worker: str) -> Reply:
+        return queue.report(job, "done", worker) if named else queue.bare(job, "done")
+
     jobs = [queue.submit(f"echo {i}") for i in range(count)]
-    assert Counter(run_all(queue, workers)) == Counter({job["id"]: 1 for job in jobs})
+    assert Counter(run_all(queue, workers, report)) == Counter({job["id"]: 1 for job in jobs})
     after = [queue.get(job) for job in jobs]
     assert {(job["status"], job["attempts"]) for job in after} == {("done", 1)}
 
@@ -192,7 +205,7 @@ def test_a_job_is_blocked_until_what_it_depends_on_is_done(queue: Queue) -> None
     for expected in ("blocked", "pending"):
         assert queue.report(queue.won(), "done").status == 200
         assert queue.get(last)["status"] == expected
-    assert queue.won()["id"] == last["id"]
+    assert same(queue.won()) == last["id"]
 
 
 def test_a_failed_dependency_does_not_block_a_job_for_ever(queue: Queue) -> None:
@@ -210,7 +223,7 @@ def test_a_failed_dependency_does_not_block_a_job_for_ever(queue: Queue) -> None
 def test_a_worker_that_was_given_up_does_not_touch_the_next_ones_run(word: str, queue: Queue) -> None:
     new = queue.submit()
     queue.lapse("w1")
-    assert queue.won("w2")["id"] == new["id"]
+    assert same(queue.won("w2")) == new["id"]
     before = queue.task(new)
     said = refused(queue.report(new, word, "w1"), 409)
     assert (said["error"], said["holder"]) == ("Fenced", "w2")
@@ -284,6 +297,87 @@ def test_a_worker_learns_from_its_heartbeat_that_the_job_was_cancelled(queue: Qu
     queue.daemon.rpc("tasks.cancel", ref=new["id"], agent="me", project=queue.project)
     assert refused(queue.report(new, "heartbeat"), 409)["state"] == "cancelled"
     assert queue.get(new)["status"] == "failed"
+
+
+# ── Workers that know only Workron ───────────────────────────────────────────────────────────────────
+
+
+def test_a_worker_that_knows_only_workron_gets_along(queue: Queue) -> None:
+    assert queue.ask("POST", "/workers/register", {"id": "w1"}).status == 201
+    first, second = queue.submit("first", max_retries=2), queue.submit("second")
+    job = queue.won("w1")
+    assert queue.ask("GET", f"/jobs/{job['id']}").json["command"] == "first"
+    assert queue.bare(job, "heartbeat").json["status"] == "running"
+    assert queue.bare(job, "fail").json["status"] == "pending"
+    again = queue.won("w1")
+    assert (same(again), again["attempts"]) == (first["id"], 2)
+    assert queue.bare(again, "fail").json["status"] == "failed"
+    assert queue.bare(queue.won("w1"), "done").json["status"] == "done"
+    assert queue.get(second)["worker_id"] == "w1"
+
+
+@pytest.mark.parametrize("word", ["done", "fail", "heartbeat"])
+@pytest.mark.parametrize("next_worker", ["w2", "w1"])
+def test_the_id_alone_keeps_an_earlier_run_from_touching_the_next_one(
+    word: str, next_worker: str, queue: Queue
+) -> None:
+    new = queue.submit()
+    queue.lapse("w1")
+    late = {"id": f"{new['id']}~1"}
+    assert queue.won(next_worker)["id"] == f"{new['id']}~2"
+    before = queue.task(new)
+    said = refused(queue.bare(late, word), 409)
+    assert (said["error"], said["holder"], said["epoch"]) == ("Fenced", next_worker, 2)
+    assert queue.task(new) == before
+    events = queue.daemon.rpc("events.read", event="job.orphaned", project=queue.project)
+    assert [event["epoch"] for event in events] == ([] if word == "heartbeat" else [1])
+
+
+@pytest.mark.parametrize("word", ["done", "fail", "heartbeat"])
+def test_the_id_alone_is_refused_after_the_lease(word: str, queue: Queue) -> None:
+    new = queue.submit()
+    queue.lapse("w1")
+    refused(queue.bare({"id": f"{new['id']}~1"}, word), 409)
+    assert queue.get(new)["status"] == "pending"
+
+
+@pytest.mark.parametrize("grant", ["~", "~0", "~x", "~-1", "~1~1", "~%D9%A1", "~99999999999999999999"])
+def test_an_id_that_names_no_grant_is_refused(grant: str, queue: Queue) -> None:
+    new = queue.submit()
+    queue.won()
+    for word in ("done", "fail", "heartbeat"):
+        refused(queue.ask("POST", f"/jobs/{new['id']}{grant}/{word}"), 400)
+    refused(queue.ask("GET", f"/jobs/{new['id']}{grant}"), 400)
+    assert queue.get(new)["status"] == "running"
+
+
+def test_the_grant_in_the_id_does_not_excuse_another_worker_or_epoch(queue: Queue) -> None:
+    job = queue.submit() and queue.won("w1")
+    assert job
+    refused(queue.report(job, "done", "w2"), 409)
+    refused(queue.report(job, "done", "w1", epoch=2), 400)
+    assert queue.report(job, "done", "w1", epoch=1).status == 200
+
+
+def test_a_job_may_depend_on_one_by_the_id_that_its_claim_told(queue: Queue) -> None:
+    first = queue.submit()
+    job = queue.won()
+    assert queue.submit("next", depends_on=[job["id"]])["depends_on"] == [first["id"]]
+
+
+def test_a_paused_queue_gives_no_jobs(queue: Queue) -> None:
+    queue.submit()
+    queue.daemon.rpc("queues.pause", queue="default", agent="me", project=queue.project)
+    assert queue.claim() is None
+    queue.daemon.rpc("queues.resume", queue="default", agent="me", project=queue.project)
+    assert queue.won()
+
+
+def test_a_command_in_words_is_shown_as_a_shell_would_need_it(queue: Queue) -> None:
+    queue.daemon.rpc("jobs.submit", command=["echo", "a b", "$HOME"], agent="me", project=queue.project)
+    queue.daemon.rpc("jobs.submit", command={"call": "mail.send"}, agent="me", project=queue.project)
+    assert queue.won()["command"] == "echo 'a b' '$HOME'"
+    assert queue.claim() is None, "a worker that only runs commands was given a Python function"
 
 
 # ── Requests that go wrong ───────────────────────────────────────────────────────────────────────────

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ..commands import written
 from ..errors import Invalid, NotFound
 from ..names import POLICIES
 from ..text import Styled, ago, plain, rfc3339, span, table
 from .family import Family
-from .jobs import OPTIONS, given, written
+from .jobs import OPTIONS, given
 from .spec import Argument, Option, command, whole
 from .tasks import STYLES
 from .working import who

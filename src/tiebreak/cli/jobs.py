@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ..commands import written
 from ..errors import Invalid
 from ..names import STATES, seconds, shown
 from ..text import Styled, ago, parse_rfc3339, plain, span, table
@@ -183,15 +184,6 @@ def _row(task: Task, now: float) -> list[str]:
     attempts = f"{task.attempts}/{task.max_attempts}"
     said = [task.queue, attempts, who(task.holder), took, ago(now - task.created_at), task.name]
     return [str(task.number), Styled(state, STYLES.get(task.state, "")), *said]
-
-
-def written(wanted: Any) -> str:
-    """A command as a person would write it."""
-    if isinstance(wanted, list):
-        import shlex
-
-        return shlex.join(wanted)
-    return f"{wanted['call']}()" if isinstance(wanted, dict) else str(wanted)
 
 
 def details(context: Context, task: Task) -> list[list[str]]:

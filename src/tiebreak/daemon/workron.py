@@ -1,9 +1,12 @@
 """Workron's REST: `/jobs` and `/workers`. A job is a task of kind `job` with a command; a worker is an agent.
 
-Four things differ from Workron, on purpose. A report says who makes it (`worker_id`) and is fenced: a worker that was
-given up does not finish the run of the next one (409), and with `epoch` or `attempt` not even its own next run. The
-next job is the most urgent one, then the oldest. A job whose dependency failed has failed too. And whoever is silent
-for 30 seconds loses its job by the lease alone, also while no daemon runs.
+Workron's workers report with the job's id and nothing else, so that one that was given up finishes the run of the next
+one. Here the id that a claim tells names the grant as well (`ID~EPOCH`). Who sends it back, as every worker does, is
+fenced by it (409), and what it said is kept aside. A worker that knows more may use the plain id and say who it is
+(`worker_id`), and which grant it means (`epoch` or `attempt`). Without any of these nobody reports.
+
+Three things more differ, on purpose. The next job is the most urgent one, then the oldest. A job whose dependency
+failed has failed too. And whoever is silent for 30 seconds loses its job by the lease alone, also while no daemon runs.
 
 Every route under `/jobs` counts as one that runs commands. Submitting and claiming do; a report lets the jobs run that
 wait for it; and a list shows command lines, in which people put what not every program on the machine shall read.
@@ -16,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..commands import written
 from ..errors import Fenced, Invalid, NotFound
 from ..model import encode, holder_id
-from ..names import JOB, PRIORITIES, agent, schema, shown, text
+from ..names import JOB, PRIORITIES, agent, schema, shown
 from .routes import Response, route
 
 if TYPE_CHECKING:
@@ -26,7 +30,9 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-KIND = JOB
+NOBODY = "workron"
+"""Who submits, and who reports under a grant that nobody has any more."""
+MARK = "~"
 PROGRAM = "worker"
 """What tells agents that registered as workers from others."""
 LEASE = 30.0
@@ -107,28 +113,20 @@ async def submit(service: Service, request: Request) -> Response:
     query = _query(request, _PROJECT)
     given = _read(request.body, Submitted)
     params = {
-        "name": _title(text(given.command, "command")),
-        "kind": KIND,
-        "agent": "workron",
+        "command": given.command,
+        "agent": NOBODY,
         "project": query.get("project", "default"),
-        "payload": {"command": given.command},
         "priority": PRIORITIES[max(0, min(_NORMAL + (given.priority or 0), len(PRIORITIES) - 1))],
         "queue": given.queue_name or "default",
         "max_attempts": 3 if given.max_retries is None else given.max_retries,
-        "after": given.depends_on or [],
+        "after": [_split(each)[0] for each in given.depends_on or []],
         "backoff": 0.0,
     }
     try:
-        task = await service.call("tasks.post", params, once=_once(request))
+        task = await service.call("jobs.submit", params, once=_once(request))
     except NotFound as missing:
         raise Invalid(f"depends_on: {missing.message}") from None
     return await _answer(service, task, 201)
-
-
-def _title(command: str) -> str:
-    """The beginning of a command, as a name may be."""
-    line = command.strip().splitlines()[0]
-    return "".join(c if c.isprintable() else " " for c in line)[:200].strip() or KIND
 
 
 @route(
@@ -154,11 +152,11 @@ async def jobs(service: Service, request: Request) -> Response:
         raise Invalid(f"status: one of {', '.join(STATUSES)}, got {shown(status)}")
     params = {
         "project": project,
-        "kind": KIND,
+        "kind": JOB,
         "states": STATUSES[status] if status else None,
         "queue": query.get("queue_name"),
         "agent": query.get("worker_id"),
-        "before": (await _find(service, query["before"], project)).number if "before" in query else None,
+        "before": (await _find(service, _split(query["before"])[0], project)).number if "before" in query else None,
         "limit": _whole(query, "limit", 100),
     }
     found = await service.call("tasks.list", params)
@@ -179,21 +177,24 @@ async def claim(service: Service, request: Request) -> Response:
     params = {
         "agent": _who(query.get("worker_id")),
         "project": query.get("project", "default"),
-        "kind": KIND,
-        "queue": query.get("queue_name"),
+        "queues": [query["queue_name"]] if "queue_name" in query else None,
         "lease": LEASE,
     }
     if request.method == "HEAD":  # whoever only asks for headers never learns which job it would have won
         return Response(status=204)
-    won = await service.call("tasks.next", params, once=_once(request))
-    return await _answer(service, won[0]) if won else Response(status=204)
+    won = await service.call("jobs.next", params, once=_once(request))
+    if not won:
+        return Response(status=204)
+    shown = await _job(service, await _find(service, won[0].id, won[0].project))
+    return Response(msgspec.json.encode({**shown, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
 
 
 @route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, commands=True)
 async def job(service: Service, request: Request) -> Response:
     """By its id."""
     query = _query(request, _PROJECT)
-    return await _answer(service, await _find(service, request.parameters["id"], query.get("project", "default")))
+    ref, _ = _split(request.parameters["id"])
+    return await _answer(service, await _find(service, ref, query.get("project", "default")))
 
 
 @route(
@@ -207,7 +208,7 @@ async def job(service: Service, request: Request) -> Response:
 )
 async def done(service: Service, request: Request) -> Response:
     """Lets those go on that depend on it."""
-    return await _reported(service, request, "tasks.complete")
+    return await _report(service, request, ok=True)
 
 
 @route(
@@ -221,7 +222,7 @@ async def done(service: Service, request: Request) -> Response:
 )
 async def fail(service: Service, request: Request) -> Response:
     """The board decides about another attempt."""
-    return await _reported(service, request, "tasks.fail")
+    return await _report(service, request, ok=False)
 
 
 @route(
@@ -235,26 +236,62 @@ async def fail(service: Service, request: Request) -> Response:
 )
 async def heartbeat(service: Service, request: Request) -> Response:
     """A worker that lost its job, or whose job was cancelled, learns it here."""
-    return await _reported(service, request, "tasks.extend", lease=LEASE)
+    task, worker, epoch, _ = await _meant(service, request)
+    params = {"grants": [[task.number, epoch]], "agent": worker, "project": task.project, "lease": LEASE}
+    gone = await service.call("jobs.heartbeat", params, once=_once(request))
+    if gone:
+        raise await _late(service, task, f"it is {gone[0]['reason']}, and not this worker's any more")
+    return await _answer(service, await _find(service, task.id, task.project))
 
 
-async def _reported(service: Service, request: Request, operation: str, **params: Any) -> Response:
+async def _report(service: Service, request: Request, ok: bool) -> Response:
     """Write as the worker that the report names, fenced by the grant that it means."""
+    task, worker, epoch, reason = await _meant(service, request)
+    if ok and reason is not None:
+        raise Invalid("reason: only a failure has one")
+    outcome = {"number": task.number, "epoch": epoch, "ok": ok, "reason": reason}
+    params = {"outcomes": [outcome], "agent": worker, "project": task.project}
+    [answer] = await service.call("jobs.report", params, once=_once(request))
+    if not answer["accepted"]:
+        raise await _late(service, task, answer["reason"])
+    return await _answer(service, await _find(service, task.id, task.project))
+
+
+async def _meant(service: Service, request: Request) -> tuple[Task, str, int, str | None]:
+    """The job, the worker, the grant and the reason that a report names, in its path, its query or its body."""
     query = _query(request, ("project", "worker_id", "epoch", "attempt", "reason"))
     said = _read(request.body, Report)
-    worker = _who(_either("worker_id", query.get("worker_id"), said.worker_id))
-    epoch = _either("epoch", _whole(query, "epoch"), said.epoch)
+    ref, token = _split(request.parameters["id"])
+    worker = _either("worker_id", query.get("worker_id"), said.worker_id)
+    epoch = _either("epoch", _either("epoch", _whole(query, "epoch"), said.epoch), token)
     attempt = _either("attempt", _whole(query, "attempt"), said.attempt)
     reason = _either("reason", query.get("reason"), said.reason)
-    if reason is not None:
-        if operation != "tasks.fail":
-            raise Invalid("reason: only a failure has one")
-        params["reason"] = reason
-    task = await _find(service, request.parameters["id"], query.get("project", "default"))
+    if worker is None and token is None:
+        raise Invalid("worker_id: required (which worker?)", hint="or use the id that the claim told, ID~EPOCH")
+    task = await _find(service, ref, query.get("project", "default"))
     if attempt is not None:
         epoch = _of_attempt(task, attempt, epoch)
-    params |= {"ref": task.id, "agent": worker, "project": task.project, "epoch": epoch or 0}
-    return await _answer(service, await service.call(operation, params, once=_once(request)))
+    if worker is None:
+        worker = holder_id(task) if task.epoch == epoch else None
+    if not (epoch or task.epoch):
+        raise await _late(service, task, "nobody has claimed it yet")
+    return task, _who(worker or NOBODY), epoch or task.epoch, reason
+
+
+def _split(id: str) -> tuple[str, int | None]:
+    """A job's id, and the grant that it names if a claim told it."""
+    ref, mark, epoch = id.partition(MARK)
+    if not mark:
+        return id, None
+    if not (epoch.isascii() and epoch.isdecimal()) or len(epoch) > 15 or not int(epoch):
+        raise Invalid(f"id: {shown(id)} names no grant", hint="ID, or ID~EPOCH as the claim told it")
+    return ref, int(epoch)
+
+
+async def _late(service: Service, task: Task, why: str) -> Fenced:
+    """The refusal of a report that means a grant which is not the current one."""
+    now = await _find(service, task.id, task.project)
+    return Fenced(why, hint="stop working on it", holder=now.holder, epoch=now.epoch, state=now.state)
 
 
 def _of_attempt(task: Task, attempt: int, epoch: int | None) -> int:
@@ -271,7 +308,7 @@ def _of_attempt(task: Task, attempt: int, epoch: int | None) -> int:
 
 async def _find(service: Service, ref: str, project: str) -> Task:
     task: Task = await service.call("tasks.get", {"ref": ref, "project": project})
-    if task.kind != KIND:
+    if task.kind != JOB:
         raise NotFound(f"no job {shown(ref)} in project {project}")
     return task
 
@@ -284,10 +321,9 @@ async def _job(service: Service, task: Task) -> dict[str, Any]:
     """A task as Workron shows a job; the epoch is what its reports may be fenced with."""
     times = encode(task)
     before = await service.call("tasks.after", {"ref": task.id, "project": task.project})
-    command = task.payload.get("command") if isinstance(task.payload, dict) else None
     return {
         "id": task.id,
-        "command": command if isinstance(command, str) else "",
+        "command": "" if task.command is None else written(task.command),
         "status": _STATUS[task.state],
         "created_at": times["created_at"],
         "started_at": times["claimed_at"],
@@ -401,9 +437,9 @@ def _either(name: str, first: Any, second: Any) -> Any:
 
 
 def _who(worker: str | None) -> str:
-    """Who reports. Nobody reports for nobody: without a name there is no fence."""
+    """Who it is about, as its name has to be."""
     if not worker:
-        raise Invalid("worker_id: required (which worker?)", hint="in the query or in the body")
+        raise Invalid("worker_id: required (which worker?)")
     return agent(worker, "worker_id")
 
 
