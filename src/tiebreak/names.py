@@ -399,7 +399,11 @@ RULES: dict[str, Rule] = {
     "Moment": Rule(_of_jobs("moment"), "a time: Unix seconds or RFC 3339", {"type": ["number", "string"]}),
     "Lasting": Rule(_of_jobs("lasting"), "seconds, or `90s`, `5m`, `1h`; not 0", {"type": ["number", "string"]}),
     "Percent": Rule(_of_jobs("percent"), "0 to 100", {"type": "number", "minimum": 0, "maximum": 100}),
-    "Grant": Rule(_of_jobs("grant"), "`[number, epoch]` of a claim", {"type": "array", "minItems": 2, "maxItems": 2}),
+    "Grant": Rule(
+        _of_jobs("grant"),
+        "`[number, epoch]` of a claim",
+        {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "integer", "minimum": 1}},
+    ),
     "Outcome": Rule(
         _of_jobs("outcome"),
         "an object: `number`, `epoch`, `ok`, and perhaps `result`, `reason`, `retry`, `drained`",
