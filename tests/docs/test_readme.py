@@ -30,8 +30,8 @@ def home(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def steps(block: str) -> list[tuple[str, list[str]]]:
@@ -77,6 +77,14 @@ def test_the_tour_shows_what_really_happens(home: dict[str, str]) -> None:
             assert same, f"$ {command}\nREADME says:\n" + "\n".join(expected) + "\nbut:\n" + "\n".join(actual)
     finally:
         run("tb serve --stop", home)
+
+
+def test_the_guide_to_jobs_shows_what_really_happens(home: dict[str, str]) -> None:
+    guide = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
+    for command, expected in [step for block in blocks("console", guide) for step in steps(block)]:
+        actual = run(command, home)
+        same = len(actual) == len(expected) and all(map(looks_like, expected, actual))
+        assert same, f"$ {command}\nthe guide says:\n" + "\n".join(expected) + "\nbut:\n" + "\n".join(actual)
 
 
 def test_a_difference_between_tour_and_truth_is_seen() -> None:
