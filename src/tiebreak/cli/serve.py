@@ -8,7 +8,7 @@ import sys
 from ..engine import without_password
 from ..errors import Invalid, Refused, Unavailable
 from ..text import plain
-from .spec import Option, command
+from .spec import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .spec import Args
 
 PATIENCE = 10.0
+MOST_WORKERS = 256
 EXTRA = "pip install 'tiebreak[serve]'"
 
 
@@ -31,6 +32,7 @@ EXTRA = "pip install 'tiebreak[serve]'"
     Option("token-file", "FILE", "a token that lasts; made if it does not exist (default: a new one with each start)"),
     Option("open", text="no token on loopback, except for what can run commands"),
     Option("open-jobs", text="with --open: not even for that"),
+    Option("workers", "N", "run so many workers beside it, each with one job at a time", default=0, convert=whole),
     Option("log", "FORM", "human or json", default="human"),
     Option("log-requests", text="log each request, not only those that fail"),
     Option("detach", text="run in the background and come back when it serves"),
@@ -45,6 +47,8 @@ def serve(context: Context, args: Args) -> int:
         raise Invalid(f"serve: --log: human or json, got {args.log!r}")
     if args.open_jobs and not args.open:
         raise Invalid("serve: --open-jobs only makes sense with --open")
+    if not 0 <= args.workers <= MOST_WORKERS:
+        raise Invalid(f"serve: --workers: from 0 to {MOST_WORKERS}, got {args.workers}")
     board = _path(args)
     if args.print_unit:
         return _print_unit(context, args, board)
@@ -83,6 +87,8 @@ def _serve(context: Context, args: Args, board: str) -> int:
             token_file=args.token_file,
             open=args.open,
             open_jobs=args.open_jobs,
+            workers=args.workers,
+            project=_project(args),
         )
         daemon = Daemon(engine, settings)
         journal.begin(args.log, requests=args.log_requests)
@@ -92,6 +98,15 @@ def _serve(context: Context, args: Args, board: str) -> int:
     finally:
         engine.close()
     return 0
+
+
+def _project(args: Args) -> str:
+    """Whose jobs the workers run: the project that is meant where the daemon is started."""
+    from ..board import here
+    from ..names import project
+    from ..repository import project_name
+
+    return project(args.project or os.environ.get("TIEBREAK_PROJECT") or project_name(here()))
 
 
 def _tell(context: Context, daemon: Daemon) -> None:
@@ -113,6 +128,8 @@ def _words(args: Args, board: str) -> list[str]:
             words += [f"--{name.replace('_', '-')}", os.path.abspath(args[name])]
     for host in args.host:
         words += ["--host", host]
+    if args.workers:
+        words += ["--workers", str(args.workers), "--project", _project(args)]
     return [*words, *(f"--{name.replace('_', '-')}" for name in ("open", "open_jobs", "log_requests") if args[name])]
 
 

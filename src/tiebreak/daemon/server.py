@@ -27,6 +27,7 @@ from ..errors import Invalid, Refused, Unavailable
 from ..rendezvous import LOOPBACK, host_and_port, socket_for, token_file
 from ..text import moment
 from .app import App
+from .crew import Crew, command
 from .lock import Lock
 from .protocol import ALWAYS, Outbox, Protocol
 from .security import Access, Guard
@@ -65,6 +66,10 @@ class Settings(NamedTuple):
     receipt: float = RECEIPT
     sweep: float = SWEEP
     """Seconds between two looks for what time has done."""
+    workers: int = 0
+    """How many run jobs beside it."""
+    project: str = "default"
+    """Whose jobs they run."""
 
 
 class Daemon:
@@ -81,6 +86,7 @@ class Daemon:
         """Whether the board was held by somebody else when time was up: then it cannot be closed in good order."""
         self._stopping = False
         self._wake: Callable[[], object] = lambda: None
+        self._crew: Crew | None = None
         self._lock = Lock(engine.address, settings.address)
         try:
             self._access = self._prepare()
@@ -161,10 +167,16 @@ class Daemon:
         self._heed_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})
+        if self.settings.workers:
+            self._crew = Crew(self.settings.workers, command(self.addresses[0], self.settings.project))
+            chores.append(asyncio.ensure_future(self._crew.keep()))
         if ready is not None:
             ready()
         try:
             await stop.wait()
+            if self._crew is not None:
+                log.info("stopping the workers", extra={"facts": {"pids": self._crew.pids}})
+                await self._crew.drain()
             log.info("draining", extra={"facts": {"waiters": len(service.hub), "connections": len(state.connections)}})
         finally:
             service.drain()
@@ -204,7 +216,9 @@ class Daemon:
                 loop.add_signal_handler(number, self._signalled)
 
     def _signalled(self) -> None:
-        if self._stopping:  # the second time somebody is in a hurry
+        if self._crew is not None and self._stopping and self._crew.pids:
+            self._crew.hurry()  # they are quick now, and the daemon follows them
+        elif self._stopping:  # the second time somebody is in a hurry
             os._exit(1)
         self.stop()
 
