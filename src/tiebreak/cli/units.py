@@ -20,7 +20,7 @@ Type=exec
 ExecStart={line}
 Restart=on-failure
 RestartSec=1
-TimeoutStopSec=10
+TimeoutStopSec=60
 NoNewPrivileges=yes
 UMask=0077
 

@@ -58,7 +58,7 @@ class Crew:
             self._running.append(self._start())
         while not self._stopping:
             await asyncio.sleep(LOOK)
-            for each in [each for each in self._running if each.poll() is not None]:
+            for each in [each for each in self._running if each.poll() is not None and not self._stopping]:
                 log.warning("a worker has ended", extra={"facts": {"pid": each.pid, "code": each.returncode}})
                 await asyncio.sleep(PAUSE)
                 self._running.remove(each)
