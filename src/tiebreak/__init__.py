@@ -16,6 +16,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .board import Board, open
+    from .callables import job
     from .errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
     from .handles import Claim, Holding
     from .model import Agent, Event, Hold, Message, Task
@@ -39,11 +40,13 @@ __all__ = [
     "TiebreakError",
     "TimedOut",
     "Unavailable",
+    "job",
     "open",
 ]
 
 _HOMES = {
     "board": ("Board", "open"),
+    "callables": ("job",),
     "handles": ("Claim", "Holding"),
     "model": ("Agent", "Event", "Hold", "Message", "Task"),
 }

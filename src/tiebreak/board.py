@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, Generic, ParamSpec, TypeVar
 
+    from .callables import JobFunction
     from .engine import Engine
     from .handles import Claim, Holding
     from .model import Event, Hold, Task
@@ -310,6 +311,14 @@ class Board:
         found = self.events.read(after=seen, subject=subject, project=None, limit=1000)
         # A refusal changes nothing, and it may be the one that led here.
         return newest, any(not event.event.endswith((".refused", ".fenced")) for event in found)
+
+    # ── Python functions as jobs ─────────────────────────────────────────────────────────────────────
+
+    def job(self, *, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
+        """Declare a function as a job of this board: see `callables`. Options as for `jobs.submit`."""
+        from .callables import job
+
+        return job(name=name, board=self, **options)
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -122,6 +122,16 @@ def test_a_broken_hold_ends_the_whole_group(manners: str, tb: Tb) -> None:
     assert held(tb) == []
 
 
+def test_a_broken_hold_ends_what_left_for_a_session_of_its_own(tb: Tb) -> None:
+    detached = "setsid sh -c 'setsid sh -c \"echo \\$\\$ >> pids; exec sleep 300\" & exit 0'"
+    with tb.start(*HOLD, "--lease", "30s", "--", "sh", "-c", f"{detached}; echo $$ >> pids; sleep 300") as running:
+        started = pids(tb.folder / "pids", 2)
+        tb.ok("break", "lock:x", "--reason", "needed elsewhere", "--as", "operator")
+        for pid in started:
+            until(lambda pid=pid: gone(pid), f"{pid} is gone", 60.0)  # type: ignore[misc]
+        complaint(ended(running), 1)
+
+
 def test_the_command_is_gone_before_another_can_hold_it(tb: Tb) -> None:
     """When the board cannot be reached the lease runs out by itself; the command has to end before that."""
     lease = 12.0

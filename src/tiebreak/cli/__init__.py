@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Jobs": {
         "jobs": ("submit", "jobs"),
+        "work": ("work",),
         "logs": ("logs",),
         "attempt": ("progress", "guard-epoch"),
         "queues": ("queue",),

@@ -1,8 +1,8 @@
 """`tb run --hold NAME -- CMD…`: a command that runs only while something is held.
 
 The command gets a process group of its own, so that all of it can be ended at once. It learns its fence as
-`TIEBREAK_EPOCH`. When the hold is lost, or can no longer be renewed in time, the whole group gets SIGTERM and
-soon SIGKILL, before anybody else could hold it.
+`TIEBREAK_EPOCH`. When the hold is lost, or can no longer be renewed in time, all that it started gets SIGTERM and
+soon SIGKILL, also what moved to a session of its own, before anybody else could hold it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 
 from ..errors import Fenced, Invalid
 from ..names import seconds
+from ..trees import become_subreaper, descendants, end
 from .spec import Option, command, whole
 
 TYPE_CHECKING = False
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..handles import Holding
+    from ..processes import Identity
     from .context import Context
     from .spec import Args
 
@@ -84,6 +86,7 @@ class _Run:
 
     def start(self, words: list[str]) -> int | None:
         """Start the command; the exit code if that is not possible."""
+        become_subreaper()  # so that what leaves the group is still found below this process
         for forwarded in FORWARDED:
             signal.signal(forwarded, self._forward)
         self._guardian = subprocess.Popen(GUARDIAN, stdin=subprocess.PIPE, start_new_session=True)
@@ -165,17 +168,14 @@ class _Run:
             return int(news)
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
-        """End the whole group, gently first."""
-        from queue import Empty
-
-        _signal(child.pid, signal.SIGTERM)
-        try:
-            while not isinstance(self._news.get(timeout=self._grace), int):
-                pass
-        except Empty:
-            pass
-        _signal(child.pid, signal.SIGKILL)  # what is left of the group, also when its first process is gone
+        """End all that was started, gently first."""
+        end(self._started, self._grace)
+        _signal(child.pid, signal.SIGKILL)  # where orphans do not come to this process, what is left of the group
         child.wait()
+
+    def _started(self) -> list[Identity]:
+        guardian = self._guardian.pid if self._guardian is not None else 0
+        return [who for who in descendants(os.getpid()) if who.pid != guardian]
 
     def _lend_terminal(self, group: int) -> Any:
         """Let the command read from the terminal, and take the terminal back afterwards."""
