@@ -28,6 +28,7 @@ CASES = {
     "retry": ["retry", "over"],
     "show": ["show", "mine"],
     "tasks": ["tasks"],
+    "work": ["work", "--burst"],
     "hold": ["hold", "lock:new"],
     "drop": ["drop", "lock:mine"],
     "holds": ["holds"],
@@ -92,7 +93,7 @@ def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb) -> None:
     assert answer.out.strip() or name in QUIET
 
 
-@pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch")])
+@pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch", "work")])
 def test_programs_get_json(
     name: str, stage: tiebreak.Board, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,10 @@ def test_programs_get_json(
 
 def test_programs_get_json_from_what_runs_and_what_streams(stage: tiebreak.Board, tb: Tb) -> None:
     assert tb("--json", *CASES["run"], env={**ME}).json == {"from": "the command"}
+    assert [json.loads(line)["event"] for line in tb.ok("work", "--burst", "--json").splitlines()] == [
+        "ready",
+        "stopped",
+    ]
     assert [json.loads(line)["id"] for line in tb.ok("batch", "--json", stdin=2 * REQUEST).splitlines()] == [1, 1]
 
 

@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "working": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
     },
+    "Jobs": {"work": ("work",)},
     "Holds": {"holds": ("hold", "drop", "holds", "renew", "transfer", "break"), "run": ("run",)},
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},

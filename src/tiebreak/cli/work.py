@@ -1,0 +1,264 @@
+"""`tb work`: a worker that runs jobs until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..errors import Invalid, TiebreakError
+from ..names import label, seconds, short
+from ..text import plain, span
+from .spec import Option, command, whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..board import Board
+    from ..processes import Identity
+    from ..worker.attempt import Attempt
+    from ..worker.runner import Options
+    from .context import Context
+    from .spec import Args
+
+MOST = 1000
+ENDING = {1: "its time is up", 2: "it was cancelled", 3: "this worker stops", 4: "its lease is lost"}
+
+
+@command(
+    "work",
+    "Run jobs as a worker, until told to stop.",
+    Option("queue", "QUEUE", "only jobs of this queue (repeatable)", many=True),
+    Option("tags", "TAG", "only jobs that have one of these tags (repeatable, or with commas)", many=True),
+    Option("concurrency", "N", "jobs at once (default: one for each processor)", convert=whole),
+    Option("import", "MODULE", "run the functions that this Python module declares as jobs (repeatable)", many=True),
+    Option("lease", "DURATION", "how long a job is kept without a sign of life (default 30s)", default="30s"),
+    Option("drain-timeout", "DURATION", "how long running jobs may finish when told to stop", default="30s"),
+    Option("burst", text="stop when nothing is left to do"),
+    Option("once", text="run one job, if there is one, and stop"),
+    example="tb work --queue mail --concurrency 4 --import shop.mail",
+)
+def work(context: Context, args: Args) -> int:
+    """The first SIGTERM or Ctrl-C lets running jobs finish, the second ends them and gives them back."""
+    options = _options(args)
+    from ..worker.keeper import keep
+
+    def run(keeper: int) -> int:
+        try:
+            return _work(context, args, options, keeper)
+        except TiebreakError as exc:
+            context.complain(exc)
+            return exc.exit_code
+
+    def buried(who: Identity) -> None:
+        try:
+            with _board(args, who) as board:
+                board.call("tasks.forfeit", {"holder": board.agent, "reason": "its worker died"})
+        except TiebreakError:
+            pass  # others of this machine will find out, or the leases run out
+
+    return keep(run, buried)
+
+
+def _options(args: Args) -> Options:
+    from ..worker.runner import Options
+
+    count = args.concurrency if args.concurrency is not None else os.cpu_count() or 1
+    if not 1 <= count <= MOST:
+        raise Invalid(f"--concurrency: from 1 to {MOST}, got {count}")
+    lease = seconds(args.lease, "--lease")
+    if not 1 <= lease <= 86400:
+        raise Invalid(f"--lease: from 1s to 1d, got {args.lease}")
+    return Options(
+        queues=[label(queue, "--queue") for queue in args.queue],
+        tags=[label(tag, "--tags") for tags in args.tags for tag in tags.split(",")],
+        modules=args["import"],
+        concurrency=count,
+        lease=lease,
+        drain=seconds(args.drain_timeout, "--drain-timeout"),
+        burst=args.burst,
+        once=args.once,
+    )
+
+
+def _board(args: Args, who: Identity) -> Board:
+    """The board, as the worker that is this process: whoever looks can tell from its name whether it lives."""
+    from ..board import open
+    from ..processes import token
+
+    given = args["as"] or os.environ.get("TIEBREAK_AGENT")
+    return open(
+        args.board, agent=f"{short(given) if given else f'worker-{who.pid}'}~{token(who)}", project=args.project
+    )
+
+
+def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
+    import gc
+
+    from ..processes import identity
+    from ..worker.runner import Worker
+
+    gc.enable()  # which `tb` does without: its other commands end soon
+    who = identity()
+    with _board(args, who) as board:
+        told = _Json(context) if context.json else _Status(context) if sys.stdout.isatty() else _Lines(context)
+        board.agents.announce(
+            doing="runs jobs", program="tb work", host=who.host, boot=who.boot, pid=who.pid, started=who.started
+        )
+        told.begin(board, options)
+        try:
+            return Worker(board, options, told, keeper).run()
+        finally:
+            told.end()
+            _leave(board)
+
+
+def _leave(board: Board) -> None:
+    try:
+        board.agents.leave(reason="its work is done")
+    except TiebreakError:
+        pass  # it shows anyway that its process has ended
+
+
+class _Lines:
+    """One line for each thing that happens."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.running = self.done = self.failed = 0
+
+    def begin(self, board: Board, options: Options) -> None:
+        """The worker is ready."""
+        queues = ", ".join(options.queues or ["every queue"])
+        many = "1 job at once" if options.concurrency == 1 else f"{options.concurrency} jobs at once"
+        self.line(f"{board.agent.partition('~')[0]} works on {queues} of {board.project}, {many}")
+
+    def end(self) -> None:
+        """The worker has stopped."""
+        self.line(f"stopped: {self.done} done, {self.failed} failed")
+
+    def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
+        """Something happened."""
+        self.count(kind, about)
+        if attempt is None:
+            self.line(_general(kind, about))
+        elif text := _particular(kind, attempt, about):
+            self.line(f"#{attempt.job.number} {attempt.job.name}: {text}")
+
+    def count(self, kind: str, about: Any) -> None:
+        """Keep the figures."""
+        if kind == "begun":
+            self.running += 1
+        elif kind == "done":
+            self.running -= 1
+            self.done += bool(about and about["ok"])
+            self.failed += bool(about and not about["ok"] and not about["drained"])
+
+    def line(self, text: str) -> None:
+        """Say it."""
+        from time import strftime
+
+        try:
+            print(f"{strftime('%H:%M:%S')} {plain(text)}", file=sys.stdout, flush=True)
+        except OSError:
+            pass  # nobody listens any more; the jobs matter more
+
+
+def _general(kind: str, about: Any) -> str:
+    if kind == "draining":
+        return f"told to stop: {about} running jobs may finish" if about else "told to stop"
+    return f"the board cannot be reached: {about}"
+
+
+def _particular(kind: str, attempt: Attempt, about: Any) -> str:
+    """What happened to a job, in words; nothing for what is not worth a line."""
+    call = attempt.is_call
+    if kind == "begun":
+        return "" if call else f"begun (attempt {attempt.job.attempts} of {attempt.job.max_attempts})"
+    if kind == "ending":
+        return f"is ended: {ENDING[about]}"
+    if kind == "refused":
+        return f"the report came too late and was kept aside ({about})"
+    if kind == "told":
+        return f"is now {about['state']}"
+    if about is None:
+        return "ended"
+    if about["drained"]:
+        return "given back"
+    if about["ok"]:
+        return "" if call else f"done in {span(about['result']['seconds'])}"
+    return f"failed: {about['reason']}"
+
+
+class _Json(_Lines):
+    """One JSON object for each thing that happens, on standard output."""
+
+    def begin(self, board: Board, options: Options) -> None:
+        """The worker is ready."""
+        self._put({"event": "ready", "agent": board.agent, "project": board.project, "pid": os.getpid()})
+
+    def end(self) -> None:
+        """The worker has stopped."""
+        self._put({"event": "stopped", "done": self.done, "failed": self.failed})
+
+    def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
+        """Something happened."""
+        self.count(kind, about)
+        facts: dict[str, Any] = {"event": kind}
+        if attempt is not None:
+            facts |= {"number": attempt.job.number, "id": attempt.job.id, "epoch": attempt.job.epoch}
+        if kind == "ending":
+            about = ENDING[about]
+        if isinstance(about, dict):
+            facts |= about
+        elif about is not None:
+            facts["about"] = about if isinstance(about, int) else str(about)
+        self._put(facts)
+
+    def _put(self, facts: dict[str, Any]) -> None:
+        from ..text import json
+
+        try:
+            print(json(facts), flush=True)
+        except OSError:
+            pass
+
+
+class _Status(_Lines):
+    """One line on a terminal that shows how things stand; only what went wrong stays above it."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._shown = 0.0
+
+    def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
+        """Something happened."""
+        wrong = kind in ("ending", "refused") or (kind == "done" and not (about and about["ok"]))
+        if attempt is None or wrong:
+            super().__call__(kind, attempt, about)
+        else:
+            self.count(kind, about)
+        self._show(attempt)
+
+    def _show(self, attempt: Attempt | None) -> None:
+        from time import monotonic
+
+        if monotonic() - self._shown < 0.05 and self.running:
+            return
+        self._shown = monotonic()
+        last = f"  #{attempt.job.number} {plain(attempt.job.name)[:40]}" if attempt is not None else ""
+        text = f"{self.running} running, {self.done} done, {self.failed} failed{last}"
+        self._write(f"\r\x1b[K{text}")
+
+    def line(self, text: str) -> None:
+        """Say it above the status line."""
+        from time import strftime
+
+        self._write(f"\r\x1b[K{strftime('%H:%M:%S')} {plain(text)}\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            pass

@@ -1,0 +1,94 @@
+"""One attempt at one job, from the claim to the report."""
+
+from __future__ import annotations
+
+from ..clock import elapsed
+from ..model import Job
+from ..text import plain, span
+from .output import Output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .calls import Caller
+    from .process import Command
+
+GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL when nobody says."""
+TIMED_OUT, CANCELLED, DRAINED, LOST = 1, 2, 3, 4
+"""Why an attempt is ended by its worker; a higher one outranks a lower one."""
+_REASONS = {
+    TIMED_OUT: "not done after {}",
+    CANCELLED: "cancelled",
+    DRAINED: "its worker was told to stop",
+    LOST: "ended because its lease was lost",
+}
+_COMMAND = Job._fields.index("command")
+
+
+class Attempt:
+    """A job that was won, how long it may run, and what became of it."""
+
+    __slots__ = (
+        "caller",
+        "command",
+        "expires",
+        "grace",
+        "is_call",
+        "job",
+        "kill_at",
+        "mark",
+        "output",
+        "settings",
+        "since",
+        "stored",
+        "stubborn",
+        "timeout",
+        "why",
+    )
+
+    def __init__(self, job: Job, expires: float) -> None:
+        settings: dict[str, Any] = job.settings or {}
+        self.job = job
+        self.settings = settings
+        self.stored: str = tuple.__getitem__(job, _COMMAND)
+        """The command as the board stores it: JSON."""
+        self.is_call = self.stored.startswith("{")
+        self.expires = expires
+        """When the lease ends at the earliest, by this machine's clock."""
+        self.mark = (job.id, str(job.epoch))
+        self.timeout: float | None = settings.get("timeout")
+        self.grace = float(GRACE if settings.get("grace") is None else settings["grace"])
+        self.output = Output(settings.get("cap"))
+        self.command: Command | None = None
+        self.caller: Caller | None = None
+        self.since = elapsed()
+        self.why = 0
+        self.kill_at: float | None = None
+        """When to look again, and to kill what is found."""
+        self.stubborn = 0
+        """How often that has been done."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from every other attempt."""
+        return self.job.number, self.job.epoch
+
+    def outcome(self, ok: bool, result: Any = None, reason: str | None = None) -> dict[str, Any]:
+        """What is reported: how it ended by itself, unless its worker ended it."""
+        if self.why:
+            ok, reason = False, self.sentence(_REASONS[self.why].format(span(self.timeout or 0)))
+        return {
+            "number": self.job.number,
+            "epoch": self.job.epoch,
+            "ok": ok,
+            "result": result,
+            "reason": None if ok else reason,
+            "drained": self.why == DRAINED,
+        }
+
+    def sentence(self, text: str) -> str:
+        """A reason as a board takes it: one line, with the last one that the job wrote."""
+        last = self.output.last_line()
+        return plain(f"{text}: {last}" if last else text)[:1000]

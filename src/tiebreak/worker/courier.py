@@ -1,0 +1,155 @@
+"""Everything between a worker and its board, on threads of its own: the loop must never wait for a board.
+
+One mail is under way at a time. What comes together meanwhile goes with the next one, all in one transaction: a
+worker that is idle is answered at once, and a busy one pays for one commit where it would have paid for hundreds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from queue import SimpleQueue
+from time import sleep
+
+from ..clock import elapsed
+from ..errors import TiebreakError
+from ..model import holder_id
+from ..processes import alive, from_token
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..board import Board
+
+    Then = Callable[[Any, "Mail"], None]
+
+CALM = 0.05
+"""Seconds between two looks at a board where something always happens; on a quiet one nothing waits."""
+LONG = 30.0
+
+
+class Mail:
+    """Calls that go to the board together, each with what to do with its answer, and with what if it failed."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.then: list[Then] = []
+        self.undo: list[Callable[[], None]] = []
+        self.asked = 0.0
+        """When it was sent: a lease is counted from here."""
+        self.answers: list[Any] = []
+        self.error: BaseException | None = None
+
+    def add(self, name: str, params: dict[str, Any], then: Then, undo: Callable[[], None] | None = None) -> None:
+        """One more call. `undo` is done when nothing of the mail can have been delivered."""
+        self.calls.append((name, params))
+        self.then.append(then)
+        if undo is not None:
+            self.undo.append(undo)
+
+    def open(self) -> None:
+        """Hand each answer to whom it is for."""
+        for answer, then in zip(self.answers, self.then, strict=True):
+            then(answer, self)
+
+
+class Courier:
+    """Carries mail, one at a time; rings when an answer has come."""
+
+    def __init__(self, board: Board, ring: Callable[[], None]) -> None:
+        self._board = board
+        self._ring = ring
+        self._out: SimpleQueue[Mail | None] = SimpleQueue()
+        self._back: deque[Mail] = deque()
+        self.away = False
+        """Whether a mail is under way."""
+        threading.Thread(target=self._run, name="courier", daemon=True).start()
+
+    def send(self, mail: Mail) -> None:
+        """Send it; only when the courier is not away."""
+        self.away = True
+        self._out.put(mail)
+
+    def back(self) -> Mail | None:
+        """The mail that has been answered, if it has."""
+        if not self._back:
+            return None
+        self.away = False
+        return self._back.popleft()
+
+    def stop(self) -> None:
+        """Carry no more."""
+        self._out.put(None)
+
+    def _run(self) -> None:
+        while (mail := self._out.get()) is not None:
+            mail.asked = elapsed()
+            try:
+                mail.answers = self._board.batch(mail.calls)
+            except BaseException as exc:  # the loop decides what it means
+                mail.error = exc
+            self._back.append(mail)
+            self._ring()
+
+
+class Lookout:
+    """Tells when something has happened on the board, who cancelled what, and whose worker has died."""
+
+    def __init__(self, board: Board, ring: Callable[[], None], pause: float) -> None:
+        self._board = board
+        self._ring = ring
+        self._pause = pause
+        self.news = False
+        """Whether something happened since this was last taken back."""
+        self.cancelled: deque[str] = deque()
+        """The ids of tasks that were cancelled."""
+        self._seen = board.events.last()
+        threading.Thread(target=self._watch, name="lookout", daemon=True).start()
+        threading.Thread(target=self._bury, name="undertaker", daemon=True).start()
+
+    def _watch(self) -> None:
+        calm = 0.001
+        while True:
+            asked = elapsed()
+            try:
+                if self._board.engine.wait(self._seen, LONG, project=self._board.project):
+                    self._look()
+            except TiebreakError:
+                sleep(1.0)
+            self.news = True
+            self._ring()
+            calm = 0.001 if elapsed() - asked > CALM else min(CALM, 2 * calm)
+            sleep(calm)
+
+    def _look(self) -> None:
+        newest = self._board.events.last()
+        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=1000)
+        self.cancelled.extend(event.subject or "" for event in found)
+        self._seen = max(newest, self._seen)
+
+    def _bury(self) -> None:
+        """Give back what dead workers of this machine held, from time to time."""
+        while True:
+            try:
+                bury(self._board)
+            except TiebreakError:
+                pass  # the board will be reached again, or the leases run out
+            sleep(self._pause)
+
+
+def bury(board: Board) -> int:
+    """Give back the jobs of workers whose processes are known to be dead on this machine; how many there were."""
+    held = board.tasks.list(states=["claimed"], kind="job", limit=1000)
+    holders = {holder_id(task) or "" for task in held}
+    return sum(
+        board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
+        for holder in holders
+        if holder != board.agent and _dead(holder)
+    )
+
+
+def _dead(holder: str) -> bool:
+    who = from_token(holder.partition("~")[2])
+    return who is not None and alive(who) is False

@@ -1,0 +1,80 @@
+"""The keeper: a worker's parent, which does nothing but outlive it.
+
+A worker that is killed with SIGKILL cannot clean up. Its children are then given to the keeper, a sub-reaper, which
+kills them and tells the board that this worker is dead, so that its jobs go back at once. If the keeper is
+killed, the worker notices (their pipe ends), ends its jobs and itself. The worker has a session of its own, so that
+no signal to a process group kills both.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from .. import trees
+from ..processes import Identity, identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
+    """Run `work` in a child, given the descriptor that ends with this process; its exit code.
+
+    `buried` is called when the child did not end as it should, and nothing of it is left.
+    """
+    trees.become_subreaper()
+    ours, theirs = os.pipe()
+    # A signal now would find no handler, or the parent's in the child: it waits until each is ready for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    child = os.fork()
+    if child == 0:
+        os.close(theirs)
+        os.setsid()
+        os._exit(_guarded(work, ours))
+    os.close(ours)
+    who = identity(child)
+    for number in FORWARDED:
+        signal.signal(number, lambda number, _: _pass_on(child, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    code = _wait(child)
+    trees.end(lambda: trees.descendants(os.getpid()))
+    if code != 0:
+        buried(who)
+    return code if code >= 0 else 128 - code
+
+
+def _guarded(work: Callable[[int], int], ours: int) -> int:
+    import sys
+
+    try:
+        return work(ours)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        return 70
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass  # nobody is left to be told
+
+
+def _pass_on(child: int, number: int) -> None:
+    try:
+        os.kill(child, number)
+    except ProcessLookupError:
+        pass
+
+
+def _wait(child: int) -> int:
+    """Until the child ends; orphans that come to this process meanwhile are buried too."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)

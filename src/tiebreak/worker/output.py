@@ -1,0 +1,105 @@
+"""What a job writes, on its way to the board: in order, as text, and never more in memory than a part of the cap.
+
+The board keeps the head and the tail of it (`jobs.append`). A job that writes faster than the board takes it loses
+the middle already here: offsets count everything, so the gap shows.
+"""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from codecs import IncrementalDecoder
+    from typing import TypedDict
+
+    class Chunk(TypedDict):
+        """A piece of output: which stream, where it starts in all that was written, and the text."""
+
+        stream: int
+        start: int
+        text: str
+
+
+CAP = 1024 * 1024
+"""How much of a job's output is kept when nobody says."""
+PIECE = 16 * 1024
+"""Characters in one chunk at most."""
+ENOUGH = 64 * 1024
+"""Bytes that are worth a request of their own, without waiting for the next one."""
+LAST = 2048
+"""Bytes from the end that are remembered for the reason of a failure."""
+
+
+class Output:
+    """One attempt's output, both streams in the order in which they were read."""
+
+    def __init__(self, cap: int | None = None) -> None:
+        self.size = 0
+        """Bytes that were written so far, counted as text in UTF-8."""
+        self.waiting = 0
+        """Bytes that have not been taken yet."""
+        self._cap = CAP if cap is None else cap
+        self._most = max(1, self._cap // 2)
+        self._chunks: list[Chunk] = []
+        self._decoders: dict[int, IncrementalDecoder] = {}
+        self._last = ""
+
+    def feed(self, stream: int, data: bytes, final: bool = False) -> None:
+        """What was read from a stream; `final` when it has ended."""
+        if stream not in self._decoders:
+            if not data:
+                return
+            self._decoders[stream] = getincrementaldecoder("utf-8")("replace")
+        # NUL is not text to every board.
+        text = self._decoders[stream].decode(data, final).replace("\0", "\ufffd")
+        for at in range(0, len(text), PIECE):
+            self._add(stream, text[at : at + PIECE])
+        self._last = (self._last + text)[-LAST:]
+
+    def _add(self, stream: int, text: str) -> None:
+        size = _size(text)
+        last = self._chunks[-1] if self._chunks else None
+        if last and last["stream"] == stream and len(last["text"]) + len(text) <= PIECE:
+            last["text"] += text
+        else:
+            self._chunks.append({"stream": stream, "start": self.size, "text": text})
+        self.size += size
+        self.waiting += size
+        while self.waiting > self._most + ENOUGH and self.size > self._cap and len(self._chunks) > 1:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Give the oldest piece up that lies beyond the head."""
+        at = next((i for i, chunk in enumerate(self._chunks) if chunk["start"] >= self._most), len(self._chunks) - 1)
+        self.waiting -= _size(self._chunks.pop(at)["text"])
+
+    def urgent(self) -> bool:
+        """Whether there is enough for a request of its own: only the head is, the rest may come as it likes."""
+        return self.waiting >= ENOUGH and self.size - self.waiting < self._most
+
+    def take(self, most: int = 4 * ENOUGH) -> list[Chunk]:
+        """The next chunks for the board, about so many bytes of them."""
+        taken, size = 0, 0
+        for chunk in self._chunks:
+            taken += 1
+            size += _size(chunk["text"])
+            if size >= most:
+                break
+        out, self._chunks = self._chunks[:taken], self._chunks[taken:]
+        self.waiting -= size
+        return out
+
+    def put_back(self, chunks: list[Chunk]) -> None:
+        """What could not be delivered, for the next time."""
+        self._chunks[:0] = chunks
+        self.waiting += sum(_size(chunk["text"]) for chunk in chunks)
+
+    def last_line(self) -> str:
+        """The last line with anything in it."""
+        lines = [line.strip() for line in self._last.splitlines()]
+        return next((line for line in reversed(lines) if line), "")
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

@@ -1,0 +1,463 @@
+"""The worker's loop: it wins jobs, looks after their processes, keeps their leases, and reports.
+
+One thread does all that concerns processes and never waits for the board; the courier does the waiting. What must
+not depend on the board's answer, the end of a job whose lease runs out, is decided here, by this machine's clock.
+
+Draining: the first signal lets running jobs finish and takes no new ones. After the drain time-out, or at the second
+signal, what runs is ended and goes back without having used an attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+
+from .. import trees
+from ..clock import elapsed
+from ..errors import Invalid, Refused, TiebreakError
+from .attempt import CANCELLED, DRAINED, LOST, TIMED_OUT, Attempt
+from .commands import FRESH, Commands, reap
+from .courier import Courier, Lookout, Mail
+from .functions import Functions
+from .kin import Kin
+from .reports import Reports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from ..board import Board
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that ask a worker to stop."""
+LONG = 60.0
+BEAT = 5.0
+"""Seconds between heartbeats at most."""
+PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before a board that could not be reached is tried again."""
+DUSK = 60.0
+"""Seconds that a worker tries to deliver its last reports."""
+
+
+class Options:
+    """What an operator can choose."""
+
+    def __init__(
+        self,
+        *,
+        queues: list[str] | None = None,
+        tags: list[str] | None = None,
+        modules: list[str] | None = None,
+        concurrency: int = 1,
+        lease: float = 30.0,
+        drain: float = 30.0,
+        burst: bool = False,
+        once: bool = False,
+    ) -> None:
+        self.queues = queues or None
+        self.tags = tags or None
+        self.modules = modules or []
+        self.concurrency = concurrency
+        self.lease = lease
+        self.drain = drain
+        self.burst = burst or once
+        self.once = once
+
+
+class Worker:
+    """One worker on one board."""
+
+    def __init__(
+        self,
+        board: Board,
+        options: Options,
+        said: Callable[[str, Attempt | None, Any], None],
+        keeper: int | None = None,
+    ) -> None:
+        self._board = board
+        self._options = options
+        self._say = said
+        self._keeper = keeper
+        self._reports = Reports(said)
+        self._selector = selectors.DefaultSelector()
+        self._kin = Kin()
+        environment = _environment(board)
+        self._commands = Commands(self._selector, self._kin, environment, self._done, self._reports.wrote)
+        self._functions = Functions(
+            self._selector,
+            self._kin,
+            environment,
+            self._done,
+            self._reports.wrote,
+            options.modules,
+            options.concurrency,
+        )
+        self._hungry = True
+        self._dry = False
+        self._due_asked = False
+        self._due_at = float("inf")
+        self._alarm = 0.0
+        self._signals = 0
+        self._beat_at = 0.0
+        self._retry_at = 0.0
+        self._failures = 0
+        self._told = 0
+        self._won = 0
+        self._drain_at = float("inf")
+        self._dusk = float("inf")
+        # What ends a job before its lease ends: this much earlier, and its grace before that.
+        self._margin = min(1.0, options.lease / 20)
+        self._beat = min(BEAT, options.lease / 4)
+
+    # ── The loop ─────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> int:
+        """Work until told to stop; the exit code."""
+        trees.become_subreaper()
+        self._listen()
+        self._courier = Courier(self._board, self._ring)
+        self._lookout = Lookout(self._board, self._ring, self._beat)
+        if self._options.modules:
+            self._functions.start()
+        try:
+            while not self._finished():
+                self._round()
+        finally:
+            self._courier.stop()
+            trees.end(lambda: trees.descendants(os.getpid()))
+        return 0 if not self._reports.outcomes else 3
+
+    def _round(self) -> None:
+        self._send()
+        for key, _ in self._selector.select(self._patience()):
+            handle, about = key.data
+            handle(key.fd, about)
+        self._tick(elapsed())
+
+    def _listen(self) -> None:
+        """Signals, the two threads and the keeper all wake the loop."""
+        self._ear, self._bell = os.pipe()
+        for fd in (self._ear, self._bell):
+            os.set_blocking(fd, False)
+        self._selector.register(self._ear, selectors.EVENT_READ, (self._woken, None))
+        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in STOPPING:
+            signal.signal(number, self._signalled)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+        if self._keeper is not None:
+            self._selector.register(self._keeper, selectors.EVENT_READ, (self._orphaned, None))
+
+    def _signalled(self, *_: Any) -> None:
+        self._signals += 1  # the loop is in the middle of something: it looks at this afterwards
+
+    def _ring(self) -> None:
+        try:
+            os.write(self._bell, b"\0")
+        except BlockingIOError:
+            pass  # it rings already
+
+    def _woken(self, *_: Any) -> None:
+        try:
+            while os.read(self._ear, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        self._reap()
+        while (mail := self._courier.back()) is not None:
+            self._answered(mail)
+
+    def _reap(self) -> None:
+        """Take notice of the children that have ended."""
+        for pid, status, usage in reap():
+            if pid in self._commands.running:
+                self._commands.exited(pid, status, usage)
+            elif pid in self._functions.callers:
+                self._functions.exited(pid, status)
+            else:
+                self._kin.discard(pid)
+            self._alarm = 0.0
+
+    def _patience(self) -> float:
+        now = elapsed()
+        times = [self._alarm, self._drain_at, self._dusk]
+        if not self._courier.away:
+            times += [max(self._retry_at, min(self._beat_at, self._reports.flush_at))]
+            if self._wants_more():
+                times.append(self._due_at)
+            if now < self._retry_at:
+                times.append(self._retry_at)
+        if self._functions.backlog:
+            times.append(now + 0.05)
+        if self._commands.fresh:
+            times.append(self._commands.fresh[0].since + FRESH)
+        return max(0.0, min(times) - now)
+
+    def _finished(self) -> bool:
+        if any(True for _ in self._attempts()):
+            return False
+        if self._reports or self._courier.away:
+            return elapsed() >= self._dusk
+        if self._told or (self._options.once and self._won):
+            return True
+        return self._options.burst and self._dry and not self._hungry and not self._starting()
+
+    def _starting(self) -> bool:
+        """Whether functions cannot be called yet."""
+        return bool(self._options.modules) and not self._functions.ready()
+
+    # ── Time ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _attempts(self) -> Iterator[Attempt]:
+        yield from self._commands.running.values()
+        yield from self._functions.attempts()
+
+    def _deadlines(self, attempt: Attempt) -> Iterator[float]:
+        if attempt.kill_at is not None:
+            over = attempt.command is not None and attempt.command.over
+            yield min(attempt.kill_at, elapsed() + 0.02) if over else attempt.kill_at
+        if attempt.why != LOST:
+            yield attempt.expires - self._margin - self._grace(attempt)
+        if attempt.timeout is not None and not attempt.why:
+            # What has not begun cannot be late, however soon it begins.
+            yield (attempt.since if self._runs(attempt) else elapsed()) + attempt.timeout
+
+    def _runs(self, attempt: Attempt) -> bool:
+        if attempt.caller is None:
+            return attempt.command is not None
+        if attempt.caller.first() is not attempt:
+            return False
+        attempt.since = attempt.caller.begun
+        return True
+
+    def _grace(self, attempt: Attempt) -> float:
+        return min(attempt.grace, self._options.lease / 4)
+
+    def _tick(self, now: float) -> None:
+        if now >= self._alarm:
+            self._reap()  # who woke up late must not end what had ended by itself
+            self._expire(now)
+            self._commands.tick(now)
+            self._functions.tick(now)
+            self._alarm = min((time for each in self._attempts() for time in self._deadlines(each)), default=now + LONG)
+        self._commands.listen(now)
+        self._functions.mend(now)
+        if self._functions.broken:
+            raise Invalid(self._functions.broken, hint="--import names modules as Python's import does")
+        if self._lookout.news or self._functions.news:
+            self._lookout.news = self._functions.news = False
+            self._hungry = True
+            self._cancel()
+        if now >= self._due_at:
+            self._due_at = float("inf")
+            self._hungry = True
+        while self._signals:
+            self._signals -= 1
+            self._stop()
+        if now >= self._drain_at:
+            self._drain_at = float("inf")
+            self._force(None)
+
+    def _expire(self, now: float) -> None:
+        """End what has had its time, by its own limit or by its lease."""
+        for attempt in list(self._attempts()):
+            left = attempt.expires - self._margin - now
+            if attempt.why != LOST and left <= self._grace(attempt):
+                self._end(attempt, LOST, left)
+            elif self._late(attempt, now):
+                self._end(attempt, TIMED_OUT, attempt.grace)
+
+    def _late(self, attempt: Attempt, now: float) -> bool:
+        if attempt.timeout is None or attempt.why or not self._runs(attempt):
+            return False
+        return now >= attempt.since + attempt.timeout
+
+    def _cancel(self) -> None:
+        """Learn at once, not with the next heartbeat, of those that were cancelled."""
+        if not self._lookout.cancelled:
+            return
+        gone = set(self._lookout.cancelled)
+        self._lookout.cancelled.clear()
+        if any(attempt.job.id in gone for attempt in self._attempts()):
+            self._beat_at = 0.0
+
+    def _end(self, attempt: Attempt, why: int, grace: float) -> None:
+        if attempt.why < why:
+            self._say("ending", attempt, why)
+        if attempt.command is not None:
+            self._commands.end(attempt, why, grace)
+        else:
+            self._functions.end(attempt, why, grace)
+        self._alarm = 0.0
+
+    # ── Stopping ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _stop(self) -> None:
+        """A signal: finish; the second one: end."""
+        self._told += 1
+        if self._told == 1:
+            self._say("draining", None, sum(1 for _ in self._attempts()))
+            self._drain_at = elapsed() + self._options.drain
+            self._functions.drain()
+        else:
+            self._drain_at = elapsed()
+        self._dusk = max(elapsed(), self._drain_at) + DUSK
+
+    def _orphaned(self, *_: Any) -> None:
+        """The keeper is gone: nobody would clean up after this worker, so it ends at once."""
+        self._selector.unregister(self._keeper or 0)
+        self._told += 1
+        self._functions.drain()
+        self._dusk = elapsed() + DUSK
+        self._force(0.0)
+
+    def _force(self, grace: float | None) -> None:
+        for attempt in list(self._attempts()):
+            self._end(attempt, DRAINED, attempt.grace if grace is None else grace)
+
+    # ── Mail ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _done(self, attempt: Attempt, outcome: dict[str, Any] | None) -> None:
+        """An attempt is over, and nothing of it is left."""
+        if attempt.stubborn:
+            self._bury([attempt])
+        self._reports.done(attempt, outcome)
+        self._say("done", attempt, outcome)
+
+    def _bury(self, over: list[Attempt]) -> None:
+        """Kill what is left of jobs that have ended, whichever of them it was."""
+        if self._kin.strangers():
+            calls = [each.mark for each in self._functions.attempts()]
+            trees.signal_tree(self._kin.nobodys(calls, [each.mark for each in over]), signal.SIGKILL)
+
+    def _wants_more(self) -> bool:
+        return not self._told and not (self._options.once and self._won)
+
+    def _send(self) -> None:
+        """Send what there is to say, if the courier is here."""
+        now = elapsed()
+        if self._courier.away or now < self._retry_at:
+            return
+        mail = Mail()
+        if self._reports.add_to(mail, now):
+            self._hungry = True  # what waited for these may be ready now
+        if now >= self._beat_at:
+            self._add_heartbeat(mail)
+            self._beat_at = now + self._beat
+        if self._hungry and self._wants_more():
+            self._add_claims(mail)
+        if self._due_asked:
+            self._due_asked = False
+            mail.add("tasks.due", {}, self._due)
+        if mail.calls:
+            self._courier.send(mail)
+
+    def _add_heartbeat(self, mail: Mail) -> None:
+        mail.add("agents.heartbeat", {}, lambda answer, _: self._refused(answer))
+        kept = {attempt.key: attempt for attempt in self._attempts()}
+        self._bury([])
+        if not kept:
+            return
+
+        def then(answer: Any, mail: Mail) -> None:
+            if isinstance(answer, Exception):
+                self._refused(answer)
+                return
+            gone = {(each["number"], each["epoch"]): each["reason"] for each in answer}
+            for key, attempt in kept.items():
+                if key not in gone:
+                    attempt.expires = mail.asked + self._options.lease
+            running = {attempt.key for attempt in self._attempts()}
+            for key in gone.keys() & running:
+                cancelled = gone[key] == "cancelled"
+                self._end(kept[key], CANCELLED if cancelled else LOST, kept[key].grace if cancelled else 0.0)
+
+        grants = [list(key) for key in kept]
+        mail.add("jobs.heartbeat", {"grants": grants, "lease": self._options.lease}, then)
+
+    def _add_claims(self, mail: Mail) -> None:
+        wanted = self._wanted()
+        for params in wanted:
+            options = {"queues": self._options.queues, "tags": self._options.tags, "lease": self._options.lease}
+            mail.add("jobs.next", {**params, **options}, self._granted(params["count"]))
+        if wanted:
+            self._hungry = False
+            self._dry = True
+            self._due_at = float("inf")
+
+    def _wanted(self) -> list[dict[str, Any]]:
+        """What there is room for: commands, and calls of functions that are known here."""
+        free = self._options.concurrency - len(self._commands.running)
+        names, room = self._functions.names, min(100, self._functions.room())
+        if self._options.once:
+            return [{"count": 1, "commands": True, "calls": names}] if not self._starting() else []
+        wanted: list[dict[str, Any]] = [{"count": min(100, free)}] if free > 0 else []
+        return [*wanted, {"count": room, "calls": names}] if names and room > 0 else wanted
+
+    def _granted(self, count: int) -> Callable[[Any, Mail], None]:
+        def then(answer: Any, mail: Mail) -> None:
+            if isinstance(answer, Exception):
+                self._refused(answer)
+                return
+            if answer:
+                self._dry = False
+                self._won += len(answer)
+            if len(answer) >= count:
+                self._hungry = True  # there may be more
+            else:
+                self._due_asked = True  # when will there be?
+            attempts = [Attempt(job, mail.asked + self._options.lease) for job in answer]
+            if self._told:
+                for attempt in attempts:  # told to stop while it was asked for
+                    attempt.why = DRAINED
+                    self._done(attempt, attempt.outcome(False))
+                return
+            self._begin(attempts)
+
+        return then
+
+    def _begin(self, attempts: list[Attempt]) -> None:
+        calls = [attempt for attempt in attempts if attempt.is_call]
+        for attempt in attempts:
+            self._say("begun", attempt, None)
+            if not attempt.is_call:
+                self._commands.start(attempt)
+        if calls:
+            self._functions.offer(calls)
+        self._alarm = 0.0
+
+    def _due(self, answer: Any, _: Mail) -> None:
+        if isinstance(answer, (int, float)):
+            # What is due now and was not won is for somebody else, or over a limit.
+            self._due_at = elapsed() + max(answer + 0.001, 0.25)
+
+    def _answered(self, mail: Mail) -> None:
+        if mail.error is None:
+            self._failures = 0
+            mail.open()
+            return
+        for undo in reversed(mail.undo):
+            undo()
+        self._hungry = True
+        if not isinstance(mail.error, TiebreakError) or isinstance(mail.error, (Invalid, Refused)):
+            raise mail.error
+        self._retry_at = elapsed() + PAUSES[min(self._failures, len(PAUSES) - 1)]
+        self._failures += 1
+        self._beat_at = min(self._beat_at, self._retry_at)
+        self._say("unreachable", None, mail.error)
+
+    def _refused(self, answer: Any) -> None:
+        """A call that failed alone; only what says that this worker cannot go on ends it."""
+        if isinstance(answer, Invalid):
+            raise answer
+
+
+def _environment(board: Board) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TIEBREAK_AGENT": board.agent,
+        "TIEBREAK_PROJECT": board.project,
+        "TIEBREAK_BOARD": getattr(board.engine, "whole", board.engine.address),
+    }
