@@ -73,7 +73,8 @@ def test_every_job_is_done_once_though_workers_are_killed(tmp_path: Path) -> Non
         until(lambda: shop.board.upkeep.status().completed == JOBS, "every job is done", PATIENCE)
         for each in crew:
             each.terminate()
-        assert [each.wait(PATIENCE) for each in crew] == [0] * WORKERS
+        # The last one may have been told before it could listen.
+        assert {each.wait(PATIENCE) for each in crew} <= {0, -signal.SIGTERM}
         until(lambda: shop.alive() == [], f"no process of a job is left: {shop.alive()}", PATIENCE)
         check(shop, kills)
     finally:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.command import TB, Answer, complaint
+from ..cli.command import TB, Answer, Tb, complaint
+from ..cli.terminals import shown
 from ..daemons import Serving
 from ..postgres import server
 from .shop import Hand, Shop, until
@@ -264,3 +265,14 @@ def test_the_worker_is_known_by_its_process(shop: Shop) -> None:
         hand.ended()
     assert [agent.status for agent in shop.board.agents.list() if agent.id == hand.agent] == ["gone"]
     assert os.path.exists(shop.address)
+
+
+def test_on_a_terminal_one_line_shows_how_things_stand(shop: Shop) -> None:
+    shop.submit("true")
+    shop.submit("echo no paper; false", max_attempts=1)
+    text = shown(Tb(shop.folder), "work", "--burst", columns=100)
+    assert "\r\x1b[K" in text
+    assert "#1 true" in text
+    assert "failed: exit code 1: no paper\n" in text
+    assert "stopped: 1 done, 1 failed" in text
+    assert "begun" not in text

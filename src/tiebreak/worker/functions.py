@@ -65,7 +65,7 @@ class Functions:
         caller = Caller(self._modules, self._environment)
         self.callers[caller.pid] = caller
         self._kin.add_helper(caller.pid)
-        self._selector.register(caller.answers, selectors.EVENT_READ, (self._answers, caller))
+        self._selector.register(caller.answers, selectors.EVENT_READ, (self._hear, caller))
         for fd in caller.pipes:
             self._selector.register(fd, selectors.EVENT_READ, (self._overhear, caller))
 
@@ -98,6 +98,8 @@ class Functions:
 
     def _mind_pipe(self, caller: Caller) -> None:
         """Listen for room in the pipe to a child, but only while something waits for it."""
+        if caller.pid not in self.callers:
+            return
         waits, listening = caller.push(), caller.to in self._selector.get_map()
         if waits and not listening:
             self._selector.register(caller.to, selectors.EVENT_WRITE, (lambda _, who: self._mind_pipe(who), caller))
@@ -106,7 +108,11 @@ class Functions:
 
     # ── What children say ────────────────────────────────────────────────────────────────────────────
 
-    def _answers(self, _: int, caller: Caller) -> None:
+    def _hear(self, _: int, caller: Caller) -> None:
+        if caller.pid in self.callers:  # not closed by what came before it in the same round
+            self._answers(caller)
+
+    def _answers(self, caller: Caller) -> None:
         answers, ended = caller.read()
         for ticket, code, value in answers:
             self._answer(caller, ticket, code, value)
@@ -158,6 +164,8 @@ class Functions:
 
     def _overhear(self, fd: int, caller: Caller) -> None:
         """What was written past Python, by C code or a process: taken for the call that runs now."""
+        if caller.pid not in self.callers:
+            return
         try:
             data = os.read(fd, READ)
         except BlockingIOError:
@@ -172,7 +180,7 @@ class Functions:
     def exited(self, pid: int, status: int) -> None:
         """A child has ended: the call that it ran is over, the others had not begun."""
         caller = self.callers.pop(pid)
-        self._answers(caller.answers, caller)
+        self._answers(caller)
         marks = [attempt.mark for attempt in caller.waiting.values()]
         trees.end(lambda: self._kin.of(pid, marks))
         self._forget(caller)
