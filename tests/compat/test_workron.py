@@ -601,7 +601,14 @@ def test_a_command_does_not_come_in_by_another_door(tmp_path: Path) -> None:
     evil = {"name": "evil", "kind": "job", "payload": {"command": "evil"}}
     native = {**rpc("tasks.post"), "params": {**evil, "agent": "me", "project": "default"}}
     coord = {**rpc("tasks/send"), "params": evil}
+    job = {"command": "evil", "agent": "me", "project": "default"}
+    others = [
+        {**rpc("jobs.submit"), "params": job},
+        {**rpc("jobs.submit_many"), "params": {"jobs": [job], "agent": "me", "project": "default"}},
+        {**rpc("schedules.add"), "params": {**job, "name": "evil", "expression": "* * * * * *"}},
+    ]
     with serving(tmp_path, "--open", "--token-file", str(tmp_path / "token")) as daemon:
-        for path, message in (("/rpc", native), ("/rpc", [native]), ("/", coord)):
+        for path, message in (("/rpc", native), ("/rpc", [native]), ("/", coord), *(("/rpc", each) for each in others)):
             daemon.ask("POST", path, message, token=None)
+        assert daemon.rpc("schedules.list", project=None) == []
         assert daemon.ask("GET", "/jobs").json == [], "a worker would run what somebody without the token has put there"

@@ -83,6 +83,9 @@ def furnish(board: Board) -> None:
     board.jobs.append(ref=job.id, epoch=job.epoch, chunks=[{"start": 0, "text": "ä\n\t\\N"}])
     board.jobs.progress(ref=job.id, percent=40)
     board.queues.pause(queue="mail", reason="broken")
+    board.schedules.add(
+        name="daily", expression="@daily", zone="Europe/Berlin", command="make", options={"env": {"A": "ä"}}
+    )
     board.call("tasks.post", {"name": "once"}, once="a-key-of-its-own")
     for _ in range(2):
         [hold] = board.holds.take(resources=["lock:deploy"], note="for a while")
@@ -127,7 +130,7 @@ def _columns() -> dict[str, list[str]]:
 COLUMNS = _columns()
 TIMES = {
     *("at", "until", "created_at", "updated_at", "claimed_at", "finished_at", "ready_at", "taken_at", "sent_at"),
-    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at"),
+    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at", "removed_at"),
 }
 
 

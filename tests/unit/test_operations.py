@@ -140,8 +140,9 @@ def test_reading_does_not_write(board: Board, tmp_path: Path) -> None:
     board.jobs.submit(command="true", key="work")
     board.tasks.claim(ref="work")
     board.messages.send(body="hello", to="alice")
+    board.schedules.add(name="daily", expression="@daily", command="true")
     writer = board.engine._writer  # type: ignore[attr-defined]
-    values: dict[str, Any] = {"ref": "work", "query": "hello"}
+    values: dict[str, Any] = {"ref": "work", "query": "hello", "name": "daily"}
     tried = 0
     for name, declared in every().items():
         if not declared.writes:

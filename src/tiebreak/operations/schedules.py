@@ -152,7 +152,7 @@ def pause(
     return _change(tx, "paused", change, name, agent, project, reason=reason)
 
 
-@operation("schedules.resume", writes=True)
+@operation("schedules.resume", writes=True, commands=True)
 def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
     """Go on with the next instant from now."""
     known = _find(tx, name, project)
