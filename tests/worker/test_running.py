@@ -8,6 +8,7 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ..cli.command import TB, Answer, Tb, complaint
@@ -210,6 +211,14 @@ def test_a_waiting_worker_takes_what_comes(shop: Shop) -> None:
         shop.until_state(later, "completed")
         hand.stop()
         assert hand.ended() == 0
+
+
+def test_a_worker_runs_what_comes_round_without_a_daemon(shop: Shop) -> None:
+    shop.board.schedules.add(name="yearly", expression="0 3 1 1 *", command="true")
+    with apsw.Connection(shop.address) as raw:
+        raw.execute("UPDATE schedules SET due = due - 366 * 86400000000")  # a year has gone by
+    with shop.worker():
+        until(lambda: [task.state for task in shop.board.schedules.history(name="yearly")] == ["completed"], "it ran")
 
 
 def test_a_worker_tells_people_in_plain_lines(shop: Shop) -> None:

@@ -95,7 +95,7 @@ class Courier:
 
 
 class Lookout:
-    """Tells when something has happened on the board, who cancelled what, and whose worker has died."""
+    """Tells when something has happened on the board and who cancelled what; fires schedules, buries dead workers."""
 
     def __init__(self, board: Board, ring: Callable[[], None], pause: float) -> None:
         self._board = board
@@ -114,7 +114,7 @@ class Lookout:
         while True:
             asked = elapsed()
             try:
-                if self._board.engine.wait(self._seen, LONG, project=self._board.project):
+                if self._board.engine.wait(self._seen, self._fire(), project=self._board.project):
                     self._look()
             except TiebreakError:
                 sleep(1.0)
@@ -122,6 +122,14 @@ class Lookout:
             self._ring()
             calm = 0.001 if elapsed() - asked > CALM else min(CALM, 2 * calm)
             sleep(calm)
+
+    def _fire(self) -> float:
+        """Submit the jobs whose instants have come; how long it is until the next."""
+        due = self._board.schedules.due()
+        if due is not None and due <= 0:
+            self._board.schedules.fire()
+            return 0.0
+        return LONG if due is None else min(LONG, due)
 
     def _look(self) -> None:
         newest = self._board.events.last()
