@@ -33,7 +33,20 @@ def binaries() -> Path:
     return max(there, key=lambda folder: [int(p) for p in folder.parent.name.split(".") if p.isdecimal()])
 
 
-_TABLES = ("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "events", "answers")
+_TABLES = (
+    "tasks",
+    "edges",
+    "marks",
+    "holds",
+    "pools",
+    "messages",
+    "acks",
+    "cursors",
+    "agents",
+    "events",
+    "answers",
+    "waits",
+)
 _EMPTY = "; ".join(
     [
         "BEGIN",

@@ -16,9 +16,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .board import Board, open
-    from .errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+    from .errors import Deadlock, Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
     from .handles import Claim, Holding
-    from .model import Agent, Event, Hold, Message, Task
+    from .model import Agent, Event, Hold, Message, Task, Wait
 
 __version__ = "0.1.0"
 
@@ -26,6 +26,7 @@ __all__ = [
     "Agent",
     "Board",
     "Claim",
+    "Deadlock",
     "Event",
     "Fenced",
     "Hold",
@@ -39,13 +40,14 @@ __all__ = [
     "TiebreakError",
     "TimedOut",
     "Unavailable",
+    "Wait",
     "open",
 ]
 
 _HOMES = {
     "board": ("Board", "open"),
     "handles": ("Claim", "Holding"),
-    "model": ("Agent", "Event", "Hold", "Message", "Task"),
+    "model": ("Agent", "Event", "Hold", "Message", "Task", "Wait"),
 }
 
 

@@ -89,7 +89,14 @@ class AsyncBoard:
 
     async def hold(self, *resources: str, **options: Any) -> AsyncGrant[Holding]:
         """Take resources, all or none; raises `Lost`."""
-        return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources), options))
+        line = await self.run(self.sync.in_line, *resources, note=options.get("note"))
+        try:
+            return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources, line=line), options))
+        except BaseException:
+            leaving = self._threads.submit(line.leave)
+            self._winning.add(leaving)  # closing waits for it
+            leaving.add_done_callback(self._winning.discard)
+            raise
 
     async def _patiently(self, attempt: Callable[..., G], options: dict[str, Any]) -> G:
         """Try in short waits, so that a thread never waits long for somebody who has gone."""

@@ -159,6 +159,19 @@ class Released(Record):
     changed: bool | None
 
 
+class Wait(Record):
+    """A place in line. `waits_for` are those in the way: `{agent, resource, how}`, `how` being `holds` or `ahead`."""
+
+    number: int
+    project: str
+    agent: Holder
+    resources: Json
+    note: str | None
+    since_at: Time
+    until: Time
+    waits_for: Json
+
+
 class Message(Record):
     """A message. No `recipient`: it is for everybody. `thread` is the number of the first one."""
 
@@ -250,7 +263,7 @@ class Pruned(Record):
 
 
 RECORDS: dict[str, type] = {
-    cls.__name__: cls for cls in (Task, Hold, Released, Message, Agent, Event, Sentence, Status, Pruned)
+    cls.__name__: cls for cls in (Task, Hold, Released, Wait, Message, Agent, Event, Sentence, Status, Pruned)
 }
 
 

@@ -22,7 +22,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "working": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
     },
-    "Holds": {"holds": ("hold", "drop", "holds", "renew", "transfer", "break"), "run": ("run",)},
+    "Holds": {"holds": ("hold", "drop", "holds", "waits", "renew", "transfer", "break"), "run": ("run",)},
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
     "What happens": {"events": ("why", "wait", "events", "status")},

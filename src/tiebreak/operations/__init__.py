@@ -54,6 +54,7 @@ else:
 MODULES = {
     "tasks": ("claims", "tasks", "dependencies"),
     "holds": ("holds",),
+    "waits": ("waits",),
     "messages": ("messages",),
     "agents": ("agents",),
     "events": ("events",),

@@ -197,3 +197,16 @@ CREATE TABLE answers (
   at        bigint NOT NULL
 );
 CREATE INDEX answers_at ON answers (at);
+
+CREATE TABLE waits (
+  project   text COLLATE "C" NOT NULL,
+  number    bigint NOT NULL,
+  agent     text COLLATE "C" NOT NULL,
+  resources text NOT NULL,
+  note      text,
+  process   text COLLATE "C",
+  since_at  bigint NOT NULL,
+  until     bigint NOT NULL,
+  cycle     text,
+  PRIMARY KEY (project, number)
+) WITH (fillfactor = 50);
