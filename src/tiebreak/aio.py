@@ -51,9 +51,9 @@ async def open(
 class AsyncBoard:
     """A board whose operations are awaited. `board.sync` is the board itself."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, threads: ThreadPoolExecutor | None = None) -> None:
         self.sync = board
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tiebreak")
+        self._threads = threads or ThreadPoolExecutor(THREADS, thread_name_prefix="tiebreak")
         self._winning: set[Future[Any]] = set()
         self._closed = False
 

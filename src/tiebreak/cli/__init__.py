@@ -30,6 +30,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
         "serve": ("serve",),
+        "mcp": ("mcp",),
         "migrate": ("migrate",),
     },
     "Compatibility": {"coord": ("coord",), "coordination": ("coordination",)},
