@@ -91,7 +91,7 @@ async def _answer(manager: Any, request: Request) -> Response:
     kind = headers.pop(b"content-type", b"application/json")
     headers.pop(b"content-length", None)
     body = b"".join(message.get("body", b"") for message in sent[1:])
-    return Response(body, status=start["status"], type=kind, headers=tuple(headers.items()))
+    return Response(body, status=int(start["status"]), type=kind, headers=tuple(headers.items()))
 
 
 def _scope(request: Request) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _scope(request: Request) -> dict[str, Any]:
         "root_path": "",
         "scheme": "http",
         "query_string": request.query_string,
-        "headers": list(request.headers.items()),
+        "headers": list({b"accept": b"*/*", **request.headers, b"content-type": b"application/json"}.items()),
         "client": None,
         "server": None,
         "state": {},

@@ -31,6 +31,9 @@ async def call(board: AsyncBoard, name: str, arguments: dict[str, Any]) -> dict[
     return await TOOLS[name](board, _checked(name, arguments))
 
 
+_KINDS: dict[str, tuple[type, str]] = {"array": (list, "a list"), "string": (str, "text")}
+
+
 def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments, none of them unknown, missing or outside of its list; values are checked by the operations."""
     schema = PARAMETERS[name]
@@ -42,8 +45,9 @@ def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         words = known[key].get("enum")
         if words and value not in words:
             raise Invalid(f"{name}: {key}: one of {', '.join(words)}, got {shown(value)}")
-        if known[key].get("type") == "array" and not isinstance(value, list):
-            raise Invalid(f"{name}: {key}: a list, got {shown(value)}")
+        kind, called = _KINDS.get(known[key].get("type"), (object, ""))
+        if not isinstance(value, kind):
+            raise Invalid(f"{name}: {key}: {called}, got {shown(value)}")
     for key in schema.get("required", ()):
         if key not in given:
             raise Invalid(f"{name}: {key} is missing")
