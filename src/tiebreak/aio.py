@@ -89,7 +89,7 @@ class AsyncBoard:
 
     async def hold(self, *resources: str, **options: Any) -> AsyncGrant[Holding]:
         """Take resources, all or none; raises `Lost`."""
-        line = await self.run(self.sync.in_line, *resources, note=options.get("note"))
+        line = self.sync.in_line(*resources, note=options.get("note"))
         try:
             return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources, line=line), options))
         except BaseException:

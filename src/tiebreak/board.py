@@ -271,9 +271,10 @@ class Board:
         """A place in line for resources, not entered yet."""
         from .waiting import InLine
 
-        return InLine(self, self._resources(resources), note)
+        return InLine(self, resources, note)
 
-    def _resources(self, resources: tuple[str, ...]) -> list[str]:
+    def resources(self, resources: tuple[str, ...]) -> list[str]:
+        """Several resources as a person writes them, each once, in its one spelling."""
         return list(dict.fromkeys(self.resource(text) for text in resources))
 
     def _take(
@@ -287,8 +288,8 @@ class Board:
     ) -> tuple[list[Hold], float]:
         from .fingerprints import fingerprint
 
-        wanted = self._resources(resources)
-        own = self.in_line(*wanted, note=options.get("note")) if line is None and seconds(wait, "wait") else None
+        wanted = self.resources(resources)
+        own = self.in_line(*resources, note=options.get("note")) if line is None and seconds(wait, "wait") else None
         place = line or own
 
         def attempt() -> list[Hold]:

@@ -18,7 +18,7 @@ KEEP = 10.0
 class InLine:
     """Somebody's place in line for some resources; the number is 0 outside of it."""
 
-    def __init__(self, board: Board, resources: list[str], note: str | None = None) -> None:
+    def __init__(self, board: Board, resources: tuple[str, ...], note: str | None = None) -> None:
         self._board = board
         self._resources = resources
         self._note = note
@@ -36,7 +36,10 @@ class InLine:
 
             asked, before = elapsed(), self.number
             place = self._board.waits.enter(
-                resources=self._resources, place=before, note=self._note, process=token(identity())
+                resources=self._board.resources(self._resources),
+                place=before,
+                note=self._note,
+                process=token(identity()),
             )
             self.number, self._kept = place.number, asked
             return self.number != before

@@ -130,6 +130,9 @@ def test_a_token_of_an_earlier_grant_changes_nothing(near: Tools) -> None:
         near.board.tasks.claim(ref="k")
         refusal = await bad(client, "update", token=won["token"], action="complete")
         assert (refusal["error"], refusal["holder"]) == ("Fenced", "bob")
+        near.board.tasks.release(ref="k")
+        await good(client, "claim", ref="k")
+        assert (await bad(client, "update", token=won["token"], action="complete"))["error"] == "Fenced"
         assert near.board.tasks.get(ref="k").state == "claimed"
 
     near.drive(scenario)

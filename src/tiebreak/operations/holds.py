@@ -35,8 +35,7 @@ def _held_by_somebody(
     tx: Transaction, *, resources: list[str], agent: str, project: str, again: bool = False, place: int = 0, **_: Any
 ) -> None:
     """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
-    if place:
-        _heed(tx, place, agent, project)
+    _heed(tx, place, agent, project)
     for resource in sorted(resources):
         if resource.startswith("pool:"):
             continue
@@ -49,9 +48,10 @@ def _held_by_somebody(
 
 
 def _heed(tx: Transaction, place: int, agent: str, project: str) -> None:
-    from .waits import heed
+    if place:
+        from .waits import heed
 
-    heed(tx, place, agent, project)
+        heed(tx, place, agent, project)
 
 
 def _wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: str, place: int) -> None:
@@ -84,6 +84,7 @@ def take(
     _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))
     tx.serialize("holds", project)
+    _heed(tx, place, agent, project)
     _wait_your_turn(tx, resources, agent, project, place)
     taken = {}
     for resource in sorted(wanted):
