@@ -42,8 +42,8 @@ lock: ## Pin all versions anew
 	@PYTHON='$(PYTHON)' tools/need git python3-venv
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet $(UV)
-	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --group dev --output-file requirements/dev.lock
-	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --group build \
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --extra mcp --group dev --output-file requirements/dev.lock
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --extra mcp --group build \
 		--constraint requirements/dev.lock --output-file requirements/runtime.lock
 	tools/no-registry
 

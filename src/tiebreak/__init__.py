@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .board import Board, open
     from .callables import job
-    from .errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+    from .errors import Deadlock, Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
     from .handles import Claim, Holding
-    from .model import Agent, Event, Hold, Message, Task
+    from .model import Agent, Event, Hold, Message, Task, Wait
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "Agent",
     "Board",
     "Claim",
+    "Deadlock",
     "Event",
     "Fenced",
     "Hold",
@@ -40,6 +41,7 @@ __all__ = [
     "TiebreakError",
     "TimedOut",
     "Unavailable",
+    "Wait",
     "job",
     "open",
 ]
@@ -48,7 +50,7 @@ _HOMES = {
     "board": ("Board", "open"),
     "callables": ("job",),
     "handles": ("Claim", "Holding"),
-    "model": ("Agent", "Event", "Hold", "Message", "Task"),
+    "model": ("Agent", "Event", "Hold", "Message", "Task", "Wait"),
 }
 
 

@@ -51,9 +51,9 @@ async def open(
 class AsyncBoard:
     """A board whose operations are awaited. `board.sync` is the board itself."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, threads: ThreadPoolExecutor | None = None) -> None:
         self.sync = board
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tiebreak")
+        self._threads = threads or ThreadPoolExecutor(THREADS, thread_name_prefix="tiebreak")
         self._winning: set[Future[Any]] = set()
         self._closed = False
 
@@ -89,7 +89,14 @@ class AsyncBoard:
 
     async def hold(self, *resources: str, **options: Any) -> AsyncGrant[Holding]:
         """Take resources, all or none; raises `Lost`."""
-        return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources), options))
+        line = self.sync.in_line(*resources, note=options.get("note"))
+        try:
+            return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources, line=line), options))
+        except BaseException:
+            leaving = self._threads.submit(line.leave)
+            self._winning.add(leaving)  # closing waits for it
+            leaving.add_done_callback(self._winning.discard)
+            raise
 
     async def _patiently(self, attempt: Callable[..., G], options: dict[str, Any]) -> G:
         """Try in short waits, so that a thread never waits long for somebody who has gone."""

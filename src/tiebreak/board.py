@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .operations import schedules as _schedules
     from .operations import tasks as _tasks
     from .operations import upkeep as _upkeep
+    from .operations import waits as _waits
+    from .waiting import InLine
 
     P = ParamSpec("P")
     R = TypeVar("R")
@@ -105,6 +107,7 @@ class Board:
         self.jobs = Jobs(self)
         self.queues = Queues(self)
         self.holds = Holds(self)
+        self.waits = Waits(self)
         self.messages = Messages(self)
         self.agents = Agents(self)
         self.events = Events(self)
@@ -256,32 +259,64 @@ class Board:
         slots: int | None = None,
         again: bool = False,
         wait: float | str = 0.0,
+        line: InLine | None = None,
     ) -> Holding:
-        """Take resources, all or none, waiting for them at most `wait`; raises `Lost` with who is in the way."""
+        """Take resources, all or none, waiting in line for them at most `wait`; raises `Lost` with who is in the way.
+
+        Raises `Deadlock` as soon as that wait could never end. A `line` from `in_line` keeps the place over several
+        calls, and is left by whoever made it.
+        """
         from .handles import Holding
 
         root = self.root()
-        holds, asked = self._take(resources, root, lease=lease, note=note, slots=slots, again=again, wait=wait)
+        holds, asked = self._take(
+            resources, root, lease=lease, note=note, slots=slots, again=again, wait=wait, line=line
+        )
         return Holding(self, holds, lease, asked, root)
 
     def take(self, *resources: str, lease: float | str = 1800.0, wait: float | str = 0.0, **options: Any) -> list[Hold]:
         """The same as `hold`, without an object that renews them."""
         return self._take(resources, self.root(), lease=lease, wait=wait, **options)[0]
 
+    def in_line(self, *resources: str, note: str | None = None) -> InLine:
+        """A place in line for resources, not entered yet."""
+        from .waiting import InLine
+
+        return InLine(self, resources, note)
+
+    def resources(self, resources: tuple[str, ...]) -> list[str]:
+        """Several resources as a person writes them, each once, in its one spelling."""
+        return list(dict.fromkeys(self.resource(text) for text in resources))
+
     def _take(
-        self, resources: tuple[str, ...], root: str, *, wait: float | str, **options: Any
+        self,
+        resources: tuple[str, ...],
+        root: str,
+        *,
+        wait: float | str,
+        line: InLine | None = None,
+        **options: Any,
     ) -> tuple[list[Hold], float]:
         from .fingerprints import fingerprint
 
-        wanted = list(dict.fromkeys(self.resource(text) for text in resources))
+        wanted = self.resources(resources)
+        own = self.in_line(*resources, note=options.get("note")) if line is None and seconds(wait, "wait") else None
+        place = line or own
 
         def attempt() -> list[Hold]:
             hashes = [fingerprint(resource, root) for resource in wanted]
-            return self.holds.take(resources=wanted, hashes=hashes, **options)
+            return self.holds.take(resources=wanted, hashes=hashes, place=place.number if place else 0, **options)
 
-        return self._patiently(attempt, wait)
+        try:
+            won = self._patiently(attempt, wait, place)
+            if place:
+                place.won()
+            return won
+        finally:
+            if own:
+                own.leave()
 
-    def _patiently(self, attempt: Callable[[], R], wait: float | str) -> tuple[R, float]:
+    def _patiently(self, attempt: Callable[[], R], wait: float | str, line: InLine | None = None) -> tuple[R, float]:
         """Try until it is won or the time is up, and tell when the winning try began."""
         patience = seconds(wait, "wait")
         end = elapsed() + patience
@@ -293,7 +328,8 @@ class Board:
             except Refused as refusal:
                 if end - elapsed() <= 0 or not may_change(refusal):
                     raise
-                self._until_it_changes(refusal, seen, end)
+                if line is None or not line.keep():
+                    self._until_it_changes(refusal, seen, end if line is None else min(end, elapsed() + line.due()))
 
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
         """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
@@ -309,8 +345,8 @@ class Board:
     def _look(self, seen: int, subject: str | None) -> tuple[int, bool]:
         newest = self.events.last()
         found = self.events.read(after=seen, subject=subject, project=None, limit=1000)
-        # A refusal changes nothing, and it may be the one that led here.
-        return newest, any(not event.event.endswith((".refused", ".fenced")) for event in found)
+        # A refusal and somebody new in line change nothing, and they may be what led here.
+        return newest, any(not event.event.endswith((".refused", ".fenced", ".queued")) for event in found)
 
     # ── Python functions as jobs ─────────────────────────────────────────────────────────────────────
 
@@ -481,6 +517,16 @@ class Holds(Namespace):
         release = Bound(_holds.release)
         transfer = Bound(_holds.transfer)
         list = Bound(_holds.listing)
+
+
+class Waits(Namespace):
+    """`board.waits`: enter, leave, list."""
+
+    prefix = "waits"
+    if TYPE_CHECKING:
+        enter = Bound(_waits.enter)
+        leave = Bound(_waits.leave)
+        list = Bound(_waits.listing)
 
 
 class Messages(Namespace):

@@ -71,6 +71,12 @@ class Fenced(Refused):
     rpc_code = -32003
 
 
+class Deadlock(Refused):
+    """Everybody in a circle waits for the next one. `cycle` names them; the youngest of them is told, to end it."""
+
+    rpc_code = -32007
+
+
 class NotFound(Refused):
     """No such task, hold, message or agent."""
 
@@ -122,7 +128,7 @@ def from_dict(data: dict[str, Any]) -> TiebreakError:
     """Rebuild an error from `to_dict`, so that a remote caller catches the same class."""
     facts = dict(data)
     name = facts.pop("error", "")
-    kinds = (Refused, Lost, Fenced, NotFound, Invalid, TimedOut, Unavailable)
+    kinds = (Refused, Lost, Fenced, Deadlock, NotFound, Invalid, TimedOut, Unavailable)
     kind = next((k for k in kinds if k.__name__ == name), TiebreakError)
     return kind(
         str(facts.pop("message", "")), hint=str(facts.pop("hint", "")), **{k: _read(k, v) for k, v in facts.items()}

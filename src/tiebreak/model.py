@@ -190,6 +190,19 @@ class Released(Record):
     changed: bool | None
 
 
+class Wait(Record):
+    """A place in line. `waits_for` are those in the way: `{agent, resource, how}`, `how` being `holds` or `ahead`."""
+
+    number: int
+    project: str
+    agent: Holder
+    resources: Json
+    note: str | None
+    since_at: Time
+    until: Time
+    waits_for: Json
+
+
 class Message(Record):
     """A message. No `recipient`: it is for everybody. `thread` is the number of the first one."""
 
@@ -302,7 +315,7 @@ class Pruned(Record):
 
 RECORDS: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Task, Job, Queue, Hold, Released, Message, Agent, Event, Sentence, Schedule, Status, Pruned)
+    for cls in (Task, Job, Queue, Hold, Released, Wait, Message, Agent, Event, Sentence, Schedule, Status, Pruned)
 }
 
 

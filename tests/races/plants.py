@@ -133,6 +133,20 @@ def no_glance(put: Set) -> None:
         put(operation, "glance", None)
 
 
+def nobody_waits_its_turn(put: Set) -> None:
+    """What is free goes to whoever reaches for it, whatever the line says."""
+    from tiebreak.operations import waits
+
+    put(waits, "wait_your_turn", lambda *_: None)
+
+
+def circles_are_not_looked_for(put: Set) -> None:
+    """Those who wait for each other are let wait."""
+    from tiebreak.operations import line
+
+    put(line.Line, "circle", lambda *_: [])
+
+
 def no_gate(put: Set) -> None:
     """Nobody queues."""
     put(Gate, "enter", lambda self: None)

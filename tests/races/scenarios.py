@@ -11,11 +11,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import tiebreak
-from tiebreak import Board, Hold, Lost, Task
+from tiebreak import Board, Deadlock, Hold, Lost, Task
 from tiebreak.model import encode
 
 from .checkers import Grant
-from .crew import PROJECT, Crew, Plant, processes, race
+from .crew import PATIENCE, PROJECT, Crew, Plant, processes, race
 
 Run = Generator[None, None, Any]
 
@@ -300,3 +300,46 @@ def _read_diary(path: str) -> Generator[tuple[str, Grant], None, None]:
         for line in file:
             what, subject, slot, epoch, agent = line.split()
             yield what, Grant(subject, int(slot), int(epoch), agent)
+
+
+def queuer(address: str, agent: str, resources: list[str], turns: int) -> Run:
+    """Wait in line, do nothing, give it back: some times; then say how often it was won."""
+    board = open_board(address, agent)
+    yield
+    won = 0
+    for _ in range(turns):
+        board.take(*resources, wait=PATIENCE)
+        won += 1
+        board.holds.release(resources=resources)
+    return won
+
+
+def pusher(address: str, agent: str, resources: list[str], tries: int) -> Run:
+    """Reach for it again and again without getting in line."""
+    board = open_board(address, agent)
+    yield
+    for _ in range(tries):
+        with contextlib.suppress(Lost):
+            board.holds.take(resources=resources)
+            board.holds.release(resources=resources)
+    return tries
+
+
+def grasper(address: str, agent: str, first: str, second: str, ready: Any) -> Run:
+    """Take one, and when all have theirs, wait for the next one's. Whoever is told to gives its own back."""
+    board = open_board(address, agent)
+    yield
+    board.take(first)
+    ready.wait(PATIENCE)
+    try:
+        board.take(second, wait=PATIENCE)
+        return "won"
+    except Deadlock as told:
+        return f"told {told.data['cycle'][0]['agent'] == agent}"
+    finally:
+        board.holds.release(resources=[hold.resource for hold in board.holds.list() if board.is_me(hold)])
+
+
+def queuer_or_pusher(queues: bool, *args: Any) -> Run:
+    """One of the two, in one race."""
+    return (yield from (queuer if queues else pusher)(*args))

@@ -9,7 +9,7 @@ from .spec import Argument, Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..model import Hold
+    from ..model import Hold, Wait
     from .context import Context
     from .spec import Args
 
@@ -30,7 +30,7 @@ def _called(hold: Hold) -> str:
     "Take files, locks, seats or pool slots: all of them, or none.",
     RESOURCES,
     LEASE,
-    Option("wait", "DURATION", "wait that long for them", default="0s"),
+    Option("wait", "DURATION", "get in line and wait that long for them", default="0s"),
     Option("note", "TEXT", "what you are doing, for those who have to wait"),
     Option("slots", "N", "make the pool, or change its size", convert=whole),
     Option("new", text="refuse also what you hold already, instead of renewing it"),
@@ -128,6 +128,37 @@ def holds(context: Context, args: Args) -> None:
     ]
     header = ["RESOURCE", "HOLDER", "EPOCH", "LEFT", "NOTE"]
     context.say(table(rows, header=header, right={2, 3}, limit=context.width, colour=context.colour))
+
+
+@command(
+    "waits",
+    "List who waits for what and for whom; the first in line comes first.",
+    Option("matching", "RESOURCE", "only those that want this path, glob or lock"),
+    example="tb waits --matching lock:deploy",
+)
+def waits(context: Context, args: Args) -> None:
+    """The line for what is held: `tb hold --wait` gets in, and what becomes free goes to the first."""
+    board = context.board
+    found = board.waits.list(matching=board.resource(args.matching) if args.matching else None)
+    if context.json or not found:
+        context.answer(found, "nobody is waiting")
+        return
+    now = board.upkeep.now()
+    rows = [
+        [each.agent, _listed(each.resources), _reasons(each), span(now - each.since_at), each.note or ""]
+        for each in found
+    ]
+    header = ["AGENT", "WANTS", "BEHIND", "SINCE", "NOTE"]
+    context.say(table(rows, header=header, right={3}, limit=context.width, colour=context.colour))
+
+
+def _listed(resources: list[str]) -> str:
+    return " ".join(each.removeprefix("file:") for each in resources)
+
+
+def _reasons(wait: Wait) -> str:
+    """Whom it waits for: those who hold something first, then those ahead in line."""
+    return ", ".join(dict.fromkeys(f"{each['agent']} ({each['how']})" for each in wait.waits_for)) or "nobody"
 
 
 @command(

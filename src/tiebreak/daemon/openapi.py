@@ -38,6 +38,8 @@ GROUPS = {
     "pages": "This description",
     "coord": "As coord speaks",
     "workron": "As Workron speaks",
+    "mcp": "For language models",
+    "a2a": "As A2A speaks",
 }
 """What the routes of a module are for."""
 ERRORS = tuple(
@@ -58,7 +60,7 @@ EVERYWHERE = {
     503: "The board cannot be used now, or the daemon is shutting down: try again.",
 }
 """What every route can answer, before it is asked or when the board is gone."""
-_WITHOUT_BODY = (204, 408, 431)
+_WITHOUT_BODY = (202, 204, 408, 431)
 _HEADERS = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After", 503: "Retry-After"}
 
 
@@ -178,16 +180,19 @@ def _content(route: Route, status: int) -> Schema:
     if status < 400:
         return {kind: {"schema": schema}}
     content = _error_body(status)
-    if status == 400 and schema is _ANSWERS:
+    if status in route.answers and (schema is _ANSWERS or schema is _ANSWER):
         content["application/json"] = {"schema": {"anyOf": [_ref("Refusal"), _ref("Error")]}}
     return content
 
 
 _ANSWERS = {"anyOf": [_ref("Answer"), {"type": "array", "minItems": 1, "items": _ref("Answer")}]}
+_ANSWER = _ref("Answer")
 _TEXT = {"type": "string"}
 _BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
     ("POST", "/rpc"): ("application/json", _ANSWERS),
     ("POST", "/"): ("application/json", _ANSWERS),
+    ("POST", "/mcp"): ("application/json", _ANSWER),
+    ("POST", "/a2a"): ("application/json", _ANSWER),
     ("GET", "/events"): ("text/event-stream", _TEXT),
     ("GET", "/metrics"): ("text/plain", _TEXT),
     ("GET", "/docs"): ("text/html", _TEXT),

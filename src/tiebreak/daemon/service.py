@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LONGEST_WAIT = 60_000
 """Milliseconds for which one request may wait."""
 READERS = 4
+CALLERS = 32
+"""Threads for those who use the daemon as a board: the tools of `/mcp`."""
 MOST_TRIES = 10_000
 """Repeated calls whose last try is remembered."""
 SWEEP = 1.0
@@ -53,6 +55,7 @@ class Service:
         self._house, self._house_again = False, 0.0
         self.tries: dict[str, int] = {}
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
+        self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
         self._committer = ThreadPoolExecutor(engine.writers, "tiebreak-write")
         self.writer = Writer(engine, self._committer, self.metrics)
         self.hub = Hub(engine, self._readers)
@@ -177,6 +180,7 @@ class Service:
         self.hub.end()
         self._committer.shutdown(wait=False, cancel_futures=True)
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self.callers.shutdown(wait=False, cancel_futures=True)
 
 
 def outcome(error: BaseException) -> str:

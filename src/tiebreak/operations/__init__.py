@@ -56,6 +56,7 @@ MODULES = {
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds",),
+    "waits": ("waits",),
     "messages": ("messages",),
     "agents": ("agents",),
     "events": ("events",),

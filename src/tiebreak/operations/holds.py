@@ -17,6 +17,7 @@ from ..names import short
 from . import operation
 from .agents import incarnation_of
 from .grants import GIVE_BACK, LIVE, PASS_ON, by_name, writing
+from .line import conflict, somebody_waits
 from .pools import slot_of, take_slot
 from .resources import COLUMNS, THIS, called, current, ensure, grant, prolong, refuse, stale, tell
 
@@ -31,9 +32,10 @@ HOLD_LEASE = 1800.0
 
 
 def _held_by_somebody(
-    tx: Transaction, *, resources: list[str], agent: str, project: str, again: bool = False, **_: Any
+    tx: Transaction, *, resources: list[str], agent: str, project: str, again: bool = False, place: int = 0, **_: Any
 ) -> None:
     """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
+    _heed(tx, place, agent, project)
     for resource in sorted(resources):
         if resource.startswith("pool:"):
             continue
@@ -42,6 +44,21 @@ def _held_by_somebody(
         )
         if row is not None and not (again and holder_id(record(Hold, row)) == agent):
             raise refuse(tx, record(Hold, row), agent, resource)
+    _wait_your_turn(tx, resources, agent, project, place)
+
+
+def _heed(tx: Transaction, place: int, agent: str, project: str) -> None:
+    if place:
+        from .waits import heed
+
+        heed(tx, place, agent, project)
+
+
+def _wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: str, place: int) -> None:
+    if somebody_waits(tx, project):
+        from .waits import wait_your_turn
+
+        wait_your_turn(tx, resources, agent, project, place)
 
 
 @operation("holds.take", writes=True, glance=_held_by_somebody)
@@ -56,22 +73,44 @@ def take(
     hashes: list[Label | None] = [],  # noqa: B006  (never changed)
     slots: Slots | None = None,
     again: bool = False,
+    place: Number = 0,
 ) -> list[Hold]:
     """Take all of these resources, or none and learn who is in the way.
 
     `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
-    named here. With `again`, what this agent holds already is renewed instead of refused.
+    named here. With `again`, what this agent holds already is renewed instead of refused. What is free goes to those
+    who wait in line first; `place` is one's own place there (see `waits.enter`), and ends with the grant.
     """
     _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))
     tx.serialize("holds", project)
+    _heed(tx, place, agent, project)
+    _wait_your_turn(tx, resources, agent, project, place)
     taken = {}
     for resource in sorted(wanted):
         if resource.startswith("pool:"):
             taken[resource] = take_slot(tx, resource, agent, project, lease, note, slots)
         else:
             taken[resource] = _take(tx, resource, agent, project, lease, note, wanted[resource], again)
+    if place:
+        _end_the_wait(tx, place, agent, project)
+    _look_for_a_deadlock(tx, agent, project)
     return [taken[resource] for resource in wanted]
+
+
+def _end_the_wait(tx: Transaction, place: int, agent: str, project: str) -> None:
+    from .waits import forget
+
+    forget(tx, place, agent, project)
+
+
+def _look_for_a_deadlock(tx: Transaction, agent: str, project: str) -> None:
+    """A grant to somebody who waits elsewhere may close a circle of waiters."""
+    waiting = "SELECT 1 FROM waits WHERE project = :project AND agent = :agent LIMIT 1"
+    if tx.first(waiting, project=project, agent=agent) is not None:
+        from .waits import tell_the_youngest
+
+        tell_the_youngest(tx, agent, project)
 
 
 def _take(
@@ -207,6 +246,7 @@ def transfer(
         )
     hold = record(Hold, row)
     tell(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
+    _look_for_a_deadlock(tx, heir, project)
     return hold
 
 
@@ -269,13 +309,6 @@ def listing(
     )
     holds = [record(Hold, row) for row in rows]
     return [hold for hold in holds if matching is None or conflict(matching, hold.resource)][:limit]
-
-
-def conflict(a: str, b: str) -> bool:
-    """Whether two resources cannot be held by two agents at once (pools apart)."""
-    if a.startswith("file:") and b.startswith("file:"):
-        return overlap(a[5:], b[5:])
-    return a == b
 
 
 def _check_lists(resources: list[str], *others: list[int]) -> None:

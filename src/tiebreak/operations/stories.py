@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..errors import NotFound
 from ..globs import matches
 from ..model import Event, Sentence, columns, record
-from ..names import RESOURCE_TYPES, resource, shown
+from ..names import RESOURCE_TYPES, resource, short, shown
 from ..text import ago, span
-from .holds import conflict
 from .holds import listing as live_holds
+from .line import Line, conflict, somebody_waits
 from .references import find
 
 TYPE_CHECKING = False
@@ -42,6 +42,9 @@ _SENTENCES = {
     "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}).",
     "hold.released": "{who} released {what} (epoch {epoch}){note}.",
     "hold.transferred": "{what} passed to {who} for {lease} (epoch {epoch}){note}.",
+    "hold.queued": "{who} got in line for {what}{note}.",
+    "hold.unqueued": "{who} left the line for {what}.",
+    "hold.deadlocked": "{who} was told that its wait for {what} could never end{note}.",
     "hold.broken": "{who} broke the hold on {what} (epoch {epoch}){note}.",
 }
 
@@ -85,7 +88,20 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
         left = span((hold.until or 0) - tx.now / 1e6)
         text = f"Now: {hold.resource} is held by {hold.holder} for another {left} (epoch {hold.epoch})."
         sentences.append(record(Sentence, (0, tx.now, text)))
-    return sentences if live else [*sentences, record(Sentence, (0, tx.now, "Now: free."))]
+    if not live:
+        sentences.append(record(Sentence, (0, tx.now, "Now: free.")))
+    return sentences + _in_line(tx, wanted, project)
+
+
+def _in_line(tx: Transaction, wanted: str, project: str) -> list[Sentence]:
+    """Who waits for it now, the first one first."""
+    if not somebody_waits(tx, project):
+        return []
+    waiters = [waiter for waiter in Line(tx, project).waiters if waiter.wants(wanted)]
+    return [
+        record(Sentence, (0, tx.now, f"Now: {short(w.agent)} waits since {ago((tx.now - w.since) / 1e6)}."))
+        for w in waiters
+    ]
 
 
 def _concerns(event: Event, wanted: str) -> bool:

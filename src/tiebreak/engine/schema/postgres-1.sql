@@ -256,3 +256,15 @@ CREATE TABLE schedules (
   PRIMARY KEY (project, name)
 );
 CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;
+CREATE TABLE waits (
+  project   text COLLATE "C" NOT NULL,
+  number    bigint NOT NULL,
+  agent     text COLLATE "C" NOT NULL,
+  resources text NOT NULL,
+  note      text,
+  process   text COLLATE "C",
+  since_at  bigint NOT NULL,
+  until     bigint NOT NULL,
+  cycle     text,
+  PRIMARY KEY (project, number)
+) WITH (fillfactor = 50);

@@ -239,3 +239,15 @@ CREATE TABLE schedules (                   -- jobs that come round; a removed on
   PRIMARY KEY (project, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;
+CREATE TABLE waits (                       -- who stands in line for resources; a place lapses unless it is kept
+  project   TEXT NOT NULL,
+  number    INTEGER NOT NULL,              -- the lower, the earlier
+  agent     TEXT NOT NULL,
+  resources TEXT NOT NULL,                 -- JSON: all of them, or none
+  note      TEXT,
+  process   TEXT,                          -- the process that waits: its death ends the wait
+  since_at  INTEGER NOT NULL,
+  until     INTEGER NOT NULL,
+  cycle     TEXT,                          -- JSON: the deadlock that this one is to end by leaving
+  PRIMARY KEY (project, number)
+) STRICT, WITHOUT ROWID;

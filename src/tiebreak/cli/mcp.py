@@ -1,0 +1,44 @@
+"""The command that agents' clients start to get at the board by MCP."""
+
+from __future__ import annotations
+
+from ..errors import Unavailable
+from .spec import command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .context import Context
+    from .spec import Args
+
+EXTRA = "pip install 'tiebreak[mcp]'"
+
+
+@command(
+    "mcp",
+    "Serve the board as six tools by the Model Context Protocol, over standard input and output.",
+    example="tb mcp",
+)
+def mcp(context: Context, _: Args) -> None:
+    """Started by an agent's client, never by hand; ends when the client goes. Needs no daemon."""
+    import asyncio
+
+    try:
+        import mcp.server.stdio  # noqa: F401
+    except ModuleNotFoundError:
+        raise Unavailable("mcp: the MCP SDK is not installed", hint=EXTRA) from None
+    asyncio.run(_serve(context))
+
+
+async def _serve(context: Context) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from ..aio import AsyncBoard
+    from ..tools.server import server
+
+    board = AsyncBoard(context.board)
+    made = server(lambda: board)
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            await made.run(incoming, outgoing, made.create_initialization_options())
+    finally:
+        await board.close()

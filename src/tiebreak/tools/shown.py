@@ -1,0 +1,147 @@
+"""Records as a model sees them: short, with tokens to act by, and the words of others kept apart.
+
+Whatever an agent wrote stands in an object with `untrusted: true` and who it is from, so that neither a model nor a
+client can take it for something that the board says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Deadlock, Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+from ..model import Agent, Hold, Message, Released, Sentence, Task, Wait, holder_id
+from ..names import short
+from ..text import rfc3339
+
+_NEXT: list[tuple[type[TiebreakError], str]] = [
+    (Lost, "Do not touch it. Call again with wait, take other work (claim without ref), or ask the holder by message."),
+    (Fenced, "Your grant has passed on: stop working on it and undo nothing. look task or look holds says who has it."),
+    (Deadlock, "Release what the others wait for, then take all that you need in one hold call, with wait."),
+    (NotFound, "look tasks or look holds shows what there is; a reference is #number, a key or an id."),
+    (Invalid, "Correct the argument and call again."),
+    (TimedOut, "Call again, or go on with something else."),
+    (Refused, "Look at the task or resource before you try again."),
+    (Unavailable, "The board cannot be reached now. Change nothing that others may be changing; try again shortly."),
+]
+
+
+def said(who: str | None, **words: Any) -> dict[str, Any] | None:
+    """What an agent wrote, marked as such; None if it wrote nothing."""
+    words = {name: value for name, value in words.items() if value is not None}
+    return {"from": who or "unknown", "untrusted": True, **words} if words else None
+
+
+def _kept(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _time(at: float | None) -> str | None:
+    return None if at is None else rfc3339(at)
+
+
+def task(one: Task, *, whole: bool = True, me: str | None = None) -> dict[str, Any]:
+    """A task; with a token if it is claimed by the agent that asks."""
+    claimed = one.state == "claimed"
+    mine = claimed and me is not None and holder_id(one) == me
+    return _kept(
+        ref=f"#{one.number}",
+        state=one.state,
+        kind=one.kind,
+        priority=one.priority,
+        token=f"#{one.number}@{one.epoch}" if mine else None,
+        holder=one.holder if claimed else None,
+        epoch=one.epoch if claimed else None,
+        until=_time(one.until) if claimed else None,
+        ready_at=_time(one.ready_at),
+        attempts=f"{one.attempts}/{one.max_attempts}" if one.attempts else None,
+        posted=said(
+            one.created_by,
+            name=one.name,
+            key=one.key,
+            tags=list(one.tags) or None,
+            payload=one.payload if whole else None,
+        ),
+        outcome=said(one.holder, result=one.result if whole else None, reason=one.reason),
+    )
+
+
+def hold(one: Hold, me: str) -> dict[str, Any]:
+    """A hold; with a token if the agent that asks has it."""
+    return _kept(
+        resource=one.resource,
+        slot=one.slot if one.resource.startswith("pool:") else None,
+        token=hold_token(one) if holder_id(one) == me else None,
+        holder=one.holder,
+        epoch=one.epoch,
+        until=_time(one.until),
+        said=said(one.holder, note=one.note),
+    )
+
+
+def hold_token(one: Hold) -> str:
+    """`lock:deploy@3`, or `pool:ports#2@3` with the slot."""
+    slot = f"#{one.slot}" if one.resource.startswith("pool:") else ""
+    return f"{one.resource}{slot}@{one.epoch}"
+
+
+def released(one: Released) -> dict[str, Any]:
+    """What was given back; `changed` says that somebody else wrote to the file."""
+    return _kept(resource=one.resource, epoch=one.epoch, changed=one.changed)
+
+
+def wait(one: Wait) -> dict[str, Any]:
+    """A place in line."""
+    return _kept(
+        agent=one.agent,
+        resources=one.resources,
+        waits_for=one.waits_for,
+        since=_time(one.since_at),
+        said=said(one.agent, note=one.note),
+    )
+
+
+def agent(one: Agent) -> dict[str, Any]:
+    """Somebody who acts."""
+    return _kept(
+        name=short(one.id),
+        id=one.id,
+        status=one.status,
+        seen_at=_time(one.seen_at),
+        said=said(short(one.id), doing=one.doing),
+    )
+
+
+def message(one: Message) -> dict[str, Any]:
+    """A message."""
+    sender = short(one.sender)
+    return _kept(
+        number=one.number,
+        thread=one.thread if one.thread != one.number else None,
+        to=short(one.recipient) if one.recipient else "everybody",
+        importance=one.importance,
+        ack_requested=one.ack_requested or None,
+        sent_at=_time(one.sent_at),
+        said=said(sender, text=one.body),
+    )
+
+
+def sentence(one: Sentence) -> dict[str, Any]:
+    """A line of a story: told by the board, with what agents wrote inside."""
+    return {"at": rfc3339(one.at), **(said("the log", text=one.text) or {})}
+
+
+def error(problem: TiebreakError) -> dict[str, Any]:
+    """A refusal: what kind, the facts, and what to do next. Its message may quote agents."""
+    facts = problem.to_dict()
+    note, holder = facts.pop("note", None), facts.get("holder")
+    message = str(facts.pop("message", ""))
+    if note:
+        message = message.removesuffix(f": {note}")
+    kept = {name: facts[name] for name in ("holder", "until", "epoch", "waiting", "cycle", "state") if facts.get(name)}
+    return {
+        "error": type(problem).__name__,
+        "next": next((text for kind, text in _NEXT if isinstance(problem, kind)), "Tell your user."),
+        **kept,
+        "details": said("the board", text=message, hint=problem.hint if isinstance(problem, Invalid) else None),
+        **({"said": said(holder, note=note)} if note else {}),
+    }

@@ -1,0 +1,64 @@
+"""A place in line: entered by whoever is refused and may wait, kept while it waits, left at the end."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+from .clock import elapsed
+from .errors import TiebreakError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .board import Board
+
+KEEP = 10.0
+"""Seconds between two signs of life: a third of what a place lasts."""
+
+
+class InLine:
+    """Somebody's place in line for some resources; the number is 0 outside of it."""
+
+    def __init__(self, board: Board, resources: tuple[str, ...], note: str | None = None) -> None:
+        self._board = board
+        self._resources = resources
+        self._note = note
+        self._kept = 0.0
+        self._over = False
+        self._turn = allocate_lock()  # one thread may leave while another still waits
+        self.number = 0
+
+    def keep(self) -> bool:
+        """Enter the line, or keep the place once that is due; whether it is a new place."""
+        with self._turn:
+            if self._over or (self.number and self.due() > 0):
+                return False
+            from .processes import identity, token
+
+            asked, before = elapsed(), self.number
+            place = self._board.waits.enter(
+                resources=self._board.resources(self._resources),
+                place=before,
+                note=self._note,
+                process=token(identity()),
+            )
+            self.number, self._kept = place.number, asked
+            return self.number != before
+
+    def due(self) -> float:
+        """Seconds until the place has to be kept again."""
+        return self._kept + KEEP - elapsed() if self.number else KEEP
+
+    def won(self) -> None:
+        """The wait ended with the grant."""
+        self.number = 0
+
+    def leave(self) -> None:
+        """Let the others move up; a board that cannot be reached learns of it when the place lapses."""
+        with self._turn:
+            self._over = True
+            number, self.number = self.number, 0
+            if number:
+                try:
+                    self._board.waits.leave(place=number)
+                except TiebreakError:
+                    pass

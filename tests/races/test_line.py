@@ -1,0 +1,94 @@
+"""A line over many processes: grants come in the order in which places were given, and nobody is passed over."""
+
+from __future__ import annotations
+
+import pytest
+
+from tiebreak import Board
+
+from . import plants
+from .checkers import Broken, read_log
+from .crew import Plant, processes, race
+from .scenarios import grasper, open_board, queuer, queuer_or_pusher
+
+TURNS = 3
+WAITERS = [f"agent-{i}" for i in range(5)]
+
+
+def in_order(board: Board, resource: str) -> int:
+    """Check the log: each grant went to whoever was first in line then. How many of them had waited."""
+    line: list[str] = []
+    served = 0
+    for event in read_log(board):
+        if event.subject != resource:
+            continue
+        who = event.agent or ""
+        if event.event == "hold.queued":
+            line.append(who)
+        elif event.event == "hold.unqueued":
+            line.remove(who)
+        elif event.event == "hold.taken" and line:
+            if line[0] != who:
+                raise Broken(f"{who} came before {line[0]}")
+            line.pop(0)
+            served += 1
+    if line:
+        raise Broken(f"{line} were never served")
+    return served
+
+
+def run(address: str, plant: Plant | None = None) -> int:
+    with open_board(address) as judge:
+        each = [(address, agent, ["lock:x"], TURNS) for agent in WAITERS]
+        won = race(queuer, each, plant=plant)
+        assert sum(won) == TURNS * len(WAITERS)
+        return in_order(judge, "lock:x")
+
+
+def test_grants_come_in_the_order_of_the_line(address: str) -> None:
+    assert run(address) > 0, "nobody had to wait"
+
+
+def test_those_who_push_get_nothing_before_those_who_wait(address: str) -> None:
+    with open_board(address) as judge:
+        judge.take("lock:x")
+        waiters = [(address, agent, ["lock:x"], 2) for agent in WAITERS[:4]]
+        pushers = [(address, f"pusher-{i}", ["lock:x"], 20) for i in range(2)]
+        judge.holds.release(resources=["lock:x"])
+        race(queuer_or_pusher, [(True, *args) for args in waiters] + [(False, *args) for args in pushers])
+        in_order(judge, "lock:x")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_of_those_in_a_circle_exactly_one_is_told(address: str, count: int) -> None:
+    open_board(address).close()
+    ready = processes.Barrier(count)
+    each = [(address, f"agent-{i}", f"lock:{i}", f"lock:{(i + 1) % count}", ready) for i in range(count)]
+    outcomes = race(grasper, each)
+    assert sorted(outcomes) == ["told True"] + ["won"] * (count - 1)
+
+
+def test_overtaking_is_found(path: str) -> None:
+    """The judge condemns a line that nobody respects: what is free goes to whoever is awake."""
+    with open_board(path) as judge:
+        first, second = open_board(path, "first"), open_board(path, "second")
+        judge.take("lock:x")
+        first.waits.enter(resources=["lock:x"])
+        second.waits.enter(resources=["lock:x"])
+        judge.holds.release(resources=["lock:x"])
+        with pytest.MonkeyPatch.context() as patch:
+            plants.nobody_waits_its_turn(patch.setattr)
+            second.holds.take(resources=["lock:x"])
+        with pytest.raises(Broken, match="second came before first"):
+            in_order(judge, "lock:x")
+
+
+def test_a_circle_that_nobody_looks_for_is_found(path: str) -> None:
+    with open_board(path) as judge, pytest.MonkeyPatch.context() as patch:
+        plants.circles_are_not_looked_for(patch.setattr)
+        one, other = open_board(path, "one"), open_board(path, "other")
+        one.take("lock:a")
+        other.take("lock:b")
+        one.waits.enter(resources=["lock:b"])
+        other.waits.enter(resources=["lock:a"])
+        assert len(judge.waits.list()) == 2, "nobody was told, so both wait"
