@@ -89,7 +89,7 @@ class Identity(tuple[str, str, int, int]):
 def identity(pid: int | None = None) -> Identity:
     """The identity of a process on this machine; without a pid, of this one."""
     pid = os.getpid() if pid is None else pid
-    process = _look(pid)
+    process = look(pid)
     return Identity(_host(), _boot(), pid, process.started if process else 0)
 
 
@@ -272,7 +272,7 @@ def _runs(pid: int, started: int) -> bool | None:
     exists = _exists(pid)
     if not exists:
         return exists
-    process = _look(pid)
+    process = look(pid)
     if process is None:  # there, but hidden from us
         return True if started else None
     if process.dead:
@@ -310,7 +310,7 @@ def _anchor() -> tuple[Identity, str]:
 
 
 def _find_anchor(me: int) -> tuple[int, int, str]:
-    line: list[_Process] = []
+    line: list[Process] = []
     for process in _ancestors():
         client = _client(process)
         if client and not (client in _EDITORS and _has_terminal(me)):
@@ -320,11 +320,11 @@ def _find_anchor(me: int) -> tuple[int, int, str]:
     return pid, started, ""
 
 
-def _shell(me: int, line: list[_Process]) -> tuple[int, int]:
+def _shell(me: int, line: list[Process]) -> tuple[int, int]:
     """Pid and start time of what stands for the session when no client does."""
     leader = os.getsid(0)
     led = leader not in (0, 1, me)
-    process = _look(leader) if led else None
+    process = look(leader) if led else None
     if process and not process.dead:
         return leader, process.started
     below = [p for p in line if p.session == leader and p.pid > 1]
@@ -335,21 +335,21 @@ def _shell(me: int, line: list[_Process]) -> tuple[int, int]:
     # An orphan's parent is shared by all orphans; an unled session's may be the container's shell.
     if not led and line and line[0].name not in _ADOPTERS and (line[0].pid > 1 or leader != me):
         return line[0].pid, line[0].started
-    process = _look(me)
+    process = look(me)
     return me, process.started if process else 0
 
 
-def _ancestors() -> Iterator[_Process]:
+def _ancestors() -> Iterator[Process]:
     pid = os.getppid()
     for _ in range(_MAX_DEPTH):
-        process = _look(pid) if pid > 0 else None
+        process = look(pid) if pid > 0 else None
         if process is None:
             return
         yield process
         pid = process.parent
 
 
-def _client(process: _Process) -> str:
+def _client(process: Process) -> str:
     """The agent client that this process is, or ""."""
     name = process.name.lower()
     if name in _CLIENTS:
@@ -374,14 +374,14 @@ def _called(arguments: list[str]) -> str:
 
 
 def _has_terminal(me: int) -> bool:
-    process = _look(me)
+    process = look(me)
     return bool(process and process.terminal)
 
 
 # ----------------------------------------------------------------------------- the kernel's records
 
 
-class _Process:
+class Process:
     """What the kernel tells about a process."""
 
     __slots__ = ("dead", "name", "parent", "pid", "session", "started", "terminal")
@@ -398,7 +398,7 @@ class _Process:
         self.started = started
 
 
-def _look(pid: int) -> _Process | None:
+def look(pid: int) -> Process | None:
     """A process of this machine, a zombie too; None if it is gone or hidden."""
     if _MACOS:
         return _parse_ps(pid, _run("/bin/ps", "-o", _PS_COLUMNS, "-p", str(pid)))
@@ -411,7 +411,27 @@ def _look(pid: int) -> _Process | None:
     return _parse_stat(pid, _read(f"/proc/{pid}/stat"))
 
 
-def _parse_stat(pid: int, line: bytes) -> _Process | None:
+def table() -> dict[int, Process]:
+    """Every process of this machine that can be seen from here, zombies too."""
+    if _MACOS:
+        listed = (line.split(None, 1) for line in _run("/bin/ps", "-axo", f"pid=,{_PS_COLUMNS}").splitlines())
+        found = [_parse_ps(int(words[0]), words[1]) for words in listed if len(words) == 2]
+    else:
+        pids = [int(name) for name in _pids()]
+        found = [_parse_stat(pid, _read(f"/proc/{pid}/stat")) for pid in pids]
+    return {process.pid: process for process in found if process is not None}
+
+
+def _pids() -> list[str]:
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return []  # as in `look`
+        return [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _parse_stat(pid: int, line: bytes) -> Process | None:
     head, _, tail = line.rpartition(b")")  # the name may contain anything, also ") ("
     fields = tail.split()
     if len(fields) < 20:
@@ -419,10 +439,10 @@ def _parse_stat(pid: int, line: bytes) -> _Process | None:
     # A main thread that has ended shows as a zombie while the others run on.
     dead = fields[0] in (b"Z", b"X", b"x") and int(fields[17]) < 2
     name = head.partition(b"(")[2].decode("utf-8", "replace")
-    return _Process(pid, name, dead, int(fields[1]), int(fields[3]), fields[4] != b"0", int(fields[19]))
+    return Process(pid, name, dead, int(fields[1]), int(fields[3]), fields[4] != b"0", int(fields[19]))
 
 
-def _parse_ps(pid: int, line: str) -> _Process | None:
+def _parse_ps(pid: int, line: str) -> Process | None:
     words = line.split(None, 8)
     if len(words) < 9:
         return None
@@ -434,7 +454,7 @@ def _parse_ps(pid: int, line: str) -> _Process | None:
     try:
         started = _calendar_seconds(year, month, day, clock)
         name = command.strip().rpartition("/")[2]
-        return _Process(pid, name, state[0] == "Z", int(parent), session, terminal.isalnum(), started)
+        return Process(pid, name, state[0] == "Z", int(parent), session, terminal.isalnum(), started)
     except ValueError:
         return None
 

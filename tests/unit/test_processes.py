@@ -196,7 +196,7 @@ def test_a_name_with_parentheses_and_blanks_is_not_mistaken_for_the_fields(tmp_p
     with subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        seen = processes._look(process.pid)
+        seen = processes.look(process.pid)
         assert seen is not None
         assert (seen.name, seen.parent, seen.dead) == (path.name, os.getpid(), False)
         assert alive(identity(process.pid)) is True
@@ -424,8 +424,8 @@ def test_a_client_whose_file_is_named_after_its_version_is_recognised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processes, "_arguments", lambda pid: ["claude", "--continue"])
-    assert processes._client(processes._Process(9, "2.1.139", False, 1, 9, True, 5)) == "claude"
-    assert processes._client(processes._Process(9, "bash", False, 1, 9, True, 5)) == ""
+    assert processes._client(processes.Process(9, "2.1.139", False, 1, 9, True, 5)) == "claude"
+    assert processes._client(processes.Process(9, "bash", False, 1, 9, True, 5)) == ""
 
 
 @linux
@@ -484,15 +484,15 @@ def test_sessions_without_a_usable_leader(
     leader: int, line: list[tuple[int, str, int]], anchor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getsid", lambda pid: leader)
-    monkeypatch.setattr(processes, "_look", lambda pid: None)
+    monkeypatch.setattr(processes, "look", lambda pid: None)
     monkeypatch.setattr(processes, "_exists", lambda pid: False)
-    seen = [processes._Process(pid, name, False, 1, sid, False, 5) for pid, name, sid in line]
+    seen = [processes.Process(pid, name, False, 1, sid, False, 5) for pid, name, sid in line]
     assert processes._shell(50, seen)[0] == anchor
 
 
 def test_a_hidden_leader_still_stands_for_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getsid", lambda pid: 40)
-    monkeypatch.setattr(processes, "_look", lambda pid: None)
+    monkeypatch.setattr(processes, "look", lambda pid: None)
     monkeypatch.setattr(processes, "_exists", lambda pid: True)
     assert processes._shell(50, []) == (40, 0)
 
@@ -675,13 +675,13 @@ def test_a_process_is_seen_through_ps_as_through_the_kernel(
     if not os.access("/bin/ps", os.X_OK):
         pytest.skip("needs ps")
     monkeypatch.setattr(processes, "_MACOS", True)
-    seen = processes._look(child.pid)
+    seen = processes.look(child.pid)
     assert seen is not None
     assert (seen.name, seen.parent, seen.session) == ("cat", os.getpid(), os.getsid(0))
     assert processes._arguments(child.pid) == ["/bin/cat"]
     child.send_signal(signal.SIGTERM)
     child.wait()
-    assert processes._look(child.pid) is None
+    assert processes.look(child.pid) is None
 
 
 def test_a_missing_command_is_no_failure() -> None:
