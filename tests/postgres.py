@@ -33,7 +33,10 @@ def binaries() -> Path:
     return max(there, key=lambda folder: [int(p) for p in folder.parent.name.split(".") if p.isdecimal()])
 
 
-_TABLES = ("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "events", "answers")
+_TABLES = (
+    *("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "sessions", "events"),
+    "answers",
+)
 _EMPTY = "; ".join(
     [
         "BEGIN",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .operations import events as _events
     from .operations import holds as _holds
     from .operations import messages as _messages
+    from .operations import sessions as _sessions
     from .operations import tasks as _tasks
     from .operations import upkeep as _upkeep
 
@@ -97,6 +98,7 @@ class Board:
         self.holds = Holds(self)
         self.messages = Messages(self)
         self.agents = Agents(self)
+        self.sessions = Sessions(self)
         self.events = Events(self)
         self.upkeep = Upkeep(self)
 
@@ -455,6 +457,20 @@ class Agents(Namespace):
         heartbeat = Bound(_agents.heartbeat)
         leave = Bound(_agents.leave)
         list = Bound(_agents.listing)
+
+
+class Sessions(Namespace):
+    """`board.sessions`: begin, renew, end, list …"""
+
+    prefix = "sessions"
+    if TYPE_CHECKING:
+        begin = Bound(_sessions.begin)
+        adopt = Bound(_sessions.adopt)
+        alive = Bound(_sessions.alive)
+        renew = Bound(_sessions.renew)
+        end = Bound(_sessions.end)
+        list = Bound(_sessions.listing)
+        remove = Bound(_sessions.remove)
 
 
 class Events(Namespace):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Priority: TypeAlias = str
     State: TypeAlias = str
     Status: TypeAlias = str
+    Role: TypeAlias = str
     Seconds: TypeAlias = float
     Lease: TypeAlias = float
     Count: TypeAlias = int
@@ -43,6 +44,7 @@ ANNOUNCEMENTS = ("ack", "knowledge", "decision")
 """Kinds that are published, not worked on: born completed."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
+ROLES = ("coordinator", "worker")
 
 DAY = 86400.0
 MAX_NAME = 200
@@ -346,6 +348,7 @@ RULES: dict[str, Rule] = {
     "Priority": Rule(_one_of(PRIORITIES), "`low`, `normal`, `high` or `urgent`", {"enum": list(PRIORITIES)}),
     "State": Rule(_one_of(STATES), "a task's state", {"enum": list(STATES)}),
     "Status": Rule(_one_of(STATUSES), "an agent's status", {"enum": list(STATUSES)}),
+    "Role": Rule(_one_of(ROLES), "`coordinator` or `worker`", {"enum": list(ROLES)}),
     "Seconds": Rule(seconds, "seconds, or `90s`, `5m`, `1h`", {"type": ["number", "string"]}),
     "Lease": Rule(lease, "seconds, or `90s`, `5m`, `1h`; at most 7 days", {"type": ["number", "string"]}),
     "Count": Rule(_integer(1, 100), "1 to 100", {"type": "integer", "minimum": 1, "maximum": 100}),

@@ -36,6 +36,8 @@ SAMPLES = {
     "Project": "demo",
     "Resource": "lock:deploy",
     "Number": 0,
+    "Role": "worker",
+    "Json": ["agent"],
 }
 """A good value for each kind of parameter that some operation requires."""
 ANYTHING: list[Any] = [

@@ -41,6 +41,7 @@ GOOD: dict[str, list[Any]] = {
     "Priority": ["low", "normal", "high", "urgent"],
     "State": ["blocked", "pending", "claimed", "completed", "failed", "cancelled"],
     "Status": ["active", "idle", "stale", "gone"],
+    "Role": ["coordinator", "worker"],
     "Seconds": [0, 0.0, 1e-9, "0", names.MAX_DELAY, "3650d"],
     "Lease": [0.001, "1ms", 7 * 86400, "7d", "1w"],
     "Count": [1, 100],
@@ -82,6 +83,7 @@ BAD: dict[str, list[Any]] = {
     "Priority": ["", "LOW", "medium", 1, None, ["low"]],
     "State": ["", "done", "Pending"],
     "Status": ["", "dead"],
+    "Role": ["", "boss", "Worker", None, 1],
     "Seconds": [
         -1,
         -0.001,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from hmac import compare_digest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, Refused, Unavailable
 from ..rendezvous import LOOPBACK
@@ -28,8 +28,13 @@ _unproven: ContextVar[bool] = ContextVar("unproven", default=False)
 
 def refuse_commands(calls: list[Call]) -> None:
     """Raise `Problem` 401 if a request that nobody vouched for carries a command, whichever way it came."""
-    if _unproven.get() and any(name.name == "tasks.post" and params.get("kind") == JOB for name, params, _ in calls):
+    if _unproven.get() and any(_carries_a_command(operation.name, params) for operation, params, _ in calls):
         raise unauthorised()
+
+
+def _carries_a_command(operation: str, params: dict[str, Any]) -> bool:
+    """A job is run by whoever claims it; a session's command is run again by whoever hands it off."""
+    return operation == "sessions.begin" or (operation == "tasks.post" and params.get("kind") == JOB)
 
 
 class Access(NamedTuple):

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-TABLES = ("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "events", "answers")
+TABLES = (
+    *("tasks", "edges", "marks", "holds", "pools", "messages", "acks", "cursors", "agents", "sessions", "events"),
+    "answers",
+)
 """Everything that travels, about in the order in which operations touch it (see `PostgresSide.keep_out`).
 
 `board` does not travel: it is about the place, not about what is in it.
