@@ -28,7 +28,7 @@ check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
 	tools/no-registry
 
 test: .venv/.stamp ## All tests, with the coverage gate
-	@tools/need git curl bash ip postgres pgbouncer
+	@tools/need git curl bash ip postgres pgbouncer tmux
 	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(ARGS)
 
 bench: .venv/.stamp ## Measure, and print the figures

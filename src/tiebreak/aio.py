@@ -67,7 +67,7 @@ class AsyncBoard:
         return self._threads.submit(function)
 
     def __getattr__(self, name: str) -> AsyncNamespace:
-        """The groups of operations: `tasks`, `holds`, `messages`, `agents`, `events`, `upkeep`."""
+        """The groups of operations: `tasks`, `holds`, `messages`, `agents`, `sessions` …"""
         group = getattr(self.sync, name)
         if not isinstance(group, sync.Namespace):
             raise AttributeError(f"AsyncBoard has no attribute {name!r}; board.sync has")

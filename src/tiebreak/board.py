@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .operations import picking as _picking
     from .operations import queues as _queues
     from .operations import schedules as _schedules
+    from .operations import sessions as _sessions
     from .operations import tasks as _tasks
     from .operations import upkeep as _upkeep
     from .operations import waits as _waits
@@ -110,6 +111,7 @@ class Board:
         self.waits = Waits(self)
         self.messages = Messages(self)
         self.agents = Agents(self)
+        self.sessions = Sessions(self)
         self.events = Events(self)
         self.schedules = Schedules(self)
         self.upkeep = Upkeep(self)
@@ -550,6 +552,20 @@ class Agents(Namespace):
         heartbeat = Bound(_agents.heartbeat)
         leave = Bound(_agents.leave)
         list = Bound(_agents.listing)
+
+
+class Sessions(Namespace):
+    """`board.sessions`: begin, renew, end, list …"""
+
+    prefix = "sessions"
+    if TYPE_CHECKING:
+        begin = Bound(_sessions.begin)
+        adopt = Bound(_sessions.adopt)
+        alive = Bound(_sessions.alive)
+        renew = Bound(_sessions.renew)
+        end = Bound(_sessions.end)
+        list = Bound(_sessions.listing)
+        remove = Bound(_sessions.remove)
 
 
 class Events(Namespace):

@@ -237,6 +237,36 @@ class Agent(Record):
     left_at: Time | None
 
 
+class Session(Record):
+    """An agent that tiebreak started in a terminal of its own, and the processes that answer for it."""
+
+    agent: Holder
+    project: str
+    role: str
+    state: str
+    command: Json
+    cwd: str | None
+    tmux: str | None
+    facts: Json
+    host: str
+    boot: str
+    pid: int
+    started: int
+    child: int
+    child_started: int
+    epoch: int
+    fenced_by: str | None
+    replaces: str | None
+    replaced_by: str | None
+    ticket: str | None
+    code: int | None
+    note: str | None
+    started_by: Holder
+    created_at: Time
+    alive_at: Time | None
+    ended_at: Time | None
+
+
 class Event(Record):
     """Something that happened, numbered. It tells its story alone, also when its subject is gone."""
 
@@ -315,7 +345,7 @@ class Pruned(Record):
 
 RECORDS: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Task, Job, Queue, Hold, Released, Wait, Message, Agent, Event, Sentence, Schedule, Status, Pruned)
+    for cls in (Task, Job, Queue, Hold, Released, Wait, Message, Agent, Session, Event, Sentence, Schedule, Status, Pruned)
 }
 
 
@@ -332,6 +362,11 @@ def record(cls: type[R], row: Sequence[Any]) -> R:
 def holder_id(row: Task | Job | Hold) -> str | None:
     """The full id of who has it, session included; the field `holder` shows the name alone."""
     return tuple.__getitem__(row, row._fields.index("holder"))  # type: ignore[no-any-return]
+
+
+def agent_id(row: Session) -> str:
+    """The full id of a session's agent; the field `agent` shows the name alone."""
+    return str(tuple.__getitem__(row, 0))
 
 
 _WITH_SESSION = ("holder", "agent")

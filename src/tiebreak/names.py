@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     State: TypeAlias = str
     Status: TypeAlias = str
     Policy: TypeAlias = str
+    Role: TypeAlias = str
     Seconds: TypeAlias = float
     Lease: TypeAlias = float
     Count: TypeAlias = int
@@ -60,6 +61,7 @@ RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
 POLICIES = ("skip", "run-once", "run-all")
 """What becomes of a schedule's instants that nobody was there for."""
+ROLES = ("coordinator", "worker")
 
 DAY = 86400.0
 MAX_NAME = 200
@@ -376,6 +378,7 @@ RULES: dict[str, Rule] = {
     "State": Rule(_one_of(STATES), "a task's state", {"enum": list(STATES)}),
     "Status": Rule(_one_of(STATUSES), "an agent's status", {"enum": list(STATUSES)}),
     "Policy": Rule(_one_of(POLICIES), "`skip`, `run-once` or `run-all`", {"enum": list(POLICIES)}),
+    "Role": Rule(_one_of(ROLES), "`coordinator` or `worker`", {"enum": list(ROLES)}),
     "Seconds": Rule(seconds, "seconds, or `90s`, `5m`, `1h`", {"type": ["number", "string"]}),
     "Lease": Rule(lease, "seconds, or `90s`, `5m`, `1h`; at most 7 days", {"type": ["number", "string"]}),
     "Count": Rule(_integer(1, 100), "1 to 100", {"type": "integer", "minimum": 1, "maximum": 100}),

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +58,16 @@ CASES = {
     "leave": ["leave"],
     "agents": ["agents"],
     "whoami": ["whoami"],
+    "spawn": ["spawn", "hand", "--settle", "0s", "--", "cat"],
+    "ps": ["ps"],
+    "attach": ["attach", "lead"],
+    "peek": ["peek", "lead"],
+    "tell": ["tell", "lead", "hello"],
+    "stop": ["stop", "lead"],
+    "rm": ["rm", "over"],
+    "handoff": ["handoff", "lead", "--queue"],
+    "drain": ["drain"],
+    "rc": ["rc", "status"],
     "why": ["why", "mine"],
     "wait": ["wait", "--after", "0", "--timeout", "5s"],
     "events": ["events"],
@@ -70,7 +84,9 @@ CASES = {
     "completion": ["completion", "bash"],
     "version": ["version"],
 }
-QUIET = {"heartbeat", "progress", "guard-epoch"}
+QUIET = {"heartbeat", "progress", "guard-epoch", "peek"}
+IN_TERMINALS = {"spawn", "attach", "peek", "tell", "stop", "handoff"}
+LEAD = ["spawn", "lead", "--settle", "0s", "--", "cat"]
 REQUEST = '{"id": 1, "method": "events.last"}\n'
 
 
@@ -87,7 +103,21 @@ def stage(board: tiebreak.Board) -> tiebreak.Board:
     board.holds.take(resources=["lock:mine"])
     board.call("messages.send", {"body": "for me", "to": "me", "agent": "bob~2"})
     board.agents.announce()
+    process = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}
+    board.call("sessions.begin", {"session": "over~spawn-1", "role": "worker", "command": ["agent"], **process})
+    board.sessions.end(session="over~spawn-1", note="over")
     return board
+
+
+@pytest.fixture
+def terminals() -> Iterator[dict[str, str]]:
+    """A tmux server of one's own."""
+    folder = tempfile.mkdtemp(prefix="tb-")  # sockets have short paths
+    environment = {"TMUX_TMPDIR": folder, "TIEBREAK_TMUX_SOCKET": "t"}
+    yield environment
+    end = ["tmux", "-L", "t", "kill-server"]
+    subprocess.run(end, env={**os.environ, **environment}, capture_output=True, check=False, timeout=PATIENCE)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_no_command_goes_untried() -> None:
@@ -100,7 +130,10 @@ def test_the_installed_command_is_the_one_in_the_tree() -> None:
 
 
 @pytest.mark.parametrize("name", HOMES)
-def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb) -> None:
+def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb, terminals: dict[str, str]) -> None:
+    tb.environment.update(terminals)
+    if name in IN_TERMINALS:
+        tb.ok(*LEAD)
     answer = tb(*CASES[name], env={**ME}, stdin=REQUEST)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.strip() or name in QUIET
@@ -108,10 +141,17 @@ def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb) -> None:
 
 @pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch", "work")])
 def test_programs_get_json(
-    name: str, stage: tiebreak.Board, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    stage: tiebreak.Board,
+    cli: Callable[..., Answer],
+    monkeypatch: pytest.MonkeyPatch,
+    terminals: dict[str, str],
 ) -> None:
-    monkeypatch.setenv("TIEBREAK_AGENT", "me~1")
-    answer = cli(*CASES[name], "--json")
+    for variable, value in {**terminals, "TIEBREAK_AGENT": "me~1"}.items():
+        monkeypatch.setenv(variable, value)
+    if name in IN_TERMINALS:
+        assert cli(*LEAD).code == 0
+    answer = cli("--json", *CASES[name]) if "--" in CASES[name] else cli(*CASES[name], "--json")
     assert (answer.code, answer.err) == (0, "")
     assert isinstance(answer.json, (dict, list))
 

@@ -67,6 +67,17 @@ def message(board: Board) -> int:
     return board.messages.send(body="hello", to="alice").number
 
 
+def session(board: Board, state: str = "starting") -> dict[str, Any]:
+    process: dict[str, Any] = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}
+    lead: dict[str, Any] = {"session": "lead~spawn-1"}
+    board.sessions.begin(**lead, role="coordinator", command=["agent"], **process)
+    if state != "starting":
+        board.sessions.adopt(**lead, **process, child=8, child_started=80)
+    if state == "ended":
+        board.sessions.end(**lead, note="over")
+    return lead
+
+
 def announced(board: Board) -> dict[str, Any]:
     board.agents.announce()
     return {}
@@ -108,6 +119,18 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "agents.announce": lambda place, board: {},
     "agents.heartbeat": lambda place, board: {**announced(board), "doing": "testing"},
     "agents.leave": lambda place, board: announced(board),
+    "sessions.begin": lambda place, board: {
+        **{"session": "lead~spawn-1", "role": "worker", "command": ["agent"]},
+        **{"host": "here", "boot": "1.1", "pid": 7, "started": 70},
+    },
+    "sessions.adopt": lambda place, board: {
+        **session(board),
+        **{"host": "here", "boot": "1.1", "pid": 9, "started": 90, "child": 8, "child_started": 80},
+    },
+    "sessions.alive": lambda place, board: {**session(board, "adopted"), "pid": 7, "started": 70},
+    "sessions.renew": lambda place, board: session(board),
+    "sessions.end": lambda place, board: {**session(board), "note": "over"},
+    "sessions.remove": lambda place, board: session(board, "ended"),
     "upkeep.prune": outdated,
     "upkeep.probe": lambda place, board: {},
 }

@@ -95,6 +95,10 @@ def furnish(board: Board) -> None:
     first = board.messages.send(body="hello\tworld", to="bob", ack_requested=True)
     board.messages.send(body="and again", reply_to=first.number)
     board.agents.announce(doing="testing")
+    process: dict[str, Any] = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}
+    board.sessions.begin(session="lead~spawn-1", role="coordinator", command=["agent", "--x"], **process)
+    board.sessions.adopt(session="lead~spawn-1", child=8, child_started=80, **process)
+    board.sessions.end(session="lead~spawn-1", note="over", code=3)
     with opened(board.engine.address, "bob") as bob:
         bob.messages.ack(number=first.number)
         bob.messages.mark(upto=first.number)
@@ -130,7 +134,7 @@ def _columns() -> dict[str, list[str]]:
 COLUMNS = _columns()
 TIMES = {
     *("at", "until", "created_at", "updated_at", "claimed_at", "finished_at", "ready_at", "taken_at", "sent_at"),
-    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at", "removed_at"),
+    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at", "removed_at", "alive_at", "ended_at"),
 }
 
 

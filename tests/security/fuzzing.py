@@ -37,13 +37,14 @@ SAMPLES = {
     "Resource": "lock:deploy",
     "Number": 0,
     "Label": "label",
-    "Command": "true",
+    "Command": ["true"],
     "Json": {"command": "true"},
     "Epoch": 1,
     "Grant": [1, 1],
     "Outcome": {"number": 1, "epoch": 1, "ok": True},
     "Chunk": {"start": 0, "text": "written"},
     "Percent": 50,
+    "Role": "worker",
 }
 """A good value for each kind of parameter that some operation requires."""
 ANYTHING: list[Any] = [

@@ -142,6 +142,7 @@ def test_what_the_document_requires_is_required_and_is_enough(document: Any, ope
 def test_what_comes_back_is_what_the_document_says(daemon: Serving, document: Any) -> None:
     """Each kind of record at least once, with and without its optional fields."""
     me = {"project": "shapes", "agent": "ada~one"}
+    process = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}
     calls: list[tuple[str, dict[str, Any]]] = [
         ("tasks.post", {**me, "name": "first", "key": "first", "tags": ["a"], "payload": {"deep": [1]}}),
         ("tasks.claim", {**me, "ref": "first"}),
@@ -159,6 +160,9 @@ def test_what_comes_back_is_what_the_document_says(daemon: Serving, document: An
         ("schedules.list", {"project": None}),
         ("schedules.next", {"project": "shapes", "name": "daily"}),
         ("schedules.due", {"project": None}),
+        ("sessions.begin", {**me, **process, "session": "lead~spawn-1", "role": "coordinator", "command": ["agent"]}),
+        ("sessions.end", {"project": "shapes", "session": "lead~spawn-1", "note": "over", "code": 3}),
+        ("sessions.list", {"project": "shapes", "every": True}),
         ("events.read", {"project": None}),
         ("events.why", {"project": "shapes", "ref": "first"}),
         ("upkeep.status", {"project": None}),

@@ -365,6 +365,10 @@ def job(kind: str = "job") -> dict[str, Any]:
     return json.loads(call("tasks.post", name="x", kind=kind, project="p", agent="a~1"))
 
 
+SESSION = {
+    **{"session": "x~spawn-1", "role": "worker", "command": ["x"], "project": "p", "agent": "a~1"},
+    **{"host": "here", "boot": "1.1", "pid": 7, "started": 70},
+}
 SIDEWAYS: dict[str, tuple[str, Any]] = {
     "natively": ("/rpc", job()),
     "without asking for an answer": ("/rpc", {name: value for name, value in job().items() if name != "id"}),
@@ -374,6 +378,7 @@ SIDEWAYS: dict[str, tuple[str, Any]] = {
         "/rpc",
         json.loads(call("jobs.submit_many", jobs=[{"command": "x"}], project="p", agent="a~1")),
     ),
+    "in a session's record": ("/rpc", {**job(), "method": "sessions.begin", "params": SESSION}),
     "as coord says it": ("/", {**job(), "method": "tasks/send", "params": {"name": "x", "kind": "job"}}),
 }
 

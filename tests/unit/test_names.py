@@ -42,6 +42,7 @@ GOOD: dict[str, list[Any]] = {
     "State": ["blocked", "pending", "claimed", "completed", "failed", "cancelled"],
     "Status": ["active", "idle", "stale", "gone"],
     "Policy": ["skip", "run-once", "run-all"],
+    "Role": ["coordinator", "worker"],
     "Seconds": [0, 0.0, 1e-9, "0", names.MAX_DELAY, "3650d"],
     "Lease": [0.001, "1ms", 7 * 86400, "7d", "1w"],
     "Count": [1, 100],
@@ -96,6 +97,7 @@ BAD: dict[str, list[Any]] = {
     "State": ["", "done", "Pending"],
     "Status": ["", "dead"],
     "Policy": ["", "run", "run-twice", None],
+    "Role": ["", "boss", "Worker", None, 1],
     "Seconds": [
         -1,
         -0.001,

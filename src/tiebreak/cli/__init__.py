@@ -34,6 +34,9 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Holds": {"holds": ("hold", "drop", "holds", "waits", "renew", "transfer", "break"), "run": ("run",)},
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
+    "Sessions": {
+        "sessions": ("spawn", "ps", "attach", "peek", "tell", "stop", "rm", "handoff", "drain", "rc"),
+    },
     "What happens": {"events": ("why", "wait", "events", "status")},
     "The board": {
         "upkeep": ("prune", "backup", "doctor"),

@@ -26,6 +26,7 @@ EVERYBODY = "all"
     Option("reply-to", "N", "answers this message, in its thread", convert=whole),
     Option("importance", "PRIORITY", "low, normal, high or urgent", default="normal"),
     Option("ack", text="ask for an acknowledgement"),
+    Option("epoch", "N", "as the coordinator by this grant; refused if it is not the current one", convert=whole),
     example="tb send bob 'the schema changed, please rebase' --importance high",
 )
 def send(context: Context, args: Args) -> None:
@@ -38,6 +39,7 @@ def send(context: Context, args: Args) -> None:
         reply_to=args.reply_to,
         importance=args.importance,
         ack_requested=args.ack,
+        epoch=args.epoch or 0,
     )
     context.answer(message, f"sent message {message.number} to {plain(message.recipient or 'everybody')}")
 

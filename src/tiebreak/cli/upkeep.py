@@ -50,14 +50,14 @@ def backup(context: Context, args: Args) -> None:
 
 @command(
     "doctor",
-    "Examine the board: integrity, permissions, versions, WAL, disk, clock, holds of the dead.",
+    "Examine the board: integrity, permissions, versions, WAL, disk, clock, holds of the dead, sessions.",
     Option("repair", text="mend what can be mended safely"),
     example="tb doctor --repair",
 )
 def doctor(context: Context, args: Args) -> int:
     """Exit 0 when all is well or only worth a warning, 3 when something is broken."""
     try:
-        findings = context.board.doctor(repair=args.repair)
+        findings = context.board.doctor(repair=args.repair) + _sessions(context, args.repair)
     except Unavailable as exc:
         findings = [("bad", "board", exc.message)]
     if context.json:
@@ -66,3 +66,15 @@ def doctor(context: Context, args: Args) -> int:
         rows: list[list[str]] = [[Styled(level, STYLES[level]), what, details] for level, what, details in findings]
         context.say(table(rows, colour=context.colour))
     return 3 if any(level == "bad" for level, _, _ in findings) else 0
+
+
+def _sessions(context: Context, repair: bool) -> list[tuple[str, str, str]]:
+    """What does not fit together between records, processes and terminals; nothing if there never was a session."""
+    try:
+        if not context.board.sessions.list(project=None, every=True, limit=1):
+            return []
+        from ..sessions.recovery import examine
+
+        return examine(context.board, repair=repair)
+    except Unavailable as exc:
+        return [("bad", "sessions", f"cannot be examined: {exc.message}")]

@@ -26,6 +26,7 @@ from ..clock import wall
 from ..errors import Invalid, Refused, Unavailable
 from ..rendezvous import LOOPBACK, host_and_port, socket_for, token_file
 from ..text import moment
+from . import handoffs
 from .app import App
 from .crew import Crew, command
 from .lock import Lock
@@ -161,9 +162,9 @@ class Daemon:
         state, outbox = ServerState(), Outbox()
         state.default_headers = list(ALWAYS)
         servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
-        chores = [
-            asyncio.ensure_future(each) for each in (service.sweep(self.settings.sweep), self._end_slow_ones(state))
-        ]
+        known_as = [getattr(self.engine, "whole", self.engine.address), *self.addresses]
+        looking = (service.sweep(self.settings.sweep), self._end_slow_ones(state), handoffs.drain(known_as))
+        chores = [asyncio.ensure_future(each) for each in looking]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TABLES = (
     *("tasks", "edges", "marks", "queues", "outputs", "holds", "pools"),
-    *("messages", "acks", "cursors", "agents", "events", "answers", "schedules", "waits"),
+    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
 )
 """Everything that travels, about in the order in which operations touch it (see `PostgresSide.keep_out`).
 

@@ -59,11 +59,16 @@ MODULES = {
     "waits": ("waits",),
     "messages": ("messages",),
     "agents": ("agents",),
+    "sessions": ("sessions",),
     "events": ("events",),
     "schedules": ("schedules",),
     "upkeep": ("upkeep",),
 }
 """Where the operations of each group are, those that are called most often first."""
+
+
+SPAWNED = "~spawn-"
+"""What tells the ids of agents that tiebreak started itself: their writes are refused once they were replaced."""
 
 
 class Operation(Generic[P, R]):
@@ -166,6 +171,10 @@ def every() -> dict[str, Operation[..., Any]]:
 
 def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R:
     """Run an operation with checked parameters; with `once`, answer a repeated call as the first time."""
+    if SPAWNED in (params.get("agent") or ""):
+        from .fences import admit
+
+        admit(tx, params["agent"])
     if once is None or not wanted.writes:
         return wanted.function(tx, **params)
     return _repeatable(tx, wanted, params, once)

@@ -259,17 +259,22 @@ def break_hold(
     agent: AgentId = "",
     project: Project = "",
     slot: Number | None = None,
+    epoch: Epoch = 0,
 ) -> Hold:
-    """Take a hold away from whoever has it, as an operator, with a reason that everybody can read."""
+    """Take a hold away from whoever has it, as an operator, with a reason that everybody can read.
+
+    With an epoch, only that grant: nothing happens to whoever has it by a later one.
+    """
     if slot is None and resource.startswith("pool:"):
         raise Invalid(f"slot: which slot of {resource}?", hint="`tb holds` shows who has which; say it with --slot")
     slot = slot or 0
     tx.serialize("holds", project)
     row = tx.first(
-        f"SELECT holder FROM holds WHERE {THIS} AND {LIVE}",
+        f"SELECT holder FROM holds WHERE {THIS} AND {LIVE} AND :epoch IN (0, epoch)",
         project=project,
         resource=resource,
         slot=slot,
+        epoch=epoch,
     )
     if row is None:
         raise NotFound(f"{called(resource)} is not held by anybody")

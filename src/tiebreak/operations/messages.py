@@ -12,10 +12,11 @@ from ..model import Message, columns, record
 from ..names import PRIORITIES, short
 from . import operation
 from .events import append
+from .fences import seated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..names import AgentId, Label, Limit, Number, Priority, Project, Text
+    from ..names import AgentId, Epoch, Label, Limit, Number, Priority, Project, Text
     from . import Transaction
 
 _COLUMNS = columns(Message, "messages.").replace("messages.acked_at", "coalesce(acks.acked_at, 0)")
@@ -35,8 +36,14 @@ def send(
     reply_to: Number | None = None,
     importance: Priority = "normal",
     ack_requested: bool = False,
+    epoch: Epoch = 0,
 ) -> Message:
-    """Send a message to one agent, or to everybody; a reply goes into the thread it answers."""
+    """Send a message to one agent, or to everybody; a reply goes into the thread it answers.
+
+    With an epoch, as the project's coordinator: refused unless the sender has the seat by that very grant.
+    """
+    if epoch:
+        seated(tx, agent, project, epoch)
     tx.serialize("messages", project)  # a reader's cursor must not pass over a number that is still to be seen
     thread = 0 if reply_to is None else _find(tx, reply_to, project, agent).thread
     row = tx.first(

@@ -268,3 +268,32 @@ CREATE TABLE waits (
   cycle     text,
   PRIMARY KEY (project, number)
 ) WITH (fillfactor = 50);
+CREATE TABLE sessions (
+  session       text COLLATE "C" PRIMARY KEY,
+  agent         text COLLATE "C" NOT NULL,
+  project       text COLLATE "C" NOT NULL,
+  role          text COLLATE "C" NOT NULL,
+  state         text COLLATE "C" NOT NULL,
+  command       text NOT NULL,
+  cwd           text,
+  tmux          text,
+  facts         text,
+  host          text NOT NULL,
+  boot          text NOT NULL,
+  pid           bigint NOT NULL,
+  started       bigint NOT NULL,
+  child         bigint NOT NULL DEFAULT 0,
+  child_started bigint NOT NULL DEFAULT 0,
+  epoch         bigint NOT NULL DEFAULT 0,
+  fenced_by     text COLLATE "C",
+  replaces      text COLLATE "C",
+  replaced_by   text COLLATE "C",
+  ticket        text COLLATE "C",
+  code          bigint,
+  note          text,
+  started_by    text COLLATE "C" NOT NULL,
+  created_at    bigint NOT NULL,
+  alive_at      bigint NOT NULL DEFAULT 0,
+  ended_at      bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX sessions_open ON sessions (project, role) WHERE ended_at = 0;

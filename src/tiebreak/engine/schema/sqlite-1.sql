@@ -251,3 +251,35 @@ CREATE TABLE waits (                       -- who stands in line for resources; 
   cycle     TEXT,                          -- JSON: the deadlock that this one is to end by leaving
   PRIMARY KEY (project, number)
 ) STRICT, WITHOUT ROWID;
+-- A session's life: starting ──► alive ──► ended. While it starts, whoever started it answers for it; from then on its
+-- supervisor does (host, boot, pid, started), together with the command below it. A coordinator holds a seat, and is
+-- fenced while the seat is somebody else's.
+CREATE TABLE sessions (
+  session       TEXT PRIMARY KEY,          -- what comes after '~' in its agent's id
+  agent         TEXT NOT NULL,
+  project       TEXT NOT NULL,
+  role          TEXT NOT NULL,             -- 'coordinator' or 'worker'
+  state         TEXT NOT NULL,
+  command       TEXT NOT NULL,             -- a JSON array, as it was asked for
+  cwd           TEXT,
+  tmux          TEXT,                      -- the name of its terminal
+  facts         TEXT,                      -- JSON: names (never values) of its environment, worktree, socket …
+  host          TEXT NOT NULL,
+  boot          TEXT NOT NULL,
+  pid           INTEGER NOT NULL,
+  started       INTEGER NOT NULL,
+  child         INTEGER NOT NULL DEFAULT 0,
+  child_started INTEGER NOT NULL DEFAULT 0,
+  epoch         INTEGER NOT NULL DEFAULT 0, -- of its seat, when it last had it
+  fenced_by     TEXT,                      -- who has its seat
+  replaces      TEXT,
+  replaced_by   TEXT,                      -- who took its place for good
+  ticket        TEXT,                      -- the queued handoff that it answers
+  code          INTEGER,                   -- how its command ended
+  note          TEXT,
+  started_by    TEXT NOT NULL,
+  created_at    INTEGER NOT NULL,
+  alive_at      INTEGER NOT NULL DEFAULT 0,
+  ended_at      INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_open ON sessions (project, role) WHERE ended_at = 0;

@@ -1,0 +1,365 @@
+"""Sessions: the agents that tiebreak started itself, and the one seat of each project's coordinator.
+
+The seat is a hold like any other, so two coordinators are impossible by the same statement that decides everything
+else. What is special is who answers for it. While a session starts, the process that starts it does; then its
+supervisor takes over (`adopt`), before the command runs, and only if the seat is still this session's. Whoever finds
+that those processes are dead says so with `end`, which names the process it looked at: a session that was adopted
+meanwhile is not ended by it.
+
+A handoff passes the seat on in one step, with the next epoch. Until the new session is alive the old one is fenced
+but not replaced: if the new one ends before that, the same step that ends it gives the seat back.
+"""
+
+from __future__ import annotations
+
+from ..clock import micros
+from ..errors import Fenced, Invalid, NotFound, Refused
+from ..model import Hold, Session, agent_id, columns, holder_id, record
+from ..names import json_text, short, shown
+from . import SPAWNED, operation
+from .agents import announce
+from .events import append
+from .fences import SEAT
+from .grants import GIVE_BACK, PASS_ON, by_name, writing
+from .resources import COLUMNS as HOLD
+from .resources import THIS, current, ensure, grant, prolong, refuse, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..names import AgentId, Command, Json, Key, Lease, Limit, Name, Note, Number, Project, Role, Text
+    from . import Transaction
+
+SEAT_LEASE = 60.0
+_COLUMNS = columns(Session)
+
+
+@operation("sessions.begin", writes=True, commands=True)
+def begin(
+    tx: Transaction,
+    *,
+    session: AgentId,
+    role: Role,
+    command: Command,
+    host: Name,
+    boot: Name,
+    pid: Number,
+    started: Number,
+    agent: AgentId = "",
+    project: Project = "",
+    cwd: Text | None = None,
+    tmux: Name | None = None,
+    facts: Json = None,
+    lease: Lease = SEAT_LEASE,
+    replaces: AgentId | None = None,
+    ticket: Key | None = None,
+) -> Session:
+    """Write down that an agent is being started, and for a coordinator take its seat in the same step.
+
+    `host`, `boot`, `pid` and `started` are the process that starts it. The seat passes on from the session that this
+    one `replaces`, or is taken if it is free; otherwise nothing happens and the answer says who has it.
+    """
+    _check(session, command)
+    epoch = _seat_for(tx, session, agent, project, lease, replaces) if role == "coordinator" else 0
+    row = tx.first(
+        "INSERT INTO sessions (session, agent, project, role, state, command, cwd, tmux, facts, host, boot, pid, "
+        "started, epoch, replaces, ticket, started_by, created_at) VALUES (:session, :id, :project, :role, 'starting', "
+        ":command, :cwd, :tmux, :facts, :host, :boot, :pid, :started, :epoch, :replaces, :ticket, :by, {now}) "
+        f"ON CONFLICT DO NOTHING RETURNING {_COLUMNS}",
+        session=session.partition("~")[2],
+        id=session,
+        project=project,
+        role=role,
+        command=json_text(command),
+        cwd=cwd,
+        tmux=tmux,
+        facts=json_text(facts),
+        host=host,
+        boot=boot,
+        pid=pid,
+        started=started,
+        epoch=epoch,
+        replaces=replaces,
+        ticket=ticket,
+        by=agent,
+    )
+    if row is None:
+        raise Refused(f"there is a session {session} already")
+    return _told(tx, "session.starting", record(Session, row), by=agent)
+
+
+def _check(session: str, command: Any) -> None:
+    if SPAWNED not in session:
+        raise Invalid(f"session: expected name{SPAWNED}…, got {shown(session)}")
+    if not isinstance(command, list):
+        raise Invalid("command: expected an array of words")
+
+
+def _seat_for(tx: Transaction, session: str, agent: str, project: str, lease: float, replaces: str | None) -> int:
+    """Win the seat for a session; its epoch."""
+    tx.serialize("holds", project)
+    ensure(tx, project, SEAT, 0, False)
+    passed = _pass_on(tx, project, replaces, session, lease, "handed over by") if replaces else None
+    if passed is not None:
+        tx.all("UPDATE sessions SET fenced_by = :heir WHERE agent = :old AND ended_at = 0", heir=session, old=replaces)
+        return passed.epoch
+    taken = grant(tx, SEAT, 0, session, project, lease, None)
+    if taken is None:
+        raise refuse(tx, current(tx, project, SEAT, 0), agent, SEAT)
+    return taken.epoch
+
+
+def _pass_on(tx: Transaction, project: str, giver: str, heir: str, lease: float, how: str) -> Hold | None:
+    row = tx.first(
+        writing("holds", f"{PASS_ON}, taken_at = {{now}}", THIS, HOLD),
+        agent=giver,
+        epoch=0,
+        to=heir,
+        lease=micros(lease),
+        project=project,
+        resource=SEAT,
+        slot=0,
+    )
+    if row is None:
+        return None
+    hold = record(Hold, row)
+    tell(tx, "hold.transferred", hold, agent=heir, note=f"{how} {short(giver)}")
+    return hold
+
+
+@operation("sessions.adopt", writes=True)
+def adopt(
+    tx: Transaction,
+    *,
+    session: AgentId,
+    host: Name,
+    boot: Name,
+    pid: Number,
+    started: Number,
+    child: Number,
+    child_started: Number,
+    project: Project = "",
+    lease: Lease = SEAT_LEASE,
+) -> Session:
+    """Answer for a session from now on, as its supervisor; `child` is the process that will become its command.
+
+    Refused when its starter was given up meanwhile: then the command must not run.
+    """
+    tx.serialize("holds", project)
+    row = tx.first(
+        "UPDATE sessions SET host = :host, boot = :boot, pid = :pid, started = :started, child = :child, "
+        "child_started = :child_started WHERE agent = :session AND project = :project AND state = 'starting' "
+        f"AND child = 0 RETURNING {_COLUMNS}",
+        session=session,
+        project=project,
+        host=host,
+        boot=boot,
+        pid=pid,
+        started=started,
+        child=child,
+        child_started=child_started,
+    )
+    if row is None:
+        raise _too_late(session)
+    found = record(Session, row)
+    if found.role == "coordinator" and prolong(tx, SEAT, 0, session, project, 0, lease, None) is None:
+        raise _too_late(session)
+    program = found.command[0].rpartition("/")[2][:200]
+    announce(
+        tx,
+        agent=session,
+        project=project,
+        program=program if program.isprintable() and program.strip() else None,
+        parent=tuple.__getitem__(found, Session._fields.index("started_by")),
+        host=host,
+        boot=boot,
+        pid=pid,
+        started=started,
+    )
+    return _told(tx, "session.adopted", found)
+
+
+def _too_late(session: str) -> Fenced:
+    return Fenced(
+        f"session {session}: it was given up before it began, its command does not run",
+        hint="`tb ps` shows what runs instead",
+    )
+
+
+@operation("sessions.alive", writes=True)
+def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, project: Project = "") -> Session:
+    """Say, as its supervisor, that the command lives. Whom it replaces is replaced for good from now on."""
+    tx.serialize("holds", project)
+    row = tx.first(
+        "UPDATE sessions SET state = 'alive', alive_at = {now} WHERE agent = :session AND project = :project "
+        "AND state = 'starting' AND fenced_by IS NULL AND pid = :pid AND started = :started AND child > 0 "
+        f"RETURNING {_COLUMNS}",
+        session=session,
+        project=project,
+        pid=pid,
+        started=started,
+    )
+    if row is None:
+        raise _too_late(session)
+    found = record(Session, row)
+    if found.replaces:
+        tx.all("UPDATE sessions SET replaced_by = :heir WHERE agent = :old", heir=session, old=found.replaces)
+    return _told(tx, "session.alive", found)
+
+
+@operation("sessions.renew", writes=True)
+def renew(tx: Transaction, *, session: AgentId, project: Project = "", lease: Lease = SEAT_LEASE) -> Session:
+    """Give a sign of life as a supervisor, and keep the seat. A seat that lapsed unnoticed by others is won again.
+
+    If somebody else has it the session is marked as fenced, and nothing more: who is to end is for people to decide.
+    """
+    tx.serialize("holds", project)
+    found = _one(tx, session, project)
+    if found.ended_at:
+        raise Fenced(f"session {session} has ended")
+    tx.all(
+        "UPDATE agents SET seen_at = {now}, left_at = 0 WHERE project = :project AND id = :session",
+        project=project,
+        session=session,
+    )
+    if found.role != "coordinator" or found.replaced_by:
+        return found
+    held = prolong(tx, SEAT, 0, session, project, 0, lease, None) or grant(tx, SEAT, 0, session, project, lease, None)
+    heir = None if held else holder_id(current(tx, project, SEAT, 0))
+    if held is None and heir == found.fenced_by:
+        return found
+    row = tx.first(
+        "UPDATE sessions SET fenced_by = :heir, epoch = CASE WHEN :epoch > 0 THEN :epoch ELSE epoch END "
+        f"WHERE agent = :session RETURNING {_COLUMNS}",
+        session=session,
+        heir=heir,
+        epoch=held.epoch if held else 0,
+    )
+    kept = record(Session, row or found)
+    return kept if held else _told(tx, "session.fenced", kept)
+
+
+@operation("sessions.end", writes=True)
+def end(
+    tx: Transaction,
+    *,
+    session: AgentId,
+    note: Note,
+    project: Project = "",
+    code: Number | None = None,
+    pid: Number = 0,
+    started: Number = 0,
+    lease: Lease = SEAT_LEASE,
+) -> Session:
+    """Say that a session is over, and give back what it held. Its seat returns to whom it was to replace.
+
+    With `pid` and `started`, only while that process answers for it: for those who found it dead.
+    """
+    tx.serialize("holds", project)
+    found = _one(tx, session, project)
+    if found.ended_at:
+        return found
+    row = tx.first(
+        "UPDATE sessions SET state = 'ended', ended_at = {now}, code = :code, note = :note WHERE agent = :session "
+        f"AND (:pid = 0 OR (pid = :pid AND started = :started)) RETURNING {_COLUMNS}",
+        session=session,
+        code=code,
+        note=note,
+        pid=pid,
+        started=started,
+    )
+    if row is None:
+        raise Refused(f"session {session} is answered for by pid {found.pid} now, nothing was changed")
+    over = record(Session, row)
+    if over.role == "coordinator":
+        _give_seat_back(tx, over, lease)
+    _give_holds_back(tx, session, project)
+    tx.all(
+        "UPDATE agents SET left_at = {now} WHERE project = :project AND id = :session", project=project, session=session
+    )
+    return _told(tx, "session.ended", over, note=note)
+
+
+def _give_seat_back(tx: Transaction, over: Session, lease: float) -> None:
+    """A replacement that never lived leaves the seat to the one that it was to replace, if that one is still there."""
+    if over.alive_at or not over.replaces:
+        return
+    if tx.first("SELECT 1 FROM sessions WHERE agent = :old AND ended_at = 0", old=over.replaces) is None:
+        return
+    hold = _pass_on(tx, over.project, agent_id(over), over.replaces, lease, "returned by")
+    if hold is not None:
+        tx.all(
+            "UPDATE sessions SET fenced_by = NULL, epoch = :epoch WHERE agent = :old",
+            epoch=hold.epoch,
+            old=over.replaces,
+        )
+
+
+def _give_holds_back(tx: Transaction, session: str, project: str) -> None:
+    """Its process is dead, so nothing that it held can be in use."""
+    rows = tx.all(
+        f"UPDATE holds SET {GIVE_BACK} WHERE project = :project AND holder = :session RETURNING {HOLD}",
+        project=project,
+        session=session,
+    )
+    for row in rows:
+        tell(tx, "hold.released", record(Hold, row), agent=session, note="its session has ended")
+
+
+@operation("sessions.list", writes=False)
+def listing(
+    tx: Transaction,
+    *,
+    project: Project | None = "",
+    role: Role | None = None,
+    session: AgentId | None = None,
+    ticket: Key | None = None,
+    every: bool = False,
+    limit: Limit = 1000,
+) -> list[Session]:
+    """The sessions, newest first; those that have ended only with `every`. `session` is a name or a whole id."""
+    where = ["TRUE"] if every else ["ended_at = 0"]
+    given = {"project": project, "role": role, "ticket": ticket}
+    where += [f"{name} = :{name}" for name, value in given.items() if value is not None]
+    if session is not None:
+        where.append("agent = :who" if "~" in session else by_name("agent"))
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(where)} ORDER BY created_at DESC, agent LIMIT :limit",
+        who=session,
+        limit=limit,
+        **given,
+    )
+    return [record(Session, row) for row in rows]
+
+
+@operation("sessions.remove", writes=True)
+def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: Project = "") -> Session:
+    """Forget a session that has ended."""
+    found = _one(tx, session, project)
+    if not found.ended_at:
+        raise Refused(f"session {session} has not ended", hint=f"`tb stop {short(session)}` ends it")
+    tx.all("DELETE FROM sessions WHERE agent = :session", session=session)
+    return _told(tx, "session.removed", found, by=agent)
+
+
+def _one(tx: Transaction, session: str, project: str) -> Session:
+    found = listing(tx, project=project, session=session, every=True, limit=1)
+    if not found:
+        raise NotFound(f"no session {session} in project {project}", hint="`tb ps --all` lists them")
+    return found[0]
+
+
+def _told(tx: Transaction, event: str, found: Session, *, by: str | None = None, note: str | None = None) -> Session:
+    append(
+        tx,
+        event,
+        found.project,
+        subject=agent_id(found),
+        name=found.agent,
+        kind=found.role,
+        agent=by or agent_id(found),
+        epoch=found.epoch,
+        note=note,
+    )
+    return found

@@ -1,0 +1,130 @@
+"""Handing off: a new session takes the place of an old one, with its command, environment, worktree and seat.
+
+The seat passes on in one step, with the next epoch: from then on the old one is refused whatever it writes. When the
+new one lives the old one is ended; if the new one dies before that, the seat is the old one's again, and nothing was
+lost. A handoff passes the same gate as a spawn.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Invalid, Refused
+from ..model import agent_id
+from . import files, marker
+from .gate import Gate
+from .records import GONE, bury, fate, find
+from .spawn import PATIENCE, SETTLE, Wanted, inheritable, launch, make_way, taken
+from .stop import current
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..board import Board
+    from ..model import Session
+
+MAX_DOCUMENT = 1 << 20
+
+
+def handoff(
+    board: Board,
+    ref: str,
+    *,
+    document: str | None = None,
+    command: list[str] | None = None,
+    ticket: str | None = None,
+    settle: float | None = None,
+    patience: float = PATIENCE,
+) -> tuple[Session, Session]:
+    """Replace a session; the new one, which lives, and the old one, which is to be ended (see `stop.retire`).
+
+    With a `ticket`, at most one session ever answers it: one that does is returned as if it were new.
+    """
+    old = find(board, ref, ended=True)
+    changes = {"document": document, "command": command, "ticket": ticket, "settle": settle, "patience": patience}
+    if old.role != "coordinator":
+        return _replace(board, old, changes)
+    with Gate(board.project, "handoff"):
+        return _replace(board, old, changes)
+
+
+def _replace(board: Board, old: Session, changes: dict[str, Any]) -> tuple[Session, Session]:
+    answered = _answered(board, changes["ticket"]) if changes["ticket"] else None
+    if answered is not None:
+        return answered, current(board, old)
+    not_replaced(current(board, old))
+    if old.role == "coordinator":
+        make_way(board, agent_id(old))
+    elif fate(old) == GONE:
+        bury(board, old)
+    wanted = successor(old, **changes)
+    if wanted.coordinator:
+        marker.backfill(board.project, wanted.command)
+    return launch(board, wanted), current(board, old)
+
+
+def not_replaced(old: Session) -> None:
+    """Refuse to replace what was replaced."""
+    if old.replaced_by:
+        raise Refused(f"{old.agent} was replaced by {old.replaced_by} already", replaced_by=old.replaced_by)
+
+
+def _answered(board: Board, ticket: str) -> Session | None:
+    """The session that answers a ticket; raises `Lost` while one is about to."""
+    for found in board.sessions.list(ticket=ticket, every=True):
+        if found.alive_at:
+            return found
+        if not found.ended_at and fate(found) != GONE:
+            raise taken(found)
+        bury(board, found)
+    return None
+
+
+def successor(
+    old: Session,
+    *,
+    command: list[str] | None,
+    document: str | None,
+    ticket: str | None,
+    settle: float | None,
+    patience: float,
+) -> Wanted:
+    """A session like the old one, but for what is given."""
+    plan = files.read_json(files.spec_path(agent_id(old))) or {}
+    facts = old.facts or {}
+    environment = plan.get("environment") or inheritable()
+    missing = [name for name in facts.get("env", []) if name not in environment]
+    if missing:
+        raise Refused(
+            f"the environment of {old.agent} ({', '.join(missing)}) is not known here: its values are in the state "
+            f"folder {facts.get('home')} on host {old.host}",
+            hint="hand it off there, or set them here",
+        )
+    if not os.path.isdir(old.cwd or "/"):
+        raise Refused(f"the folder of {old.agent} does not exist any more: {old.cwd}")
+    return Wanted(
+        name=old.agent,
+        command=command or plan.get("command") or old.command,
+        cwd=old.cwd or "/",
+        coordinator=old.role == "coordinator",
+        environment=environment,
+        given=tuple(facts.get("env", ())),
+        worktree=facts.get("worktree"),
+        branch=facts.get("branch"),
+        settle=facts.get("settle", SETTLE) if settle is None else settle,
+        lease=facts.get("lease") or Wanted.lease,
+        patience=patience,
+        replaces=agent_id(old),
+        ticket=ticket,
+        handoff=document or facts.get("handoff"),
+    )
+
+
+def keep_document(text: str, mark: str) -> str:
+    """Store a handoff document; where it is."""
+    if len(text.encode()) > MAX_DOCUMENT:
+        raise Invalid(f"the handoff document has more than {MAX_DOCUMENT} bytes")
+    path = os.path.join(files.folder("handoffs", "documents"), f"{mark}.md")
+    files.write(path, text)
+    return path

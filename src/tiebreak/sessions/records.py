@@ -1,0 +1,93 @@
+"""Records of sessions: finding the one that is meant, and telling from its processes whether it lives."""
+
+from __future__ import annotations
+
+import time
+
+from ..errors import NotFound, Refused
+from ..model import agent_id
+from ..processes import Identity, alive, identity
+from ..text import span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..model import Session
+
+ALIVE, GONE, ORPHANED, UNKNOWN = "alive", "gone", "orphaned", "unknown"
+DYING = 5.0
+"""Seconds that a command may need to die with its supervisor before it is taken to live on without it."""
+
+
+def supervisor(found: Session) -> Identity:
+    """The process that answers for a session: its supervisor, or while it starts its starter."""
+    return Identity(found.host, found.boot, found.pid, found.started)
+
+
+def command(found: Session) -> Identity:
+    """The process of its command."""
+    return Identity(found.host, found.boot, found.child, found.child_started)
+
+
+def fate(found: Session) -> str:
+    """`alive`, `gone` by proof, `orphaned` (the command lives, its supervisor does not), or `unknown` from here."""
+    if found.ended_at:
+        return GONE
+    life = alive(supervisor(found))
+    if life is not False:
+        return UNKNOWN if life is None else ALIVE
+    if not found.child:
+        return GONE
+    return {True: ORPHANED, False: GONE, None: UNKNOWN}[alive(command(found))]
+
+
+def settled_fate(found: Session) -> str:
+    """The same, after giving a command the moment that it needs to die with its supervisor."""
+    end = time.monotonic() + DYING
+    while (now := fate(found)) == ORPHANED and time.monotonic() < end:
+        time.sleep(0.01)
+    return now
+
+
+def bury(board: Board, found: Session, note: str = "its process was found dead") -> Session | None:
+    """Write down that a session whose process is dead has ended; None if it turned out to be in other hands by now."""
+    try:
+        return board.sessions.end(
+            session=agent_id(found), project=found.project, note=note, pid=found.pid, started=found.started
+        )
+    except Refused:
+        return None
+
+
+def find(board: Board, ref: str, *, ended: bool = False) -> Session:
+    """The session that a person means: by agent's name or id, or by its terminal; one that lives comes first."""
+    from ..names import agent as check_agent
+
+    named = board.sessions.list(every=True, session=check_agent(ref))
+    if not named:
+        named = [each for each in board.sessions.list(every=True) if each.tmux == ref]
+    lives = [each for each in named if not each.ended_at]
+    lives.sort(key=lambda each: bool(each.fenced_by))  # of two, the one that has the seat
+    if not lives and not (ended and named):
+        over = f"; it ended {_when(board, named[0])} ago ({named[0].note})" if named else ""
+        raise NotFound(f"no session of {ref} runs in project {board.project}{over}", hint="`tb ps --all` lists them")
+    return (lives or named)[0]
+
+
+def _when(board: Board, found: Session) -> str:
+    return span(max(0.0, board.upkeep.now() - (found.ended_at or 0)))
+
+
+def on_this_host(found: Session) -> None:
+    """Refuse what can only be done where the session is."""
+    if found.host != identity().host:
+        raise Refused(
+            f"{found.agent} lives on host {found.host}, and this is {identity().host}",
+            hint="do it there",
+            host=found.host,
+        )
+
+
+def described(found: Session) -> str:
+    """A session in a few words, for messages."""
+    return f"{found.agent} (pid {found.child or found.pid} on {found.host}, terminal {found.tmux})"

@@ -1,0 +1,115 @@
+"""Recovery: what does not fit together between the board, the processes and the terminals of this machine.
+
+What is safe is mended: the record of a session whose processes are dead by proof, and a seat that is held for the dead.
+Everything else is explained, with what a person could do. Nothing is ever ended here.
+"""
+
+from __future__ import annotations
+
+from ..errors import Refused
+from ..model import agent_id, holder_id
+from ..operations.fences import SEAT
+from ..processes import identity
+from .records import GONE, ORPHANED, bury, fate
+from .spawn import dead
+from .stop import socket_of
+from .tmux import Tmux
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..model import Hold, Session
+
+    Finding = tuple[str, str, str]
+
+
+def examine(board: Board, *, repair: bool) -> list[Finding]:
+    """Findings as `tb doctor` tells them: (`ok`, `warn` or `bad`; what; details)."""
+    found = [
+        *_records(board, repair),
+        *_seats(board, repair),
+        *_rivals(board),
+        *_terminals(board),
+    ]
+    return found or [("ok", "sessions", "records, processes, terminals and seats agree")]
+
+
+def _records(board: Board, repair: bool) -> list[Finding]:
+    """Records whose process is gone, and commands without a supervisor."""
+    out: list[Finding] = []
+    for each in board.sessions.list(project=None):
+        now = fate(each)
+        what = f"{each.agent} in {each.project}"
+        if now == GONE and repair:
+            done = bury(board, each) is not None
+            out.append(
+                ("ok", "sessions", f"{what}: its process is gone; {'written down' if done else 'in other hands'}")
+            )
+        elif now == GONE:
+            out.append(("warn", "sessions", f"{what}: its process is gone; --repair writes it down"))
+        elif now == ORPHANED:
+            text = f"{what}: its supervisor is gone but its command (pid {each.child}) runs"
+            out.append(("warn", "sessions", f"{text}; `tb stop {each.agent}` ends it"))
+        elif each.fenced_by and not each.replaced_by:
+            text = (
+                f"{what} lives, but {each.fenced_by} has its seat: what it writes is refused; attach to it and decide"
+            )
+            out.append(("warn", "sessions", text))
+    return out
+
+
+def _seats(board: Board, repair: bool) -> list[Finding]:
+    """Seats that are held for nobody who could sit on them."""
+    out: list[Finding] = []
+    for hold in board.holds.list(project=None, matching=SEAT):
+        holder = holder_id(hold) or ""
+        if board.sessions.list(project=hold.project, session=holder):
+            continue
+        what = f"{SEAT} in {hold.project} is held by {hold.holder}, who is no session"
+        if not dead(board, holder):
+            out.append(("warn", "seat", f"{what} and not known to be dead; `tb break {SEAT} --reason …` frees it"))
+        elif repair and _free(board, hold):
+            out.append(("ok", "seat", f"{what} and dead; it is free now"))
+        else:
+            out.append(("warn", "seat", f"{what} and dead; the next `tb spawn --coordinator` frees it"))
+    return out
+
+
+def _free(board: Board, hold: Hold) -> bool:
+    reason = "the process of its holder is dead"
+    params = {"resource": SEAT, "project": hold.project, "reason": reason, "epoch": hold.epoch}
+    try:
+        board.call("holds.break", params)
+    except Refused:
+        return False  # somebody else was quicker
+    return True
+
+
+def _rivals(board: Board) -> list[Finding]:
+    """Several records that claim one seat, as an imported state may have them."""
+    claims: dict[str, list[Session]] = {}
+    for each in board.sessions.list(project=None, role="coordinator"):
+        if not each.fenced_by and fate(each) != GONE:
+            claims.setdefault(each.project, []).append(each)
+    seats = {hold.project: holder_id(hold) for hold in board.holds.list(project=None, matching=SEAT)}
+    out: list[Finding] = []
+    for project, rivals in claims.items():
+        for each in rivals:
+            if len(rivals) > 1 and agent_id(each) != seats.get(project):
+                owner = seats.get(project) or "nobody"
+                text = f"{agent_id(each)} in {project} claims the seat, which {owner} has"
+                out.append(("bad", "seat", f"{text}; `tb stop {agent_id(each)}` ends it"))
+    return out
+
+
+def _terminals(board: Board) -> list[Finding]:
+    """Terminals of ours that no record knows. They may belong to another board: they are only named."""
+    here = identity().host
+    known = {each.tmux: each for each in board.sessions.list(project=None, every=True) if each.host == here}
+    out: list[Finding] = []
+    for socket in {Tmux().socket, *(s for each in known.values() if not each.ended_at and (s := socket_of(each)))}:
+        for name in Tmux(socket).names():
+            if name not in known:
+                text = f"terminal {name} has no record on this board; `tmux -L {socket} attach -t {name}` shows it"
+                out.append(("warn", "terminal", text))
+    return out

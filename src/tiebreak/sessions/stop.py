@@ -1,0 +1,98 @@
+"""Ending a session: ask, then signal, then kill, and write down that it is over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from ..errors import NotFound, Refused, TiebreakError, Unavailable
+from ..model import agent_id
+from ..processes import alive
+from ..trees import descendants, end, send
+from .child import GRACE
+from .records import ALIVE, GONE, ORPHANED, bury, command, fate, supervisor
+from .tmux import Tmux
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..model import Session
+    from ..processes import Identity
+
+SPARE = 10.0
+"""Seconds that a supervisor gets beyond its grace period before it is ended itself."""
+
+
+def stop(
+    board: Board, found: Session, *, ask: str | None = None, patience: float = 0.0, spare: float = SPARE
+) -> Session:
+    """End a session and everything below it; returns its record. `ask` is typed first, and given `patience`."""
+    if ask is not None and fate(found) == ALIVE:
+        Tmux(socket_of(found)).type(found.tmux or "", ask)
+        if (over := _ended(board, found, patience)) is not None:
+            return over
+    return retire(board, found, spare)
+
+
+def retire(board: Board, found: Session, spare: float = SPARE) -> Session:
+    """Tell the supervisor to end its command, and wait for it; if it does not, end all of it from outside."""
+    who = supervisor(found)
+    if alive(who) is None:
+        return found  # out of reach; its supervisor will read on the board that it was replaced
+    if not found.child and alive(who):
+        raise Refused(f"{found.agent} is only just being started by pid {found.pid}", hint="try again when it is alive")
+    if send(who, signal.SIGTERM):
+        over = _ended(board, found, GRACE + spare)
+        if over is not None:
+            return over
+    kill(found)
+    if fate(found) != GONE:
+        raise Unavailable(f"{found.agent} cannot be ended: pid {found.child or found.pid} does not die")
+    bury(board, found, "was stopped")
+    return current(board, found)
+
+
+def kill(found: Session) -> None:
+    """End what is left of a session, by what the record says it is."""
+    if not found.child:
+        return  # what answers for it is whoever starts it, and never ran its command
+    known: dict[Identity, None] = {}
+
+    def living() -> list[Identity]:
+        roots = [each for each in (supervisor(found), command(found)) if each.pid and alive(each)]
+        known.update(dict.fromkeys((*roots, *descendants(*(each.pid for each in roots)))))
+        return [each for each in known if each.pid != os.getpid() and alive(each)]
+
+    end(living, GRACE if fate(found) == ORPHANED else 0.0)
+
+
+def current(board: Board, found: Session) -> Session:
+    """The record as it is now."""
+    for each in board.sessions.list(project=found.project, session=agent_id(found), every=True):
+        return each
+    raise NotFound(f"the record of {found.agent} is gone")
+
+
+def _ended(board: Board, found: Session, patience: float) -> Session | None:
+    """The record once the session is over; None if it still lives when the time is up."""
+    until = time.monotonic() + patience
+    while True:
+        seen = board.events.last()
+        now = current(board, found)
+        if now.ended_at:
+            return now
+        if fate(now) == GONE:
+            return bury(board, now) or current(board, found)
+        left = until - time.monotonic()
+        if left <= 0:
+            return None
+        try:
+            board.engine.wait(seen, min(left, 0.5), project=found.project)
+        except TiebreakError:
+            time.sleep(min(left, 0.5))
+
+
+def socket_of(found: Session) -> str | None:
+    """The tmux server that a session lives in."""
+    return (found.facts or {}).get("socket")

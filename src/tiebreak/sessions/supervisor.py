@@ -1,0 +1,255 @@
+"""The supervisor: the parent of a session's command, in the session's terminal.
+
+It makes the command's process first and lets it run only when the board has its name: a session that was given up
+meanwhile never begins. It gives the signs of life and renews the seat, so that the agent need not think of it; it
+passes an order to end on to everything below the command; and it writes down how the command ended, which frees the
+seat at once.
+
+When the supervisor itself is killed, its command must not live on without it. On Linux the kernel kills the command
+with its parent; everywhere a guardian, a process that does nothing but wait for the supervisor's end, kills the
+command's process group. So whoever sees that both are dead has proof that the seat is free.
+
+It never ends the command because the seat was lost: the board refuses what a coordinator without its seat writes, and
+people decide. Only a handoff that has succeeded ends it, for that is what was asked for.
+
+Run as `python -m tiebreak.sessions.supervisor PLAN`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+
+from ..errors import Refused, TiebreakError
+from ..processes import identity
+from ..text import plain
+from .child import GRACE, ORDERS, Command, Guardian
+from .files import read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..board import Board
+
+ASK_AGAIN = 0.5
+TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "TMUX", "TMUX_PANE")
+"""What the terminal says about itself; everything else is as it was where the session was asked for."""
+LAST_WORDS = 60.0
+"""Seconds for which the end of a session is offered to a board that cannot be reached."""
+
+
+class Supervisor:
+    """One session, from its adoption to its end."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._plan = plan
+        self._wake = os.pipe()
+        for fd in self._wake:
+            os.set_blocking(fd, False)
+        self._ordered = self._lived = False
+        self._over = threading.Event()
+        self._board: Board | None = None
+
+    def run(self) -> int:
+        """Supervise; the exit code of the command, or 1 if it never ran."""
+        self._listen()
+        command = Command(self._plan["words"], self._plan["cwd"], self._plan["environment"])
+        # Threads and the board's files come after the last fork.
+        guardian = Guardian(command)
+        try:
+            self._adopt(command)
+        except TiebreakError as exc:
+            command.forbid()
+            guardian.dismiss()
+            return _complain(exc.message)
+        if self._ordered:
+            command.forbid()
+            guardian.dismiss()
+            self._tell_the_end(0, "was ended before it began")
+            return 0
+        failure = command.run()
+        renewing = threading.Thread(target=self._renew, daemon=True)
+        renewing.start()
+        code = self._watch(command)
+        command.sweep(GRACE)
+        guardian.dismiss()
+        self._over.set()
+        renewing.join(LAST_WORDS)
+        self._tell_the_end(code, failure)
+        return code if code >= 0 else 128 - code
+
+    # ── Beginning ────────────────────────────────────────────────────────────────────────────────────
+
+    def _listen(self) -> None:
+        signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
+        for number in ORDERS:
+            signal.signal(number, self._order)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+    def _order(self, *_: object) -> None:
+        self._ordered = True
+
+    def _adopt(self, command: Command) -> None:
+        from ..board import open as open_board
+
+        plan, me = self._plan, identity()
+        self._board = open_board(plan["board"], agent=plan["agent"], project=plan["project"])
+        self._board.sessions.adopt(
+            session=plan["agent"],
+            host=me.host,
+            boot=me.boot,
+            pid=me.pid,
+            started=me.started,
+            child=command.who.pid,
+            child_started=command.who.started,
+            lease=plan["lease"],
+        )
+
+    # ── Living ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _watch(self, command: Command) -> int:
+        """Until the command has ended; how."""
+        settled = time.monotonic() + self._plan["settle"]
+        ending: threading.Thread | None = None
+        while True:
+            left = None if self._lived or ending else max(0.0, settled - time.monotonic())
+            if select.select([self._wake[0]], [], [], left)[0]:
+                _drain(self._wake[0])
+            status = _reap(command.pid)
+            if status is not None:
+                break
+            if self._ordered and ending is None:
+                ending = threading.Thread(target=command.end, args=(GRACE,), daemon=True)
+                ending.start()
+            elif not self._lived and ending is None and time.monotonic() >= settled:
+                settled = time.monotonic() + ASK_AGAIN
+                self._say_alive()
+        if ending is not None:
+            ending.join()
+        return os.waitstatus_to_exitcode(status)
+
+    def _say_alive(self) -> None:
+        """The command has lived long enough to count."""
+        assert self._board is not None  # noqa: S101
+        me = identity()
+        try:
+            self._board.sessions.alive(session=self._plan["agent"], pid=me.pid, started=me.started)
+            self._lived = True
+        except Refused as exc:
+            _complain(exc.message)
+            self._give_order()
+        except TiebreakError as exc:
+            _complain(exc.message)
+
+    def _give_order(self) -> None:
+        self._ordered = True
+        os.write(self._wake[1], b".")
+
+    def _renew(self) -> None:
+        """Signs of life, every third of the lease, until the session is over."""
+        pause = self._plan["lease"] / 3
+        fenced = False
+        while not self._over.wait(pause):
+            assert self._board is not None  # noqa: S101
+            pause = self._plan["lease"] / 3
+            try:
+                found = self._board.sessions.renew(session=self._plan["agent"], lease=self._plan["lease"])
+            except Refused as exc:
+                _complain(exc.message)
+                continue
+            except TiebreakError:
+                pause = min(1.0, pause)  # the board cannot be reached: soon again
+                continue
+            if found.replaced_by:
+                self._give_order()
+            elif found.fenced_by and not fenced:
+                _complain(f"the seat is held by {found.fenced_by}; what this coordinator writes is refused")
+            fenced = bool(found.fenced_by)
+
+    # ── Ending ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _tell_the_end(self, code: int, failure: str) -> None:
+        assert self._board is not None  # noqa: S101
+        note = failure or (f"exited with {code}" if code >= 0 else f"ended by signal {-code}")
+        if not self._lived and not failure:
+            note += self._last_lines()
+        until = time.monotonic() + LAST_WORDS
+        while True:
+            try:
+                self._board.sessions.end(
+                    session=self._plan["agent"], note=plain(note)[:1000], code=code if code >= 0 else 128 - code
+                )
+                return
+            except Refused as exc:
+                _complain(exc.message)
+                return
+            except TiebreakError as exc:
+                if time.monotonic() > until:
+                    _complain(exc.message)  # others will find it dead
+                    return
+                time.sleep(0.2)
+
+    def _last_lines(self) -> str:
+        """What a command that ended at once had to say; nobody can look at its terminal any more."""
+        from .tmux import Tmux
+
+        try:
+            lines = Tmux(self._plan["socket"]).screen(self._plan["tmux"]).split("\n")
+        except TiebreakError:
+            return ""
+        said = " / ".join(line.strip() for line in lines if line.strip())[-300:]
+        return f": {said}" if said else ""
+
+
+def _reap(pid: int) -> int | None:
+    """How the command ended; None while it lives. Whatever else has ended is taken notice of too."""
+    found = None
+    while True:
+        try:
+            who, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            return found
+        if who == 0:
+            return found
+        if who == pid and os.WIFSTOPPED(status):
+            os.killpg(pid, signal.SIGCONT)  # there is no shell that could do it
+        elif who == pid:
+            found = status
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 512):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def _complain(text: str) -> int:
+    try:
+        print(f"tb: {plain(text)}", file=sys.stderr, flush=True)
+    except OSError:
+        pass  # the terminal is gone
+    return 1
+
+
+def main(path: str) -> int:
+    """Supervise the session whose plan is in this file."""
+    plan = read_json(path)
+    if plan is None:
+        return _complain(f"there is no plan in {path}")
+    terminal = {name: os.environ[name] for name in TERMINAL if name in os.environ}
+    plan["environment"] = {**plan["environment"], **plan["settings"], **terminal}
+    os.environ.clear()
+    os.environ.update(plan["environment"])
+    return Supervisor(plan).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
