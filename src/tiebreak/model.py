@@ -345,7 +345,22 @@ class Pruned(Record):
 
 RECORDS: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Task, Job, Queue, Hold, Released, Wait, Message, Agent, Session, Event, Sentence, Schedule, Status, Pruned)
+    for cls in (
+        Task,
+        Job,
+        Queue,
+        Hold,
+        Released,
+        Wait,
+        Message,
+        Agent,
+        Session,
+        Event,
+        Sentence,
+        Schedule,
+        Status,
+        Pruned,
+    )
 }
 
 
