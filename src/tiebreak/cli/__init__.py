@@ -25,6 +25,12 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Holds": {"holds": ("hold", "drop", "holds", "renew", "transfer", "break"), "run": ("run",)},
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
+    "Guarding a repository": {
+        "init": ("init",),
+        "hook": ("hook",),
+        "guard": ("guard",),
+        "commit": ("commit",),
+    },
     "What happens": {"events": ("why", "wait", "events", "status")},
     "The board": {
         "upkeep": ("prune", "backup", "doctor"),

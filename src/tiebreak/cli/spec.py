@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Option:
-    """`--name METAVAR`, or a flag without one. `many`: may be repeated and gives a list."""
+    """`--name METAVAR`, or a flag without one. `many`: may be repeated and gives a list. `letter`: the same as `-m`."""
 
-    __slots__ = ("convert", "default", "many", "metavar", "name", "text")
+    __slots__ = ("convert", "default", "letter", "many", "metavar", "name", "text")
 
     def __init__(
         self,
@@ -32,8 +32,10 @@ class Option:
         default: Any = None,
         many: bool = False,
         convert: Callable[[str], Any] | None = None,
+        letter: str = "",
     ) -> None:
         self.name = name
+        self.letter = letter
         self.metavar = metavar
         self.text = text
         self.default = [] if many else (False if not metavar else default)
@@ -141,6 +143,7 @@ def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
 def parse(wanted: Command, words: list[str], found: Args) -> Args:
     """The values of a command's words; raises `Invalid` with what is wrong and how it should be."""
     known = {option.name: option for option in (*wanted.options, *GLOBAL)}
+    letters = {f"-{option.letter}": option for option in wanted.options if option.letter}
     found.update({option.key: [] if option.many else option.default for option in wanted.options})
     left, plain = list(words), []
     found["rest"] = []
@@ -154,6 +157,8 @@ def parse(wanted: Command, words: list[str], found: Args) -> Args:
             break
         if word in ("-h", "--help"):
             found["help"] = True
+        elif word in letters:
+            _take_option(f"--{letters[word].name}", left, known, found, wanted.name)
         elif word.startswith("--"):
             _take_option(word, left, known, found, wanted.name)
         elif word.startswith("-") and word != "-" and not word[1:].isdecimal():
