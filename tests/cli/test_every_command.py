@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,10 @@ CASES = {
     "leave": ["leave"],
     "agents": ["agents"],
     "whoami": ["whoami"],
+    "init": ["init", "--yes"],
+    "hook": ["hook", "claude", "SessionStart"],
+    "guard": ["guard", "install"],
+    "commit": ["commit", "notes.txt", "-m", "a note"],
     "why": ["why", "mine"],
     "wait": ["wait", "--after", "0", "--timeout", "5s"],
     "events": ["events"],
@@ -61,11 +66,16 @@ CASES = {
 }
 QUIET = {"heartbeat"}
 REQUEST = '{"id": 1, "method": "events.last"}\n'
+STEP = '{"session_id": "one", "cwd": "/", "hook_event_name": "SessionStart", "source": "startup"}'
+GIT = ("init --quiet", "config user.name me", "config user.email me@example.org")
 
 
 @pytest.fixture
-def stage(board: tiebreak.Board) -> tiebreak.Board:
-    """A board with something for every command."""
+def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
+    """A board with something for every command, and a repository with a file that is not in it yet."""
+    for words in GIT:
+        subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
+    (tmp_path / "notes.txt").write_text("a note\n")
     board.tasks.post(name="ready", key="ready", priority="high")
     board.tasks.claim(ref="mine")
     board.tasks.claim(ref="over")
@@ -87,7 +97,7 @@ def test_the_installed_command_is_the_one_in_the_tree() -> None:
 
 @pytest.mark.parametrize("name", HOMES)
 def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb) -> None:
-    answer = tb(*CASES[name], env={**ME}, stdin=REQUEST)
+    answer = tb(*CASES[name], env={**ME}, stdin=STEP if name == "hook" else REQUEST)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.strip() or name in QUIET
 
@@ -97,7 +107,7 @@ def test_programs_get_json(
     name: str, stage: tiebreak.Board, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIEBREAK_AGENT", "me~1")
-    answer = cli(*CASES[name], "--json")
+    answer = cli(*CASES[name], "--json", stdin=STEP)
     assert (answer.code, answer.err) == (0, "")
     assert isinstance(answer.json, (dict, list))
 
