@@ -550,6 +550,8 @@ class Agents(Namespace):
     if TYPE_CHECKING:
         announce = Bound(_agents.announce)
         heartbeat = Bound(_agents.heartbeat)
+        renew = Bound(_agents.renew)
+        warn = Bound(_agents.warn)
         leave = Bound(_agents.leave)
         list = Bound(_agents.listing)
 

@@ -11,10 +11,11 @@ def fingerprint(resource: str, root: str) -> str | None:
     """What a held file contains now, in short; None for globs and for what is not a file."""
     if not resource.startswith("file:") or is_glob(resource[5:]):
         return None
-    return _digest(os.path.join(root, *(unescape(part) for part in resource[5:].split("/"))))
+    return digest(os.path.join(root, *(unescape(part) for part in resource[5:].split("/"))))
 
 
-def _digest(path: str) -> str | None:
+def digest(path: str) -> str | None:
+    """The same for a path on disk: `absent` when there is no file, None when it cannot be read."""
     from _blake2 import blake2b  # what hashlib offers, without its 3 ms of import
 
     state = blake2b(digest_size=16)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .errors import TiebreakError
 from .names import checksum
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME = frozenset(_DIGITS + "._-")
 _SESSION = _NAME | frozenset(_DIGITS.upper())
 _MAX_SESSION = 64
+_MAX_FAMILY = 50
 _MAX_LOGIN = 20
 _MAX_DEPTH = 64
 
@@ -151,12 +153,15 @@ def from_token(text: str) -> Identity | None:
         return None
 
 
-def default_agent(environ: Mapping[str, str]) -> str:
-    """The name of an agent that was given none: `claude-…` or `login-…`, one for each session."""
+def default_agent(environ: Mapping[str, str], known: tuple[str, str] = ("", "")) -> str:
+    """The name of an agent that was given none: `claude-…` or `login-…`, one for each session.
+
+    `known`: the client and its own id for the session, for a caller whom the client has told.
+    """
     given = environ.get("TIEBREAK_SESSION")
     if given:
         return f"{_login(environ)}-{_digest(given)}"
-    client, value = _client_session(environ)
+    client, value = known if known[1] else _client_session(environ)
     if value:
         return f"{client}-{_digest(f'{client}={value}')}"
     who, client = _anchor()
@@ -173,13 +178,32 @@ def _scattered(text: str) -> str:
     return _base36(int(text, 36) * 0x9E3779B97F4A7C15 % 36**size).rjust(size, "0")
 
 
-def incarnation(environ: Mapping[str, str]) -> str:
+def incarnation(environ: Mapping[str, str], known: tuple[str, str] = ("", "")) -> str:
     """The session part of an agent's id: `TIEBREAK_SESSION`, else the client's session, else `session()`."""
     given = environ.get("TIEBREAK_SESSION")
     if given:
         return _checked(given)
-    client, value = _client_session(environ)
+    client, value = known if known[1] else _client_session(environ)
     return _digest(f"{client}={value}") if value else token(session())
+
+
+def in_client(environ: Mapping[str, str]) -> bool:
+    """Whether an agent client is at work here, and not a person at a shell."""
+    return bool(_client_session(environ)[1] or _anchor()[1])
+
+
+def within(agent: str, part: str) -> str:
+    """The id of a part of an agent (a sub-agent): an agent of its own, and by its id under that one."""
+    name, _, session = agent.partition("~")
+    made = _digest(part)
+    return f"{name[:_MAX_FAMILY]}.{made[-4:]}~{session[:_MAX_FAMILY]}.{made}"
+
+
+def same_family(agent: str, other: str) -> bool:
+    """Whether two agents are one, or one is a part of the other."""
+    one, two = agent.partition("~")[2], other.partition("~")[2]
+    below = two.startswith(f"{one[:_MAX_FAMILY]}.") or one.startswith(f"{two[:_MAX_FAMILY]}.")
+    return agent == other or (below and bool(one and two))
 
 
 # ------------------------------------------------------------------------------- names of sessions
@@ -208,7 +232,41 @@ def _client_session(environ: Mapping[str, str]) -> tuple[str, str]:
             return client, value
     # Codex leaves this one as it is for a Codex that it starts, so any client in sight is better.
     thread = environ.get("CODEX_THREAD_ID")
-    return ("codex", thread) if thread and not _anchor()[1] else ("", "")
+    return ("codex", thread) if thread and not _anchor()[1] else _introduced()
+
+
+def introduce(client: str, value: str) -> None:
+    """Leave word, for the other processes of this client, of the session that it told one of them about.
+
+    Some clients tell their hooks a session's id and keep it from the shells and servers that they start.
+    """
+    who, found = _anchor()
+    if found == client and client not in _EDITORS:  # an editor has several sessions at once
+        place = _introduction(who)
+        with open(f"{place}.{os.getpid()}", "w", encoding="utf-8", opener=_privately) as file:
+            file.write(value)
+        os.replace(f"{place}.{os.getpid()}", place)
+
+
+def _introduced() -> tuple[str, str]:
+    who, client = _anchor()
+    if not client or client in _EDITORS:
+        return "", ""
+    try:
+        value = _read(_introduction(who)).decode("utf-8", "replace")
+    except TiebreakError:  # no folder of our own: then nothing was left there either
+        value = ""
+    return (client, value) if value else ("", "")
+
+
+def _introduction(who: Identity) -> str:
+    from .rendezvous import private_folder
+
+    return os.path.join(private_folder(), f"{token(who)}.session")
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _digest(value: str) -> str:

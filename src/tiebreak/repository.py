@@ -90,7 +90,18 @@ def _is_plain(char: str) -> bool:
 
 
 def _configured_project(common: str) -> str:
-    """The last `project = NAME` of section `[tiebreak]` in the git config; empty when there is none."""
+    """`project = NAME` of section `[tiebreak]` in the git config; empty when there is none."""
+    chosen = setting(common, "project")
+    if len(chosen) > MAX_PROJECT or not all(_is_plain(c) or c == "/" for c in chosen):
+        raise Invalid(
+            f"project name {shown(chosen)} in the git config is not usable",
+            hint=f"use at most {MAX_PROJECT} of the characters A-Z a-z 0-9 . _ / -",
+        )
+    return chosen
+
+
+def setting(common: str, wanted: str) -> str:
+    """The last value of `tiebreak.WANTED` in the repository's git config; empty when there is none."""
     try:
         lines = _read(os.path.join(common, "config")).splitlines()
     except PermissionError:
@@ -101,13 +112,8 @@ def _configured_project(common: str) -> str:
         if line.startswith("["):
             section, _, line = line[1:].partition("]")
         key, equals, value = line.partition("=")
-        if equals and section.strip().lower() == "tiebreak" and key.strip().lower() == "project":
+        if equals and section.strip().lower() == "tiebreak" and key.strip().lower() == wanted:
             chosen = _config_value(value.strip())
-    if len(chosen) > MAX_PROJECT or not all(_is_plain(c) or c == "/" for c in chosen):
-        raise Invalid(
-            f"project name {shown(chosen)} in the git config is not usable",
-            hint=f"use at most {MAX_PROJECT} of the characters A-Z a-z 0-9 . _ / -",
-        )
     return chosen
 
 

@@ -68,6 +68,10 @@ CASES = {
     "handoff": ["handoff", "lead", "--queue"],
     "drain": ["drain"],
     "rc": ["rc", "status"],
+    "init": ["init", "--yes"],
+    "hook": ["hook", "claude", "SessionStart"],
+    "guard": ["guard", "install"],
+    "commit": ["commit", "notes.txt", "-m", "a note"],
     "why": ["why", "mine"],
     "wait": ["wait", "--after", "0", "--timeout", "5s"],
     "events": ["events"],
@@ -88,11 +92,16 @@ QUIET = {"heartbeat", "progress", "guard-epoch", "peek"}
 IN_TERMINALS = {"spawn", "attach", "peek", "tell", "stop", "handoff"}
 LEAD = ["spawn", "lead", "--settle", "0s", "--", "cat"]
 REQUEST = '{"id": 1, "method": "events.last"}\n'
+STEP = '{"session_id": "one", "cwd": "/", "hook_event_name": "SessionStart", "source": "startup"}'
+GIT = ("init --quiet", "config user.name me", "config user.email me@example.org")
 
 
 @pytest.fixture
-def stage(board: tiebreak.Board) -> tiebreak.Board:
-    """A board with something for every command."""
+def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
+    """A board with something for every command, and a repository with a file that is not in it yet."""
+    for words in GIT:
+        subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
+    (tmp_path / "notes.txt").write_text("a note\n")
     board.tasks.post(name="ready", key="ready", priority="high")
     board.tasks.claim(ref="mine")
     board.tasks.claim(ref="over")
@@ -134,7 +143,7 @@ def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb, terminal
     tb.environment.update(terminals)
     if name in IN_TERMINALS:
         tb.ok(*LEAD)
-    answer = tb(*CASES[name], env={**ME}, stdin=REQUEST)
+    answer = tb(*CASES[name], env={**ME}, stdin=STEP if name == "hook" else REQUEST)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.strip() or name in QUIET
 
@@ -151,7 +160,7 @@ def test_programs_get_json(
         monkeypatch.setenv(variable, value)
     if name in IN_TERMINALS:
         assert cli(*LEAD).code == 0
-    answer = cli("--json", *CASES[name]) if "--" in CASES[name] else cli(*CASES[name], "--json")
+    answer = cli("--json", *CASES[name], stdin=STEP) if "--" in CASES[name] else cli(*CASES[name], "--json", stdin=STEP)
     assert (answer.code, answer.err) == (0, "")
     assert isinstance(answer.json, (dict, list))
 

@@ -347,3 +347,59 @@ def test_the_list_is_bounded(place: Place, alice: Board) -> None:
 def test_a_senseless_list_is_refused(alice: Board, wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         alice.call("agents.list", wrong)
+
+
+# ── Everything that an agent has ─────────────────────────────────────────────────────────────────────
+
+
+def test_one_sign_of_life_keeps_claims_and_holds(place: Place, alice: Board) -> None:
+    alice.tasks.claim(ref="work", lease=100)
+    alice.holds.take(resources=["file:a.py", "lock:db"], lease=100)
+    place.advance(90)
+    claims = alice.agents.renew(lease=300, hold_lease=1800)
+    assert [(task.key, task.epoch) for task in claims] == [("work", 1)]
+    place.advance(200)
+    assert alice.tasks.get(ref="work").state == "claimed"
+    assert len(alice.holds.list()) == 2
+    alice.tasks.complete(ref="work")
+
+
+def test_a_renewal_shortens_nothing(place: Place, alice: Board) -> None:
+    task = alice.tasks.claim(ref="work", lease=5000)
+    hold = alice.holds.take(resources=["lock:db"], lease=5000)[0]
+    alice.agents.renew()
+    assert alice.tasks.get(ref="work").until == task.until
+    assert alice.holds.list()[0].until == hold.until
+
+
+def test_a_renewal_brings_nothing_back_that_has_run_out(place: Place, alice: Board, bob: Board) -> None:
+    alice.tasks.claim(ref="work", lease=10)
+    alice.holds.take(resources=["lock:db"], lease=10)
+    place.advance(11)
+    assert alice.agents.renew() == []
+    assert bob.holds.take(resources=["lock:db"])[0].epoch == 2
+    assert bob.tasks.claim(ref="work").epoch == 2
+
+
+def test_a_renewal_touches_nobody_elses_grants(place: Place, alice: Board, bob: Board) -> None:
+    bob.tasks.claim(ref="work", lease=10)
+    bob.holds.take(resources=["lock:db"], lease=10)
+    again = place.open("alice~later")
+    alice.tasks.claim(ref="mine", lease=10)
+    assert alice.agents.renew(resources=["lock:db"], hashes=["forged"])[0].key == "mine"
+    assert again.agents.renew() == []
+    assert [hold.hash for hold in bob.holds.list()] == [None]
+    place.advance(11)
+    assert bob.holds.list() == []
+
+
+def test_a_renewal_can_vouch_for_files(alice: Board) -> None:
+    alice.holds.take(resources=["file:a.py", "file:b.py"], hashes=["old", "old"])
+    alice.agents.renew(resources=["file:a.py"], hashes=["new"])
+    assert {hold.resource: hold.hash for hold in alice.holds.list()} == {"file:a.py": "new", "file:b.py": "old"}
+
+
+def test_a_warning_is_there_for_whoever_watches(alice: Board, bob: Board) -> None:
+    alice.agents.warn(note="the guard could not check this")
+    [event] = bob.events.read(event="agent.warned")
+    assert (event.agent, event.note) == ("alice", "the guard could not check this")

@@ -118,6 +118,8 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "messages.ack": lambda place, board: {"number": message(board)},
     "agents.announce": lambda place, board: {},
     "agents.heartbeat": lambda place, board: {**announced(board), "doing": "testing"},
+    "agents.renew": lambda place, board: announced(board),
+    "agents.warn": lambda place, board: {"note": "the hooks could not reach the board"},
     "agents.leave": lambda place, board: announced(board),
     "sessions.begin": lambda place, board: {
         **{"session": "lead~spawn-1", "role": "worker", "command": ["agent"]},
@@ -134,9 +136,9 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "upkeep.prune": outdated,
     "upkeep.probe": lambda place, board: {},
 }
-SILENT = {"messages.mark", "upkeep.probe", "jobs.heartbeat", "jobs.append"}
+SILENT = {"messages.mark", "upkeep.probe", "jobs.heartbeat", "jobs.append", "agents.renew"}
 """Nothing changes hands: a read cursor, a mark that proves that the board can be written to, jobs that are kept, what
-they write. (A bare heartbeat is silent too: see the cases about agents.)"""
+they write, a sign of life that comes with every step of an agent. (A bare heartbeat is silent too: see the cases about agents.)"""
 
 
 def test_every_operation_that_writes_is_in_the_table() -> None:

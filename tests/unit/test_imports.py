@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -62,10 +63,11 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**kept, **named, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
 
 
-def imported(environment: dict[str, str], folder: Path, *words: str) -> tuple[int, set[str]]:
+def imported(environment: dict[str, str], folder: Path, *words: str, stdin: str = "") -> tuple[int, set[str]]:
     """The exit code, and every module that was imported on the way."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *words],
+        input=stdin,
         capture_output=True,
         text=True,
         env=environment,
@@ -84,6 +86,21 @@ def test_a_hot_command_loads_nothing_heavy(name: str, environment: dict[str, str
     assert "tiebreak.engine.sqlite" in loaded
     heavy = {module.partition(".")[0] for module in loaded - bare} & HEAVY
     assert heavy == set()
+
+
+@pytest.mark.parametrize(("event", "tool"), [("PreToolUse", "Edit"), ("PostToolUse", "Read"), ("PostToolUse", "Grep")])
+def test_a_hook_loads_nothing_heavy(event: str, tool: str, environment: dict[str, str], tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / "a.py").write_text("x\n")
+    call = {"session_id": "s", "cwd": str(tmp_path), "tool_name": tool, "tool_input": {"file_path": "a.py"}}
+    _, bare = imported(environment, tmp_path, "-c", "import apsw")
+    code, loaded = imported(environment, tmp_path, TB, "hook", "claude", event, stdin=json.dumps(call))
+    assert code == 0
+    assert "tiebreak.guard.desk" in loaded
+    assert {module.partition(".")[0] for module in loaded - bare} & HEAVY == set()
+    assert not loaded & {
+        f"tiebreak.guard.{module}" for module in ("init", "git", "shell", "sessions", "codex", "policy")
+    }
 
 
 @pytest.mark.parametrize("name", ["claim", "next", "heartbeat"])

@@ -37,6 +37,12 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Sessions": {
         "sessions": ("spawn", "ps", "attach", "peek", "tell", "stop", "rm", "handoff", "drain", "rc"),
     },
+    "Guarding a repository": {
+        "init": ("init",),
+        "hook": ("hook",),
+        "guard": ("guard",),
+        "commit": ("commit",),
+    },
     "What happens": {"events": ("why", "wait", "events", "status")},
     "The board": {
         "upkeep": ("prune", "backup", "doctor"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid, TiebreakError, Unavailable
-from . import a2a, coord, mcp, pages, rpc, streams, upkeep, workron  # noqa: F401  (each declares its routes)
+from . import a2a, coord, hooks, mcp, pages, rpc, streams, upkeep, workron  # noqa: F401  (each declares its routes)
 from .routes import JSON, ROUTES, Problem, Request, Response, Table, problem_of
 from .service import internal
 

@@ -8,9 +8,9 @@ is a heartbeat or any event that the agent caused, whichever is newer.
 
 from __future__ import annotations
 
-from ..clock import SECOND
+from ..clock import SECOND, micros
 from ..errors import NotFound
-from ..model import Agent, columns, record
+from ..model import Agent, Task, columns, record
 from ..names import short
 from ..processes import Identity, alive, from_token
 from . import operation
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Limit, Name, Note, Number, Project, Status
+    from ..names import AgentId, Label, Lease, Limit, Name, Note, Number, Project, Resource, Status
     from . import Transaction
 
 ACTIVE = 60 * SECOND
@@ -86,6 +86,54 @@ def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", do
     if doing is not None:
         append(tx, "agent.doing", project, name=short(agent), agent=agent, note=doing)
     return _judged(tx, row, {})
+
+
+@operation("agents.renew", writes=True)
+def renew(
+    tx: Transaction,
+    *,
+    agent: AgentId = "",
+    project: Project = "",
+    lease: Lease = 300.0,
+    hold_lease: Lease = 1800.0,
+    resources: list[Resource] = [],  # noqa: B006  (never changed)
+    hashes: list[Label | None] = [],  # noqa: B006
+) -> list[Task]:
+    """Keep all that an agent has, and give a sign of life: for whoever sees it work. Answers its claims.
+
+    Claims last at least another `lease`, holds another `hold_lease`; nothing becomes shorter, and nothing that has
+    run out comes back. `hashes` vouch for files among the holds as they are now, in the order of `resources`.
+    """
+    who = {"agent": agent, "project": project}
+    for table, also, length in (("tasks", " AND state = 'claimed'", lease), ("holds", "", hold_lease)):
+        tx.all(
+            f"UPDATE {table} SET until = {{now}} + :lease WHERE project = :project{also} AND holder = :agent "
+            "AND until > {now} AND until < {now} + :lease",
+            lease=micros(length),
+            **who,
+        )
+    for resource, now in zip(resources, hashes, strict=False):
+        tx.all(
+            "UPDATE holds SET hash = :hash WHERE project = :project AND resource = :resource AND slot = 0 "
+            "AND holder = :agent AND until > {now}",
+            resource=resource,
+            hash=now,
+            **who,
+        )
+    tx.all("UPDATE agents SET seen_at = {now}, left_at = 0 WHERE project = :project AND id = :agent", **who)
+    rows = tx.all(
+        f"SELECT {columns(Task)} FROM tasks WHERE project = :project AND state = 'claimed' AND holder = :agent "
+        "AND until > {now} ORDER BY number",
+        **who,
+    )
+    return [record(Task, row) for row in rows]
+
+
+@operation("agents.warn", writes=True)
+def warn(tx: Transaction, *, note: Note, agent: AgentId = "", project: Project = "") -> bool:
+    """Leave a warning for whoever watches the board."""
+    append(tx, "agent.warned", project, name=short(agent), agent=agent, note=note)
+    return True
 
 
 @operation("agents.leave", writes=True)

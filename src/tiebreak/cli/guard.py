@@ -1,0 +1,110 @@
+"""`tb guard …`: the git hooks, and what they ask."""
+
+from __future__ import annotations
+
+from ..errors import Invalid
+from .context import needed, standard_input
+from .spec import Argument, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..guard.install import Hooks
+    from .context import Context
+    from .spec import Args
+
+
+@command(
+    "guard",
+    "Let git refuse what is not one's own: install, uninstall, status, check HOOK, clear PATH….",
+    Argument(
+        "action", "install, uninstall, status; check (called by git); clear (a file is fit to be committed again)"
+    ),
+    Argument("words", "the hook for check, the paths for clear", many=True, optional=True),
+    rest="ARGS…",
+    example="tb guard install",
+)
+def guard(context: Context, args: Args) -> int:
+    """Exit 0 when all is well; 1 when a commit or push is refused, or a hook is not guarded."""
+    from ..board import here
+    from ..guard.install import hooks
+
+    actions = {"install": _install, "uninstall": _uninstall, "status": _status}
+    if args.action in actions:
+        return actions[args.action](context, hooks(here()))
+    if args.action == "check":
+        return _check(context, args)
+    if args.action == "clear":
+        return _clear(context, args)
+    raise Invalid(f"guard: unknown action {args.action!r}", hint="install, uninstall, status, check or clear")
+
+
+def _install(context: Context, place: Hooks) -> int:
+    from ..guard.install import install
+
+    done = install(place)
+    context.answer(done, "\n".join(done))
+    return 0
+
+
+def _uninstall(context: Context, place: Hooks) -> int:
+    from ..guard.install import uninstall
+
+    done = uninstall(place)
+    context.answer(done, "\n".join(done))
+    return 0
+
+
+def _status(context: Context, place: Hooks) -> int:
+    from ..guard.install import status
+    from ..text import table
+
+    found = status(place)
+    context.answer(found, table([[name, state] for name, state in found.items()]))
+    return 0 if all(state.startswith("guarded") for state in found.values()) else 1
+
+
+def _check(context: Context, args: Args) -> int:
+    """One hook of git's."""
+    from ..errors import Unavailable
+    from ..guard.policy import CLOSED, policy
+
+    try:
+        _ask(context, args)
+    except Unavailable as exc:
+        from ..board import here
+
+        if policy(here()) == CLOSED:
+            raise
+        context.complain(exc)
+        return 0  # the board is not there, and the repository would rather go on
+    return 0
+
+
+def _ask(context: Context, args: Args) -> None:
+    from ..board import here
+    from ..guard import git
+    from ..guard.install import hooks
+
+    name = (args.words or [""])[0]
+    root = hooks(here()).root
+    if name == "pre-commit":
+        staged = git.git("diff", "--cached", "--name-only", "--no-renames", "-z", root=root)
+        git.check_commit(context.board, root, git.paths_in(staged))
+    elif name == "prepare-commit-msg":
+        needed(args.rest, "the file of the message")
+        git.add_trailers(context.board, root, args.rest[0])
+    elif name == "pre-push":
+        git.check_push(context.board, root, standard_input())
+    else:
+        raise Invalid(f"guard: unknown hook {name!r}", hint="pre-commit, prepare-commit-msg or pre-push")
+
+
+def _clear(context: Context, args: Args) -> int:
+    """Somebody has looked at files that a command changed while another agent held them."""
+    from ..guard.reads import release
+
+    needed(args.words, "PATH")
+    for path in args.words:
+        release(path)
+    context.answer(args.words, f"{len(args.words)} cleared")
+    return 0

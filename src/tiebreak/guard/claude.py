@@ -1,0 +1,104 @@
+"""Claude Code: its hook events and tools, its way to be told no, and where its settings are.
+
+A refusal is exit 0 with `permissionDecision: deny`; saying nothing leaves the decision to the usual permissions, so
+an allowed edit prints nothing at all. Cursor runs the hooks of Claude Code too: where it has its own, these keep still.
+"""
+
+from __future__ import annotations
+
+from . import calls
+from .calls import AFTER, BEFORE, EDIT, END, NOTHING, PART_STOP, PROMPT, READ, SHELL, START, STOP, Answer, Call, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME = "claude"
+READS = True
+"""Whether it has a tool that reads a file, after which an agent has seen the file as it is."""
+EVENTS = {
+    "SessionStart": START,
+    "UserPromptSubmit": PROMPT,
+    "PreToolUse": BEFORE,
+    "PostToolUse": AFTER,
+    "PostToolUseFailure": AFTER,
+    "Stop": STOP,
+    "SubagentStop": PART_STOP,
+    "SessionEnd": END,
+}
+_EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+_READS = ("Read", "NotebookRead")
+_SHELLS = ("Bash", "PowerShell", "BashOutput", "KillShell")
+
+
+def understand(data: dict[str, Any], event: str) -> Call | None:
+    """The call; None when somebody else answers it."""
+    if "cursor_version" in data or "conversation_id" in data:
+        from . import cursor
+
+        return None if cursor.has_own_hooks(data) else cursor.understand(data, event)
+    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.what in (BEFORE, AFTER):
+        _tool(call, data, failed=event == "PostToolUseFailure")
+    return call
+
+
+def _tool(call: Call, data: dict[str, Any], failed: bool) -> None:
+    name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+    if name in _EDITS and not failed:
+        call.tool, call.whole = EDIT, name == "Write"
+        call.paths = calls.files(call, given)
+    elif name in _READS and not failed:
+        call.tool, call.paths = READ, calls.files(call, given)
+        call.saw = _shown(data)
+    elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
+        call.tool, call.seconds = SHELL, calls.duration(given)
+
+
+def _shown(data: dict[str, Any]) -> str | None:
+    response = data.get("tool_response")
+    file = response.get("file") if isinstance(response, dict) else None
+    content = file.get("content") if isinstance(file, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def answer(call: Call, event: str, verdict: Verdict) -> Answer:
+    """The verdict in its own format."""
+    out: dict[str, Any] = {}
+    if verdict.deny and call.what == BEFORE:
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": verdict.deny}
+        out["hookSpecificOutput"] = {"hookEventName": event, **decision}
+    elif verdict.deny:
+        out.update(decision="block", reason=verdict.deny)
+    elif verdict.context and call.what in (START, PROMPT, AFTER):
+        out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
+    if verdict.warning:
+        out["systemMessage"] = verdict.warning
+    return Answer(out or None)
+
+
+# ── For `tb init` ────────────────────────────────────────────────────────────────────────────────────
+
+MARKS = (".claude", "CLAUDE.md", ".mcp.json")
+PROGRAMS = ("claude",)
+HOMES = (".claude",)
+SKILLS = ".claude/skills"
+
+
+def files() -> list[tuple[str, str, Any]]:
+    """What it reads: a file, how to merge, and what has to be in there."""
+    matchers = {"PreToolUse": "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*", "PostToolUse": "*"}
+    return [
+        (".mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}),
+        (".claude/settings.json", "json", {"hooks": groups(NAME, EVENTS, matchers, timeout=60)}),
+    ]
+
+
+def groups(client: str, events: Any, matchers: dict[str, str], timeout: int) -> dict[str, Any]:
+    """Hook settings in the form that Claude Code has and others took over."""
+    made: dict[str, Any] = {}
+    for event in events:
+        hook = {"type": "command", "command": f"tb hook {client} {event}", "timeout": timeout}
+        group = {"matcher": matchers[event]} if event in matchers else {}
+        made[event] = [{**group, "hooks": [hook]}]
+    return made

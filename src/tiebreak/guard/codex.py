@@ -1,0 +1,69 @@
+"""Codex: the hook format of Claude Code with tools of its own. It edits with patches and reads with the shell."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Invalid
+from . import calls, claude
+from .calls import AFTER, BEFORE, EDIT, NOTHING, PART_STOP, PROMPT, SHELL, START, STOP, Call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME = "codex"
+READS = False
+EVENTS = {
+    "SessionStart": START,
+    "UserPromptSubmit": PROMPT,
+    "PreToolUse": BEFORE,
+    "PostToolUse": AFTER,
+    "Stop": STOP,
+    "SubagentStop": PART_STOP,
+}
+answer = claude.answer
+_SHELLS = ("Bash", "shell", "local_shell", "exec_command", "unified_exec", "write_stdin")
+_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+
+
+def understand(data: dict[str, Any], event: str) -> Call:
+    """The call."""
+    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.what in (BEFORE, AFTER):
+        name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+        if name in ("apply_patch", "Edit", "Write"):
+            call.tool, call.paths = EDIT, _patched(call, given)
+        elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
+            call.tool, call.seconds = SHELL, calls.duration(given)
+    return call
+
+
+def _patched(call: Call, given: dict[str, Any]) -> list[str]:
+    """The files that a patch names."""
+    patch = given.get("command", given.get("patch", given.get("input")))
+    if isinstance(patch, list):  # ["apply_patch", TEXT]
+        patch = patch[-1] if patch else None
+    if not isinstance(patch, str):
+        raise Invalid("hook input: the patch is not text")
+    found = [line[len(head) :].strip() for line in patch.splitlines() for head in _HEADS if line.startswith(head)]
+    if not found or len(found) > calls.MOST_PATHS or not all(found) or "\0" in patch:
+        raise Invalid("hook input: the patch names no file, or too many")
+    return [os.path.join(call.cwd, path) for path in dict.fromkeys(found)]
+
+
+# ── For `tb init` ────────────────────────────────────────────────────────────────────────────────────
+
+MARKS = (".codex",)
+PROGRAMS = ("codex",)
+HOMES = (".codex",)
+SKILLS = ""
+
+
+def files() -> list[tuple[str, str, Any]]:
+    """What it reads: a file, how to merge, and what has to be in there."""
+    matchers = {"PreToolUse": "Bash|apply_patch|mcp__.*", "PostToolUse": "Bash|apply_patch|mcp__.*"}
+    return [
+        (".codex/config.toml", "toml", '[mcp_servers.tiebreak]\ncommand = "tb"\nargs = ["mcp"]\n'),
+        (".codex/hooks.json", "json", {"hooks": claude.groups(NAME, EVENTS, matchers, timeout=60)}),
+    ]

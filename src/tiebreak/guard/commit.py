@@ -1,0 +1,165 @@
+"""`tb commit PATH… -m …`: a commit of exactly these paths, whatever else is staged, changed or being committed.
+
+The tree is put together in an index of its own: HEAD's tree, and on top of it these paths as they are on disk. Then
+the branch moves from the commit that the tree was made on to the new one, or not at all (compare and swap), so a
+commit that somebody else makes meanwhile is neither lost nor undone. Afterwards only the entries of these paths are
+brought up to date in the checkout's index, so that nothing seems changed that was just committed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..errors import Invalid, Refused
+from ..paths import confine
+from .git import add_trailers, check_commit, git, paths_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..board import Board
+
+TRIES = 20
+PATIENCE = 30.0
+"""Seconds to wait for somebody else's turn at the branch or the index."""
+
+
+def commit(board: Board, root: str, folder: str, given: list[str], message: str) -> dict[str, object]:
+    """Commit these paths; answers the commit, its subject and the paths that changed."""
+    if not message.strip():
+        raise Invalid("commit: the message is empty", hint="-m 'what and why'")
+    names = [_name(path, root, folder) for path in given]
+    private = git("rev-parse", "--absolute-git-dir", root=root).decode("utf-8", "surrogateescape").rstrip("\n")
+    with _Turn(os.path.join(private, "tiebreak-commit.lock")):
+        for _ in range(TRIES):
+            made = _attempt(board, root, private, names, message)
+            if made is not None:
+                return made
+    raise Refused("the branch kept moving while this was committed", hint="try again")
+
+
+def _name(path: str, root: str, folder: str) -> str:
+    """A path from the top of the repository, as git spells it."""
+    full = os.path.join(folder, path)
+    above = os.path.realpath(os.path.dirname(full.rstrip("/")) or "/")
+    real = os.path.join(above, os.path.basename(full.rstrip("/")))
+    if os.path.realpath(full) == os.path.realpath(root):
+        raise Invalid("commit: name the paths, not the whole repository", hint="a folder below it is fine")
+    confine(real, root=root, base=root, literal=True)
+    return os.path.relpath(real, os.path.realpath(root))
+
+
+def _attempt(board: Board, root: str, private: str, names: list[str], message: str) -> dict[str, object] | None:
+    """One try; None when the branch moved meanwhile."""
+    index = os.path.join(private, f"tiebreak-index-{os.getpid()}")
+    text = os.path.join(private, f"tiebreak-message-{os.getpid()}")
+    own = {"GIT_INDEX_FILE": index}
+    try:
+        parent = _head(root)
+        git(*(["read-tree", parent] if parent else ["read-tree", "--empty"]), root=root, environ=own)
+        git("--literal-pathspecs", "add", "--all", "--", *names, root=root, environ=own)
+        changed = _changed(root, parent, own)
+        if not changed:
+            raise Refused("nothing to commit in these paths")
+        check_commit(board, root, changed)
+        with open(text, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(message.rstrip("\n") + "\n")
+        git("hook", "run", "--ignore-missing", "pre-commit", root=root, environ={**own, "GIT_PREFIX": ""})
+        add_trailers(board, root, text)
+        git("hook", "run", "--ignore-missing", "commit-msg", "--", text, root=root, environ=own)
+        changed = _changed(root, parent, own)  # a hook may have mended something
+        made = _write(root, parent, own, text)
+        if made is None:
+            return None
+        _refresh(root, made, changed)
+        subject = message.strip().split("\n", 1)[0]
+        return {"commit": made, "parent": parent or None, "subject": subject, "paths": changed}
+    finally:
+        for leftover in (index, text, f"{index}.lock"):
+            if os.path.exists(leftover):
+                os.unlink(leftover)
+
+
+def _head(root: str) -> str:
+    """The commit that the branch is at; "" before the first one."""
+    try:
+        return git("rev-parse", "--verify", "--quiet", "HEAD", root=root).decode().strip()
+    except Refused:
+        return ""
+
+
+def _changed(root: str, parent: str, own: dict[str, str]) -> list[str]:
+    against = [parent] if parent else []
+    return paths_in(git("diff", "--cached", "--name-only", "--no-renames", "-z", *against, root=root, environ=own))
+
+
+def _write(root: str, parent: str, own: dict[str, str], text: str) -> str | None:
+    tree = git("write-tree", root=root, environ=own).decode().strip()
+    parents = ["-p", parent] if parent else []
+    sign = ["-S"] if git("config", "--type=bool", "--default=false", "commit.gpgSign", root=root) == b"true\n" else []
+    made = git("commit-tree", tree, *parents, *sign, "-F", text, root=root).decode().strip()
+    try:
+        git("update-ref", "-m", "commit: by tb commit", "HEAD", made, parent or "0" * len(made), root=root)
+    except Refused:
+        if _head(root) == parent:
+            raise
+        return None
+    return made
+
+
+def _refresh(root: str, made: str, changed: list[str]) -> None:
+    """Bring these paths, and no others, up to date in the checkout's index."""
+    named = ["--", *changed] if len(changed) < 500 else []
+    entries = dict(_entries(git("--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", made, *named, root=root)))
+    lines = b""
+    for path in changed:
+        mode, name = entries.get(path, ("0", "0" * len(made)))
+        lines += f"{mode} {name}\t".encode() + os.fsencode(path) + b"\0"
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            git("update-index", "-z", "--index-info", root=root, given=lines)
+            return
+        except Refused as exc:
+            if "index.lock" not in exc.message or time.monotonic() > end:
+                raise Refused(
+                    f"committed as {made[:12]}, but the index could not be brought up to date: {exc.message}",
+                    hint="`git status` shows these paths as staged backwards until `git add` of the same paths",
+                ) from None
+            time.sleep(0.05)
+
+
+def _entries(listing: bytes) -> Iterator[tuple[str, tuple[str, str]]]:
+    for line in listing.split(b"\0"):
+        facts, mark, path = line.partition(b"\t")
+        if mark:
+            mode, _, name = facts.decode().split(" ")
+            yield os.fsdecode(path), (mode, name)
+
+
+class _Turn:
+    """One commit at a time in one checkout."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        import fcntl
+
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(self._fd)
+                    raise Refused(f"somebody else has been committing here for {PATIENCE:g} s") from None
+                time.sleep(0.02)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)

@@ -1,0 +1,69 @@
+"""Gemini CLI: events come before and after tools and turns, a refusal is `decision: deny` with its reason."""
+
+from __future__ import annotations
+
+from . import calls
+from .calls import AFTER, BEFORE, EDIT, END, NOTHING, PROMPT, READ, SHELL, START, STOP, Answer, Call, Verdict
+from .claude import groups
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME = "gemini"
+READS = True
+EVENTS = {
+    "SessionStart": START,
+    "BeforeAgent": PROMPT,
+    "BeforeTool": BEFORE,
+    "AfterTool": AFTER,
+    "AfterAgent": STOP,
+    "SessionEnd": END,
+}
+_EDITS = ("write_file", "replace", "edit")
+_READS = ("read_file",)
+
+
+def understand(data: dict[str, Any], event: str) -> Call:
+    """The call."""
+    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.what in (BEFORE, AFTER):
+        name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+        if name in _EDITS:
+            call.tool, call.whole = EDIT, name == "write_file"
+            call.paths = calls.files(call, given)
+        elif name in _READS:
+            call.tool, call.paths = READ, calls.files(call, given)
+        elif name == "run_shell_command" or (name.startswith("mcp_") and "tiebreak" not in name):
+            call.tool, call.seconds = SHELL, calls.duration(given)
+    return call
+
+
+def answer(call: Call, event: str, verdict: Verdict) -> Answer:
+    """The verdict in its own format."""
+    out: dict[str, Any] = {}
+    if verdict.deny:
+        out = {"decision": "deny", "reason": verdict.deny}
+    elif verdict.context and call.what in (START, PROMPT, AFTER):
+        out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
+    if verdict.warning:
+        out["systemMessage"] = verdict.warning
+    return Answer(out or None)
+
+
+# ── For `tb init` ────────────────────────────────────────────────────────────────────────────────────
+
+MARKS = (".gemini", "GEMINI.md")
+PROGRAMS = ("gemini",)
+HOMES = (".gemini",)
+SKILLS = ""
+
+
+def files() -> list[tuple[str, str, Any]]:
+    """What it reads: a file, how to merge, and what has to be in there."""
+    matchers = {"BeforeTool": "write_file|replace|edit|run_shell_command|mcp_.*", "AfterTool": ".*"}
+    wanted = {
+        "mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}},
+        "hooks": groups(NAME, EVENTS, matchers, timeout=60_000),
+    }
+    return [(".gemini/settings.json", "json", wanted)]

@@ -1,0 +1,225 @@
+"""The git guard: what is committed and pushed is one's own.
+
+Before a commit: no file in it is held by somebody else or in quarantine, and the grant that the agent works under is
+still the current one. The commit then says in its trailers who made it, for which task and under which epoch. Before
+a push: the grant is asked about again, and so are the commits of this agent that are about to leave.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError
+from ..fingerprints import digest
+from ..globs import overlap
+from ..model import holder_id
+from ..names import FINAL, short
+from ..processes import same_family
+from . import reads
+from .desk import known_claims
+from .memory import Memory
+from .places import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..board import Board
+    from ..model import Hold, Task
+
+SHOWN = 8
+AGENT, TASK, EPOCH = "Tiebreak-Agent", "Tiebreak-Task", "Tiebreak-Epoch"
+NONE = "0" * 40
+
+
+def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given: bytes | None = None) -> bytes:
+    """What git prints; `Refused` with its own words when it fails."""
+    import subprocess
+
+    done = subprocess.run(
+        ["git", "-C", root, *words],
+        input=b"" if given is None else given,
+        capture_output=True,
+        env=None if environ is None else {**os.environ, **environ},
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
+        raise Refused(f"git {words[0]}: {said}")
+    return done.stdout
+
+
+def paths_in(output: bytes) -> list[str]:
+    """The paths in a listing of git's with NUL between them."""
+    return [os.fsdecode(path) for path in output.split(b"\0") if path]
+
+
+# ── Before a commit ──────────────────────────────────────────────────────────────────────────────────
+
+
+def check_commit(board: Board, root: str, paths: list[str]) -> None:
+    """Raise `Lost` or `Fenced` when these paths, from the top of the repository, may not be committed now."""
+    check_grants(board)
+    places = [place for place in (_place(board, root, path) for path in paths) if place is not None]
+    holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if places else []
+    theirs = [(place, hold) for place in places for hold in holds if _in_the_way(board, place, hold)]
+    if theirs:
+        raise _held(theirs)
+    for place in places:
+        _check_quarantine(place, holds)
+
+
+def _place(board: Board, root: str, path: str) -> Place | None:
+    try:
+        return Place(os.path.join(root, path), root, board.project)
+    except TiebreakError:
+        return None  # a name that no board can have, so nobody can hold it
+
+
+def _in_the_way(board: Board, place: Place, hold: Hold) -> bool:
+    return overlap(place.resource[5:], hold.resource[5:]) and not same_family(holder_id(hold) or "", board.agent)
+
+
+def _held(theirs: list[tuple[Place, Hold]]) -> Lost:
+    named = ", ".join(f"{place.name} by {hold.holder}" for place, hold in theirs[:SHOWN])
+    more = f" and {len(theirs) - SHOWN} more" if len(theirs) > SHOWN else ""
+    first = theirs[0][1]
+    return Lost(
+        f"this commit has files that others hold: {named}{more}",
+        hint=f"commit your own alone with `tb commit PATH… -m …`; ask with `tb send {first.holder} …`",
+        holder=first.holder,
+        until=first.until,
+        epoch=first.epoch,
+        paths=[place.name for place, _ in theirs],
+    )
+
+
+def _check_quarantine(place: Place, holds: list[Hold]) -> None:
+    """A mark counts as long as the grant under which it was made, and until the file is again what its holder knows."""
+    mark = reads.quarantined(place.path)
+    if mark is None:
+        return
+    by, holder, epoch = mark
+    held = [h for h in holds if h.resource == place.resource and h.epoch == epoch and holder_id(h) == holder]
+    if held and held[0].hash != digest(place.path):
+        raise Refused(
+            f"{place.name} was changed by a command of {short(by)} while {short(holder)} holds it",
+            hint=f"{short(holder)} reads it again first; `tb guard clear {place.name}` when a person has looked at it",
+        )
+    reads.release(place.path)
+
+
+def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
+    """Raise `Fenced` when this agent works under a grant that has passed to somebody else."""
+    given, epoch = environ.get("TIEBREAK_TASK"), environ.get("TIEBREAK_EPOCH", "")
+    if given:
+        _check_named(board, given, epoch)
+    for task_id, known in known_claims(Memory(board.agent, environ)):
+        _check_known(board, task_id, known)
+
+
+def _check_named(board: Board, ref: str, epoch: str) -> None:
+    """The grant that the environment names must be this agent's now, or have been finished by it."""
+    if epoch and not epoch.isdecimal():
+        raise Invalid(f"TIEBREAK_EPOCH: expected a whole number, got {epoch[:40]!r}")
+    task = board.tasks.get(ref=ref)
+    live = task.state == "claimed" and (task.until or 0) > board.upkeep.now()
+    current = not epoch or task.epoch == int(epoch)
+    if not (current and same_family(holder_id(task) or "", board.agent) and (live or task.state in FINAL)):
+        raise _stale(task, epoch or "?")
+
+
+def _check_known(board: Board, task_id: str, epoch: int) -> None:
+    try:
+        task = board.tasks.get(ref=task_id)
+    except NotFound:
+        return  # pruned: long over
+    if task.epoch > epoch and not same_family(holder_id(task) or "", board.agent):
+        raise _stale(task, str(epoch))
+
+
+def _stale(task: Task, epoch: str) -> Fenced:
+    now = f"{task.state}, epoch {task.epoch}" + (f", held by {task.holder}" if task.holder else "")
+    return Fenced(
+        f"#{task.number} {task.name}: your grant (epoch {epoch}) is not the current one any more ({now})",
+        hint=f"stop working on it; `tb why '#{task.number}'` tells what happened",
+        holder=task.holder,
+        epoch=task.epoch,
+    )
+
+
+# ── The commit's trailers ────────────────────────────────────────────────────────────────────────────
+
+
+def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Who commits, for which tasks, under which epochs; nothing for a person at a shell without a claim."""
+    claims = [
+        task
+        for task in board.tasks.list(agent=board.agent, states=["claimed"])
+        if holder_id(task) == board.agent and (task.until or 0) > board.upkeep.now()
+    ]
+    chosen = environ.get("TIEBREAK_TASK")
+    if chosen:
+        task = board.tasks.get(ref=chosen)
+        claims = [each for each in claims if each.id == task.id] or [task]
+    if not claims and not _is_agent(environ):
+        return []
+    lines = [f"{AGENT}: {short(board.agent)}"]
+    for task in sorted(claims, key=lambda each: each.number):
+        lines += [f"{TASK}: {task.key or task.id}", f"{EPOCH}: {task.epoch}"]
+    return lines
+
+
+def _is_agent(environ: Mapping[str, str]) -> bool:
+    """Whether somebody was introduced as an agent: by name, by session, or by the client that started the shell."""
+    from ..processes import in_client
+
+    return any(environ.get(name) for name in ("TIEBREAK_AGENT", "TIEBREAK_SESSION")) or in_client(environ)
+
+
+def add_trailers(board: Board, root: str, message: str) -> None:
+    """Put the trailers into a commit's message, in the file `message`, each once."""
+    words = [word for line in trailers(board) for word in ("--trailer", line)]
+    if words:
+        options = ["--in-place", "--if-exists", "addIfDifferent"]
+        git("interpret-trailers", *options, *words, os.path.abspath(message), root=root)
+
+
+# ── Before a push ────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_push(board: Board, root: str, lines: str) -> None:
+    """Raise `Fenced` when the grant is stale, or when a commit of this agent that would leave was made under one."""
+    check_grants(board)
+    for line in lines.splitlines():
+        words = line.split()
+        if len(words) == 4 and set(words[1]) != {"0"}:
+            for ref, epoch in _own_grants(board, root, words[1], words[3]):
+                _check_known_ref(board, ref, epoch)
+
+
+def _own_grants(board: Board, root: str, local: str, remote: str) -> list[tuple[str, int]]:
+    """The tasks and epochs in the trailers of this agent's commits that the other side does not have."""
+    known = [] if set(remote) == {"0"} else [f"^{remote}"]
+    parts = "%x1f".join(f"%(trailers:key={key},valueonly,separator=%x1e)" for key in (AGENT, TASK, EPOCH))
+    words = ["log", f"--format={parts}", "--max-count=1000", local, *known, "--not", "--remotes"]
+    try:
+        output = git(*words, root=root)
+    except Refused:  # the other side has commits that are not here
+        output = git("log", f"--format={parts}", "--max-count=1000", local, "--not", "--remotes", root=root)
+    found: list[tuple[str, int]] = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        agent, tasks, epochs = (part.split("\x1e") for part in [*line.split("\x1f"), "", "", ""][:3])
+        if agent == [short(board.agent)]:
+            pairs = zip(tasks, epochs, strict=False)
+            found += [(task.strip(), int(epoch)) for task, epoch in pairs if task.strip() and epoch.strip().isdecimal()]
+    return list(dict.fromkeys(found))
+
+
+def _check_known_ref(board: Board, ref: str, epoch: int) -> None:
+    try:
+        task = board.tasks.get(ref=ref)
+    except TiebreakError:
+        return  # pruned, or of another board
+    if task.epoch > epoch and not same_family(holder_id(task) or "", board.agent):
+        raise _stale(task, str(epoch))

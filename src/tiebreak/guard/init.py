@@ -1,0 +1,234 @@
+"""`tb init`: every agent client that is here learns of tiebreak, and everything can be undone.
+
+What would change is worked out first and shown; then it is written. What each file was before is remembered beside the
+repository's own data (never in a file that gets committed), so that `--undo` gives back every byte. Doing it twice
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import Invalid, TiebreakError
+from . import claude, codex, cursor, gemini, gptme, install, vscode
+from .guide import SECTION, SKILL
+from .merging import merge_json, merge_section, merge_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..repository import Repository
+
+CLIENTS: tuple[Any, ...] = (claude, codex, cursor, gemini, vscode, gptme)
+SKILL_FILE = "tiebreak/SKILL.md"
+
+
+class Change(NamedTuple):
+    """One file that would be written."""
+
+    path: str
+    """From the top of the repository."""
+    before: bytes | None
+    after: bytes
+
+    def difference(self) -> str:
+        """What would change, as a unified diff."""
+        old, new = ((text or b"").decode("utf-8", "replace").splitlines(True) for text in (self.before, self.after))
+        name = "/dev/null" if self.before is None else f"a/{self.path}"
+        lines = unified_diff(old, new, name, f"b/{self.path}")
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+class Plan(NamedTuple):
+    """All that `tb init` would do, and what it cannot do."""
+
+    clients: list[str]
+    changes: list[Change]
+    problems: list[str]
+
+
+def present(root: str, environ: Mapping[str, str] = os.environ) -> list[Any]:
+    """The clients that show here: by a file of theirs, their program, or their folder at home."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    path = environ.get("PATH", os.defpath)
+    return [
+        client
+        for client in CLIENTS
+        if any(os.path.lexists(os.path.join(root, mark)) for mark in client.MARKS)
+        or any(shutil.which(program, path=path) for program in client.PROGRAMS)
+        or any(os.path.isdir(os.path.join(home, folder)) for folder in client.HOMES)
+    ]
+
+
+def named(names: list[str]) -> list[Any]:
+    """The clients of these names."""
+    known = {client.NAME: client for client in CLIENTS}
+    for name in names:
+        if name not in known:
+            raise Invalid(f"--client: unknown {name!r}", hint=f"one of {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def plan(found: Repository, clients: list[Any]) -> Plan:
+    """What would be written; a file that cannot be merged is a problem, and stays as it is."""
+    wanted: list[tuple[str, str, Any]] = [each for client in clients for each in client.files()]
+    wanted.append(("AGENTS.md", "section", SECTION))
+    folders = [".agents/skills", *(client.SKILLS for client in clients if client.SKILLS)]
+    wanted += [(f"{folder}/{SKILL_FILE}", "whole", SKILL) for folder in folders]
+    changes, problems = [], []
+    for path, how, value in wanted:
+        try:
+            change = _change(found, path, how, value)
+        except TiebreakError as exc:
+            problems.append(f"{path}: {exc.message}" + (f" ({exc.hint})" if exc.hint else ""))
+            continue
+        if change is not None:
+            changes.append(change)
+    return Plan([client.NAME for client in clients], changes, problems)
+
+
+def _change(found: Repository, path: str, how: str, value: Any) -> Change | None:
+    before = _content(_target(found, path))
+    try:
+        text = (before or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        raise Invalid("this is not UTF-8") from None
+    if how == "json":
+        after = merge_json(text, value)
+    elif how == "toml":
+        after = merge_toml(text, value if isinstance(value, list) else [value])
+    elif how == "section":
+        after = merge_section(text, value)
+    else:
+        after = value
+    made = after.encode("utf-8")
+    return None if made == before else Change(path, before, made)
+
+
+def _target(found: Repository, path: str) -> str:
+    """Where a file really is: links are followed, but not out of the repository."""
+    real = os.path.realpath(os.path.join(found.root, path))
+    root = os.path.realpath(found.root)
+    if not real.startswith(root + os.sep):
+        raise Invalid("it leads out of the repository")
+    return real
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise Invalid(f"cannot be read: {exc.strerror or exc}") from None
+
+
+# ── Doing and undoing ────────────────────────────────────────────────────────────────────────────────
+
+
+def _notes(found: Repository) -> str:
+    return os.path.join(found.common, "tiebreak-init.json")
+
+
+def _known(found: Repository) -> dict[str, Any]:
+    content = _content(_notes(found))
+    if content is None:
+        return {}
+    try:
+        known = json.loads(content)
+        return known if isinstance(known, dict) else {}
+    except ValueError:
+        raise Invalid(f"{_notes(found)} is damaged: what was before is not known") from None
+
+
+def carry_out(found: Repository, intended: Plan) -> None:
+    """Write the files. What each was before is put down first."""
+    known = _known(found)
+    for change in intended.changes:
+        target = os.path.join(found.root, change.path)
+        note = known.get(target) or {"before": _packed(change.before), "folders": _new_folders(target)}
+        known[target] = {**note, "after": [*note.get("after", []), _packed(change.after)]}
+    if intended.changes:
+        _write(_notes(found), json.dumps(known).encode(), 0o600)
+    for change in intended.changes:
+        target = _target(found, change.path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _write(target, change.after, None)
+
+
+def _packed(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()
+
+
+def _unpacked(packed: str | None) -> bytes | None:
+    return None if packed is None else base64.b64decode(packed)
+
+
+def _new_folders(target: str) -> list[str]:
+    """The folders that have to be made for a file, the deepest first."""
+    folders, folder = [], os.path.dirname(target)
+    while not os.path.isdir(folder):
+        folders.append(folder)
+        folder = os.path.dirname(folder)
+    return folders
+
+
+def _write(path: str, content: bytes, mode: int | None) -> None:
+    partial = f"{path}.new-{os.getpid()}"
+    with open(partial, "wb") as file:
+        file.write(content)
+    if mode is not None:
+        os.chmod(partial, mode)
+    elif os.path.exists(path):
+        shutil.copymode(path, partial)
+    os.replace(partial, path)
+
+
+def undo(found: Repository) -> tuple[list[str], list[str]]:
+    """Give back every byte; answers what was undone, and what somebody has changed since and stays."""
+    known = _known(found)
+    done, left = [], []
+    for target in list(known):
+        note = known[target]
+        name = os.path.relpath(target, found.root)
+        now = _content(target)
+        if now == _unpacked(note["before"]):
+            done.append(name)
+        elif _packed(now) in note["after"]:
+            _give_back(target, _unpacked(note["before"]), note["folders"])
+            done.append(name)
+        else:
+            left.append(f"{name}: was changed since; its own section or entries are yours to remove")
+            continue
+        del known[target]
+    if known:
+        _write(_notes(found), json.dumps(known).encode(), 0o600)
+    elif os.path.exists(_notes(found)):
+        os.unlink(_notes(found))
+    return done, left
+
+
+def _give_back(target: str, before: bytes | None, folders: list[str]) -> None:
+    if before is not None:
+        _write(os.path.realpath(target), before, None)
+        return
+    os.unlink(target)
+    for folder in folders:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return  # somebody else has put something there
+
+
+def guard_git(found: Repository) -> list[str]:
+    """Install the git guard too; what was done or has to be done by hand."""
+    try:
+        return install.install(install.Hooks(found))
+    except TiebreakError as exc:
+        return [f"git: {exc.message}" + (f" ({exc.hint})" if exc.hint else "")]

@@ -1,0 +1,181 @@
+"""`tb guard install`: the git hooks, put where git looks for them, in front of nobody.
+
+Worktrees share the hooks of their repository, so one installation serves all. A hook that is there already stays, as
+`NAME.before-tiebreak`, and runs first. Where the hooks belong to a hook manager that writes them itself, nothing is
+touched; what to add there is said instead.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Invalid, Refused
+from ..repository import repository
+from .git import git
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..repository import Repository
+
+NAMES = ("pre-commit", "prepare-commit-msg", "pre-push")
+KEPT = ".before-tiebreak"
+MARK = "# tiebreak guard"
+SCRIPT = """#!/bin/sh
+# tiebreak guard: `tb guard uninstall` takes it away again.
+name=@NAME@
+kept="$(dirname "$0")/$name.before-tiebreak"
+input=
+[ "$name" = pre-push ] && input=$(cat && echo x) && input=${input%x}
+if [ -x "$kept" ]; then
+    printf %s "$input" | "$kept" "$@" || exit $?
+fi
+tb=$(command -v tb) || tb=@TB@
+if [ ! -x "$tb" ]; then
+    echo "tiebreak: tb was not found, so nothing was checked" >&2
+    [ "$(git config tiebreak.hooks)" = closed ] && exit 1
+    exit 0
+fi
+printf %s "$input" | "$tb" guard check "$name" -- "$@"
+"""
+LINE = 'tb guard check {0} -- "$@"'
+
+
+class Hooks:
+    """The hooks of a repository."""
+
+    def __init__(self, found: Repository) -> None:
+        self.root = found.root
+        given = git("rev-parse", "--git-path", "hooks", root=found.root).decode("utf-8", "surrogateescape").rstrip("\n")
+        self.folder = os.path.realpath(os.path.join(found.root, given))
+        self.common = found.common
+
+    @property
+    def manager(self) -> str:
+        """The hook manager that owns the folder, or "" when it is the repository's own."""
+        inside = (self.common, os.path.realpath(self.root))
+        if not any(self.folder.startswith(folder + os.sep) for folder in inside):
+            return f"the folder {self.folder}, which is not this repository's alone"
+        if os.path.basename(self.folder) == "_" or os.path.basename(os.path.dirname(self.folder)) == ".husky":
+            return "husky"
+        return "husky" if os.path.basename(self.folder) == ".husky" else ""
+
+    def beside(self) -> list[str]:
+        """Other managers that write into the same folder now and then."""
+        signs = {
+            "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.toml"),
+            "pre-commit": (".pre-commit-config.yaml",),
+        }
+        there = {
+            name for name, files in signs.items() if any(os.path.exists(os.path.join(self.root, f)) for f in files)
+        }
+        return sorted(there)
+
+    def script(self, name: str) -> str:
+        """Where a hook is, for us."""
+        return os.path.join(self.folder, name)
+
+    def ours(self, name: str) -> bool:
+        """Whether the hook that git would run is the guard."""
+        return MARK in _read(self.script(name))
+
+    def called(self, name: str) -> bool:
+        """Whether a hook manager's own script calls the guard."""
+        husky = os.path.join(os.path.dirname(self.folder) if self.folder.endswith("/_") else self.folder, name)
+        return f"tb guard check {name}" in _read(husky)
+
+
+def hooks(folder: str) -> Hooks:
+    """The hooks of the repository around a folder."""
+    found = repository(folder)
+    if found is None:
+        raise Invalid("this is no git repository", hint="`git init` makes one")
+    return Hooks(found)
+
+
+def install(place: Hooks) -> list[str]:
+    """Put the guard into each hook; what was done, a line each. Doing it again changes nothing."""
+    if place.manager:
+        missing = [name for name in NAMES if not place.called(name)]
+        if not missing:
+            return [f"{place.manager} calls the guard already"]
+        lines = "; ".join(f"`{LINE.format(name)}` to its {name}" for name in missing)
+        raise Refused(f"the hooks belong to {place.manager}: nothing was changed", hint=f"add {lines}")
+    os.makedirs(place.folder, exist_ok=True)
+    done = [_put(place, name) for name in NAMES]
+    return done + [
+        f"{each} writes its hooks itself: after `{each} install`, run `tb guard install` again"
+        for each in place.beside()
+    ]
+
+
+def _put(place: Hooks, name: str) -> str:
+    path, wanted = place.script(name), script(name)
+    if place.ours(name):
+        if _read(path) != wanted:
+            _write(path, wanted)
+            return f"{name}: brought up to date"
+        return f"{name}: was there already"
+    kept = ""
+    if os.path.lexists(path):
+        if os.path.lexists(path + KEPT):
+            raise Refused(f"{path + KEPT} exists already", hint="look at it, and move it away")
+        os.rename(path, path + KEPT)
+        kept = f", before it runs what was there ({name}{KEPT})"
+    _write(path, wanted)
+    return f"{name}: installed{kept}"
+
+
+def script(name: str) -> str:
+    """The text of a hook."""
+    import shlex
+    import shutil
+    import sys
+
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "tb")
+    tb = beside if os.path.exists(beside) else shutil.which("tb") or "tb"
+    return SCRIPT.replace("@NAME@", name).replace("@TB@", shlex.quote(tb))
+
+
+def uninstall(place: Hooks) -> list[str]:
+    """Take the guard away, and put back what was there before."""
+    done = []
+    for name in NAMES:
+        path = place.script(name)
+        if not place.ours(name):
+            continue
+        if os.path.lexists(path + KEPT):
+            os.replace(path + KEPT, path)
+            done.append(f"{name}: is again what it was before")
+        else:
+            os.unlink(path)
+            done.append(f"{name}: removed")
+    return done or ["the guard was not installed"]
+
+
+def status(place: Hooks) -> dict[str, str]:
+    """Each hook: `guarded`, `guarded by husky` …, `other`, or `none`."""
+    found = {}
+    for name in NAMES:
+        if place.ours(name):
+            found[name] = "guarded"
+        elif place.manager and place.called(name):
+            found[name] = f"guarded by {place.manager}"
+        else:
+            found[name] = "other" if os.path.lexists(place.script(name)) else "none"
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return ""
+
+
+def _write(path: str, content: str) -> None:
+    partial = f"{path}.new-{os.getpid()}"
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(content)
+    os.chmod(partial, 0o755)  # noqa: S103  (git runs it for whoever commits)
+    os.replace(partial, path)

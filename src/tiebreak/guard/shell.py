@@ -1,0 +1,178 @@
+"""After a shell command: which files did it change, and whose are they?
+
+No hook can know beforehand what a command will write. So the moment before it is marked, and afterwards three kinds of
+files are looked at: those that git calls changed, those that somebody holds, and those that the agent has been told
+about. A file whose inode changed after the mark was changed meanwhile. Free ones become this agent's; one that
+somebody else holds is put in quarantine, and both are told.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..errors import Lost, TiebreakError
+from ..fingerprints import digest
+from ..globs import unescape
+from ..model import holder_id
+from ..names import short
+from ..processes import same_family
+from ..repository import repository
+from ..text import plain
+from . import reads
+from .calls import Verdict
+from .desk import HOLD_LEASE
+from .memory import key
+from .places import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model import Hold
+    from .desk import Desk
+
+MOST = 200
+"""Changed files that are held one by one; a command that changes more is reported as such."""
+SHOWN = 12
+DEFAULT = 600.0
+"""Seconds that a command may run when the client does not say."""
+
+
+def before(desk: Desk) -> Verdict:
+    """Mark the moment, and keep everything for as long as the command may run."""
+    desk.memory.put(_mark(desk), b"")
+    desk.renew(seconds=desk.call.seconds or DEFAULT)
+    _let_the_clock_move(desk.memory.moment(_mark(desk)))
+    return Verdict()
+
+
+def _let_the_clock_move(mark: int) -> None:
+    """Files have the time of the kernel's last tick: what happens from now on must have a later one."""
+    ticking = getattr(time, "CLOCK_REALTIME_COARSE", None)
+    for _ in range(40):
+        if ticking is None or time.clock_gettime_ns(ticking) > mark:
+            return
+        time.sleep(0.0005)
+
+
+def _mark(desk: Desk) -> str:
+    return f"shell-{key(desk.call.number or 'the only one')}"
+
+
+def after(desk: Desk) -> Verdict:
+    """Look at what was changed, and tell."""
+    since = desk.memory.moment(_mark(desk))
+    desk.memory.forget(_mark(desk))
+    desk.renew(seconds=0.0)
+    found = repository(desk.call.cwd)
+    if not since or found is None:
+        return Verdict()
+    holds = desk.board.holds.list()
+    changed = [name for name in _candidates(desk, found.root, holds) if _changed_since(found.root, name, since)]
+    places = [_place(desk, found.root, name) for name in sorted(changed)]
+    return _sorted_out(desk, [place for place in places if place is not None], holds)
+
+
+def _candidates(desk: Desk, root: str, holds: list[Hold]) -> set[str]:
+    names = set(_status(root))
+    for hold in holds:
+        if hold.resource.startswith("file:"):
+            names.add("/".join(unescape(part) for part in hold.resource[5:].split("/")))
+    return names
+
+
+def _status(root: str) -> list[str]:
+    """What git calls changed or untracked, from the top of the repository."""
+    import subprocess
+
+    words = ["git", "-C", root, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--no-renames", "-uall"]
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [os.fsdecode(line[3:]) for line in done.stdout.split(b"\0") if len(line) > 3]
+
+
+def _changed_since(root: str, name: str, since: int) -> bool:
+    """Whether a file was written, replaced or removed since then, by the kernel's own record."""
+    path = os.path.join(root, name)
+    try:
+        return os.stat(path, follow_symlinks=False).st_ctime_ns > since
+    except OSError:
+        pass  # it is gone: then its folder tells when
+    try:
+        return os.stat(os.path.dirname(path)).st_ctime_ns > since
+    except OSError:
+        return False
+
+
+def _place(desk: Desk, root: str, name: str) -> Place | None:
+    try:
+        return Place(os.path.join(root, name), root, desk.board.project)
+    except TiebreakError:
+        return None  # a name that no board can have
+
+
+def _sorted_out(desk: Desk, places: list[Place], holds: list[Hold]) -> Verdict:
+    mine: list[Place] = []
+    taken: list[Place] = []
+    theirs: list[tuple[Place, str]] = []
+    by_name = {hold.resource: hold for hold in holds}
+    for place in places[:MOST]:
+        hold = by_name.get(place.resource)
+        if hold is not None and holder_id(hold) == desk.agent:
+            mine.append(place)
+            continue
+        if hold is not None and hold.hash is not None and digest(place.path) == hold.hash:
+            continue  # touched, not changed
+        try:
+            desk.board.holds.take(resources=[place.resource], hashes=[digest(place.path)], lease=HOLD_LEASE, again=True)
+            desk.memory.put(f"taken/{key(place.resource)}", place.resource.encode())
+            taken.append(place)
+        except Lost as lost:
+            _not_mine(desk, place, lost, taken, theirs)
+    for place in mine:
+        reads.remember_own(desk.memory, place.path)
+    if mine:
+        hashes = [digest(place.path) for place in mine]
+        desk.renew(resources=[place.resource for place in mine], hashes=hashes)
+    return Verdict(context=_told(taken, theirs, len(places) - MOST))
+
+
+def _not_mine(desk: Desk, place: Place, lost: Lost, taken: list[Place], theirs: list[tuple[Place, str]]) -> None:
+    holder = f"{lost.holder}~{lost.data.get('session')}"
+    if same_family(holder, desk.agent):
+        taken.append(place)
+        return
+    theirs.append((place, lost.holder))
+    known = reads.quarantined(place.path)
+    if known == (desk.agent, holder, lost.epoch):
+        return  # said already
+    reads.quarantine(place.path, by=desk.agent, holder=holder, epoch=lost.epoch)
+    desk.board.messages.send(
+        to=lost.holder,
+        body=f"A shell command of {short(desk.agent)} changed {place.name} while you hold it. It cannot be committed "
+        "before you have read it again.",
+        importance="high",
+        channel="guard",
+    )
+
+
+def _told(taken: list[Place], theirs: list[tuple[Place, str]], more: int) -> str:
+    lines = []
+    if theirs:
+        names = ", ".join(f"{plain(place.name)} (held by {holder})" for place, holder in theirs[:SHOWN])
+        lines.append(
+            f"tiebreak: that command changed files that other agents hold: {names}{_rest(theirs)}. They cannot be "
+            "committed, and their holders were told. If it was not meant, undo your change there by hand; ask with "
+            f"`tb send {theirs[0][1]} …`."
+        )
+    if taken:
+        names = ", ".join(plain(place.name) for place in taken[:SHOWN])
+        lines.append(f"tiebreak: that command changed {names}{_rest(taken)}; you hold them now.")
+    if more > 0:
+        lines.append(f"tiebreak: it changed {more} files more, which nobody holds for you.")
+    return "\n".join(lines)
+
+
+def _rest(things: list[Place] | list[tuple[Place, str]]) -> str:
+    return f" and {len(things) - SHOWN} more" if len(things) > SHOWN else ""
