@@ -138,7 +138,8 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
 }
 SILENT = {"messages.mark", "upkeep.probe", "jobs.heartbeat", "jobs.append", "agents.renew"}
 """Nothing changes hands: a read cursor, a mark that proves that the board can be written to, jobs that are kept, what
-they write, a sign of life that comes with every step of an agent. (A bare heartbeat is silent too: see the cases about agents.)"""
+they write, a sign of life that comes with every step of an agent. (A bare heartbeat is silent too: see the cases about
+agents.)"""
 
 
 def test_every_operation_that_writes_is_in_the_table() -> None:
