@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Invalid, Refused, Unavailable
 from ..rendezvous import LOOPBACK
