@@ -89,14 +89,13 @@ def test_command_and_http_and_the_decision_itself_are_one_guard(
 def test_a_refusal_by_policy_is_json_that_the_client_understands(repo: Path, door: Serving) -> None:
     git("config", "tiebreak.hooks", "closed", cwd=repo)
     broken = json.dumps({"session_id": "s", "cwd": str(repo), "tool_name": "Edit", "tool_input": {"file_path": 7}})
-    status, body = post(door, "/hooks/claude/PreToolUse", broken)
-    assert status == 200
-    # The daemon learns where the session is only from what it is sent, and that could not be understood.
-    assert "could not check this" in json.loads(body)["systemMessage"]
-    bad_file = {"session_id": "s", "cwd": str(repo), "tool_name": "Edit", "tool_input": {"file_path": "a" * 2000}}
-    status, body = post(door, "/hooks/claude/PreToolUse", json.dumps(bad_file))
-    assert status == 200
-    assert json.loads(body)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    too_long = json.dumps({**json.loads(broken), "tool_input": {"file_path": "a" * 2000}})
+    for given in (broken, too_long):
+        status, body = post(door, "/hooks/claude/PreToolUse", given)
+        assert status == 200
+        assert json.loads(body)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    # What is no JSON tells nobody where the session is: then the daemon can only warn.
+    assert "could not check this" in json.loads(post(door, "/hooks/claude/PreToolUse", "{")[1])["systemMessage"]
 
 
 def test_an_open_daemon_answers_no_hook_without_its_token(repo: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def respond(
         answer: Answer = _speaker(call.client).answer(call, event, verdict)
         return answer
     except Exception as exc:
-        return _failed(client, event, call, exc, connect, environ)
+        return _failed(client, event, given, call, exc, connect, environ)
 
 
 def _speaker(client: str) -> Any:
@@ -138,6 +138,7 @@ def refused(client: str, event: str, reason: str) -> Answer:
 def _failed(
     client: str,
     event: str,
+    given: bytes | dict[str, Any],
     call: Call | None,
     exc: Exception,
     connect: Callable[[], Engine],
@@ -150,10 +151,7 @@ def _failed(
     reason = exc.message if isinstance(exc, TiebreakError) else f"internal error: {type(exc).__name__}"
     message = f"tiebreak: the guard could not check this ({plain(reason)[:300]})"
     try:
-        folders = [os.getcwd()]
-        if call is not None:
-            folders += [call.cwd, *map(os.path.dirname, call.paths)]
-        closed = any(policy(folder) == CLOSED for folder in folders)
+        closed = any(policy(folder) == CLOSED for folder in _folders(given, call))
     except Exception:
         closed = True
     if closed and _comes_before(client, event):
@@ -164,6 +162,20 @@ def _failed(
     if isinstance(exc, TiebreakError):
         return Answer({} if client == "cursor" else None, err=message, code=1)
     return Answer({} if client == "cursor" else None, err=f"{message}: {plain(str(exc))[:200]}", code=1)
+
+
+def _folders(given: bytes | dict[str, Any], call: Call | None) -> list[str]:
+    """Where the call may have been about: one closed repository among them is enough."""
+    folders = [os.getcwd()]
+    if call is not None:
+        return [*folders, call.cwd, *map(os.path.dirname, call.paths)]
+    try:
+        data = _read(given)
+    except Invalid:
+        return folders
+    roots = data.get("workspace_roots")
+    named = [data.get("cwd"), *(roots if isinstance(roots, list) else [])]
+    return folders + [each for each in named if isinstance(each, str)]
 
 
 def _comes_before(client: str, event: str) -> bool:
