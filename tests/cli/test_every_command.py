@@ -46,6 +46,7 @@ CASES = {
     "hold": ["hold", "lock:new"],
     "drop": ["drop", "lock:mine"],
     "holds": ["holds"],
+    "waits": ["waits"],
     "renew": ["renew", "lock:mine"],
     "transfer": ["transfer", "lock:mine", "--to", "bob~2"],
     "break": ["break", "lock:mine", "--reason", "nobody is there"],
@@ -81,6 +82,7 @@ CASES = {
     "doctor": ["doctor"],
     "batch": ["batch"],
     "serve": ["serve", "--print-unit"],
+    "mcp": ["mcp", "--help"],
     "migrate": ["migrate", "--to", "new.db", "--dry-run"],
     "coord": ["coord", "version"],
     "coordination": ["coordination", "status"],
@@ -148,7 +150,7 @@ def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb, terminal
     assert answer.out.strip() or name in QUIET
 
 
-@pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch", "work")])
+@pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch", "work", "mcp")])
 def test_programs_get_json(
     name: str,
     stage: tiebreak.Board,

@@ -102,6 +102,7 @@ def furnish(board: Board) -> None:
     with opened(board.engine.address, "bob") as bob:
         bob.messages.ack(number=first.number)
         bob.messages.mark(upto=first.number)
+        bob.waits.enter(resources=["file:src/a.py"], note="after you")
 
 
 def contents(address: Path | str) -> Rows:
@@ -134,7 +135,7 @@ def _columns() -> dict[str, list[str]]:
 COLUMNS = _columns()
 TIMES = {
     *("at", "until", "created_at", "updated_at", "claimed_at", "finished_at", "ready_at", "taken_at", "sent_at"),
-    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at", "removed_at", "alive_at", "ended_at"),
+    *("acked_at", "joined_at", "seen_at", "left_at", "paused_at", "removed_at", "alive_at", "ended_at", "since_at"),
 }
 
 
