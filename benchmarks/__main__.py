@@ -9,7 +9,9 @@ from importlib import import_module
 
 from .measure import Report, Settings, machine, progress
 
-NAMES = ("startup", "claims", "race", "growth", "contention", "waiting", "daemon", "hooks", "postgres", "scale")
+NAMES = (
+    *("startup", "claims", "race", "growth", "contention", "waiting", "daemon", "hooks", "postgres", "scale", "jobs"),
+)
 HEAD = """# Results
 
 Written by `make bench ARGS=--write`; the line under each table says how to make that one alone, when and where it was

@@ -29,20 +29,20 @@ AT_ONCE = 10
 # ── Asked from outside ───────────────────────────────────────────────────────────────────────────────
 
 
-def environment(build: str) -> str:
+def environment(build: str, name: str = "peers", needed: tuple[str, ...] = NEEDED) -> str:
     """The Python of an environment with the peers in it; made when it is not there."""
-    python = os.path.join(build, "peers", "bin", "python")
-    made = os.path.join(build, "peers", "complete")
+    python = os.path.join(build, name, "bin", "python")
+    made = os.path.join(build, name, "complete")
     if not os.path.exists(made):
-        subprocess.run([sys.executable, "-m", "venv", "--clear", os.path.join(build, "peers")], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDED], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", os.path.join(build, name)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needed], check=True)
         open(made, "w", encoding="ascii").close()
     return python
 
 
-def versions(python: str) -> str:
+def versions(python: str, names: tuple[str, ...] = PEERS) -> str:
     """Which ones are compared."""
-    code = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {PEERS}))"
+    code = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {names}))"
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
