@@ -1,11 +1,11 @@
 """Other Python job queues, each worked by processes of its own in the environment of `peers`.
 
-`python jobpeers.py PEER ACTION PLACE NUMBER COUNT` runs there. `enqueue` puts COUNT jobs into the queue; `work` runs jobs
-until it is ended. A job adds one to the count of its process, which stands at position NUMBER of a shared file: so what
-is measured is the time from the first job that ran to the last, whatever the peer does to start and to stop.
+`python jobpeers.py PEER ACTION PLACE NUMBER COUNT` runs there. `enqueue` puts COUNT jobs into the queue; `work` runs
+jobs until it is ended. A job adds one to the count of its process, which stands at position NUMBER of a shared file: so
+what is measured is the time from the first job that ran to the last, whatever the peer does to start and to stop.
 
-All run as their documentation shows them, with one job at a time for a worker process, except dramatiq, whose workers are
-threads (8 by default).
+All run as their documentation shows them, with one job at a time for a worker process, except dramatiq, whose workers
+are threads (8 by default).
 
 What each one promises (`DURABLE`): huey keeps its queue in SQLite with `synchronous` off, and a job is gone from it
 before it runs. The three on Redis run here without persistence, as Redis comes: a crash of the server loses everything.

@@ -1,9 +1,9 @@
 """Jobs per second from the first to the last, beside other Python job queues and beside a bare loop of processes.
 
 A job does nothing, so what is measured is what a queue costs. tiebreak runs as users run it, `tb work` in a process of
-its own: each job is won with an epoch, run, and its result committed to disk behind the fence before it counts; a peer's
-job counts as soon as it has run. The column `keeps` says what each one promises. Workers wait at a paused queue until all
-are there, so that nobody's start-up is measured.
+its own: each job is won with an epoch, run, and its result committed to disk behind the fence before it counts; a job
+of the others counts as soon as it has run. The column `keeps` says what each one promises. Workers wait at a paused
+queue until all are there, so that nobody's start-up is measured.
 
 Shell jobs run `sh -c :`. Their yardstick is a loop that starts the same with `posix_spawn` and waits for it, without a
 queue, without capturing output and without anybody watching.
@@ -186,8 +186,8 @@ def run(settings: Settings) -> Report:
     header = ["what", "workers", "keeps", "enqueue/s", "jobs/s", "of yardstick", "noise"]
     report = Report("jobs", "", header, left=3)
     report.title = (
-        f"{many:,} jobs that do nothing, from the first to the last, median of {rounds}. Aims: callables ≥ 3.00× of the "
-        "best Python peer (SQLite), ≥ 2.00× of pgqueuer (PostgreSQL); shell jobs ≥ 0.70× of bare `posix_spawn`."
+        f"{many:,} jobs that do nothing, from the first to the last, median of {rounds}. Aims: callables ≥ 3.00× of "
+        "the best Python peer (SQLite), ≥ 2.00× of pgqueuer (PostgreSQL); shell jobs ≥ 0.70× of bare `posix_spawn`."
     )
     python = peers.environment(f"{REPOSITORY}/build", "jobpeers", peers.NEEDED + jobpeers.NEEDED)
     with folder() as place, _redis(place), contextlib.closing(Server()) as server:

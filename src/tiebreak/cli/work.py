@@ -103,7 +103,7 @@ def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
     with _board(args, who) as board:
         told = _Json(context) if context.json else _Status(context) if sys.stdout.isatty() else _Lines(context)
         board.agents.announce(
-            doing="runs jobs", program="tb work", host=who.host, boot=who.boot, pid=who.pid, started=who.started
+            doing="runs jobs", program="worker", host=who.host, boot=who.boot, pid=who.pid, started=who.started
         )
         told.begin(board, options)
         try:
