@@ -269,7 +269,7 @@ def test_a_board_that_is_not_there_is_told(shop: Shop) -> None:
 def test_the_worker_is_known_by_its_process(shop: Shop) -> None:
     with shop.worker("--as", "bob") as hand:
         [me] = [agent for agent in shop.board.agents.list() if agent.id == hand.agent]
-        assert (me.pid, me.program, me.status) == (hand.pid, "tb work", "active")
+        assert (me.pid, me.program, me.status) == (hand.pid, "worker", "active")
         hand.stop()
         hand.ended()
     assert [agent.status for agent in shop.board.agents.list() if agent.id == hand.agent] == ["gone"]
