@@ -336,6 +336,12 @@ def complete(
     return task
 
 
+_RETRYING = (
+    f"state = 'pending', reason = :reason, result = :result, ready_at = :ready_at, {GIVE_BACK}, updated_at = {{now}}"
+)
+_FAILED = f"state = 'failed', reason = :reason, result = :result, {FINISHED}"
+
+
 @operation("tasks.fail", writes=True)
 def fail(
     tx: Transaction,
@@ -352,41 +358,25 @@ def fail(
 
     The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
     """
-    stored = json_text(result)
     before = find(tx, ref, project)
-    if retry and before.attempts < before.max_attempts:
-        wait = _backoff(tx, before)
-        change = (
-            "state = 'pending', reason = :reason, result = :result, ready_at = :ready_at, "
-            f"{GIVE_BACK}, updated_at = {{now}}"
-        )
-        ready_at = tx.now + wait if wait else 0
-        task = _as_holder(
-            tx,
-            change,
-            ref=f"#{before.number}",
-            agent=agent,
-            project=project,
-            epoch=epoch,
-            reason=reason,
-            result=stored,
-            ready_at=ready_at,
-        )
-        of_task(tx, "task.retrying", task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
-        return task
-    change = f"state = 'failed', reason = :reason, result = :result, {FINISHED}"
+    again = retry and before.attempts < before.max_attempts
+    wait = _backoff(tx, before) if again else 0
+    ready_at = tx.now + wait if wait else 0
     task = _as_holder(
         tx,
-        change,
+        _RETRYING if again else _FAILED,
         ref=f"#{before.number}",
         agent=agent,
         project=project,
         epoch=epoch,
         reason=reason,
-        result=stored,
+        result=json_text(result),
+        ready_at=ready_at,
     )
-    of_task(tx, "task.failed", task, agent=agent, epoch=task.epoch, note=reason)
-    let_others_go_on(tx, task)
+    event = "task.retrying" if again else "task.failed"
+    of_task(tx, event, task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
+    if not again:
+        let_others_go_on(tx, task)
     return task
 
 
