@@ -121,10 +121,13 @@ class Serving:
         return [json.loads(line) for line in found if line.startswith("{")]
 
     def close(self) -> None:
-        """End it if it still runs, and remove its socket."""
+        """End it if it still runs, in good order if it can, and remove its socket."""
         if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(PATIENCE)
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
         with contextlib.suppress(OSError):
             os.unlink(self.socket)
         self.private.rmdir()

@@ -16,7 +16,7 @@ from typing import Any
 import tiebreak
 from tiebreak.model import Task
 
-from ..cli.command import TB, clean_environment, gone
+from ..cli.command import TB, clean_environment, gone, measured
 
 PATIENCE = 90.0
 """Seconds within which what must happen has happened, on a machine that is busy with other things."""
@@ -70,7 +70,8 @@ class Shop:
     def __init__(self, folder: Path, address: str | None = None) -> None:
         self.folder = folder
         self.address = address or str(folder / "board.db")
-        self.environment = {**clean_environment(folder), "TIEBREAK_BOARD": self.address, "PYTHONPATH": str(folder)}
+        self.environment = {**clean_environment(folder), **measured()}
+        self.environment |= {"TIEBREAK_BOARD": self.address, "PYTHONPATH": str(folder)}
         self.board = tiebreak.open(self.address, agent="me~1", project="demo")
         self._open: list[subprocess.Popen[str]] = []
 
