@@ -104,7 +104,9 @@ def test_who_is_killed_leaves_no_job_behind_and_the_job_goes_back(daemon: Servin
     (daemon.folder / "go").touch()
     daemon.start()
     done = until_done(daemon, ref)
-    assert (done["epoch"], done["attempts"]) == (2, 1), "it went back, and no attempt was used up"
+    # More than once, if a worker of the killed one was about to win it.
+    assert done["epoch"] >= 2, "it went back"
+    assert done["attempts"] == 1, "no attempt was used up"
     assert len(daemon.rpc("events.read", event="task.completed", project="demo")) == 1
     until(lambda: all(map(gone, before)), "the workers of the killed one have ended", PATIENCE)
 
