@@ -76,10 +76,10 @@ class Shop:
         self._open: list[subprocess.Popen[str]] = []
 
     @contextmanager
-    def worker(self, *words: str, stderr: Any = None, **environment: str) -> Iterator[Hand]:
+    def worker(self, *words: str, stderr: Any = None, command: str = TB, **environment: str) -> Iterator[Hand]:
         """A worker that is killed with the block if it still runs."""
         process = subprocess.Popen(
-            [TB, "work", "--json", *words],
+            [command, "work", "--json", *words],
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,

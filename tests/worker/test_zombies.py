@@ -16,7 +16,7 @@ from pathlib import Path
 import tiebreak
 from tiebreak.model import Task, holder_id
 
-from ..cli.command import gone
+from ..cli.command import changed_command, gone
 from .shop import Hand, Shop, until
 
 LANES, ROUNDS, MOST = 10, 5, 15
@@ -119,5 +119,34 @@ def test_a_result_that_comes_too_late_is_kept_as_it_was(tmp_path: Path) -> None:
         [orphan] = shop.board.events.read(event="job.orphaned")
         assert (orphan.epoch, orphan.data["ok"], orphan.data["result"]["exit"]) == (1, True, 0), orphan
         assert len(shop.board.events.read(event="task.completed")) == 1
+    finally:
+        shop.close()
+
+
+def test_what_is_granted_too_late_is_not_begun(tmp_path: Path) -> None:
+    """The answer to the first claim was on its way for a whole lease: somebody else may have the job by then."""
+    slow = changed_command(
+        tmp_path,
+        "from tiebreak.worker.courier import Mail",
+        "usual = Mail.open",
+        "def late(mail):",
+        "    if any(call[0] == 'jobs.next' and answer for call, answer in zip(mail.calls, mail.answers)):",
+        "        Mail.open = usual",
+        "        mail.asked -= 60",
+        "    usual(mail)",
+        "Mail.open = late",
+    )
+    shop = Shop(tmp_path)
+    try:
+        job = shop.submit("echo $TIEBREAK_EPOCH >> ran")
+        with shop.worker("--lease", "60s", command=slow) as hand:
+            shop.until_state(job, "completed")
+            until(lambda: hand.events("begun"), "it tells what it did")
+            assert [line["epoch"] for line in hand.events("unbegun")] == [1]
+            assert [line["epoch"] for line in hand.events("begun")] == [2]
+        assert shop.lines("ran") == ["2"]
+        assert shop.task(job).attempts == 1
+        [back] = shop.board.events.read(event="task.released", subject=job.id)
+        assert "lease had run out" in (back.note or "")
     finally:
         shop.close()

@@ -117,9 +117,9 @@ def submit(context: Context, args: Args) -> int:
 
 
 def _wait(context: Context, task: Task) -> int:
-    show = sys.stderr.isatty() and not context.json
+    shown = Shown(context, apart=True, progress=sys.stderr.isatty() and not context.json)
     try:
-        ended = follow(context, task, Shown(context, apart=True), progress=show)
+        ended = follow(context, task, shown)
     except KeyboardInterrupt:
         print(f"\ntb: {called(task)} goes on; `tb logs -f '#{task.number}'` shows it", file=sys.stderr)
         return 130

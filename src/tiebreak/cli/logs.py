@@ -25,10 +25,15 @@ LOOK = 0.25
 class Shown:
     """Writes what a job wrote: as it is into a pipe, made safe on a terminal."""
 
-    def __init__(self, context: Context, *, apart: bool = False) -> None:
+    def __init__(self, context: Context, *, apart: bool = False, progress: bool = False) -> None:
         self._context = context
         self._apart = apart
         """Whether what came on the standard error goes there."""
+        self._progress = progress
+        """Whether how the job stands is shown below, in a line that changes in place."""
+        self._line = ""
+        self._open = False
+        """Whether the job is in the middle of a line on the terminal, which is not drawn over."""
         self.kept: list[dict[str, Any]] = []
 
     def chunks(self, chunks: list[dict[str, Any]]) -> None:
@@ -36,6 +41,8 @@ class Shown:
         if self._context.json:
             self.kept += chunks
             return
+        if chunks:
+            self._draw("")
         for chunk in chunks:
             stream = sys.stderr if self._apart and chunk["stream"] == 2 else sys.stdout
             if chunk["cut"]:
@@ -44,6 +51,22 @@ class Shown:
             stream.write(block(chunk["text"]) if stream.isatty() else chunk["text"])
             stream.flush()
             self._context.answering = False
+            if stream.isatty():
+                self._open = not chunk["text"].endswith("\n")
+
+    def standing(self, task: Task) -> None:
+        """Show how the job stands, until something else is shown; nothing more once it has ended."""
+        if self._progress and not self._open:
+            self._draw("" if task.state in FINAL else _standing(task))
+
+    def _draw(self, line: str) -> None:
+        if line != self._line:
+            from ..text import cut
+
+            room = max(20, (self._context.width or 80) - 1)
+            sys.stderr.write(f"\r\x1b[K{cut(line, room)}")
+            sys.stderr.flush()
+            self._line = line
 
     def heading(self, text: str) -> None:
         """Say what follows."""
@@ -51,9 +74,9 @@ class Shown:
             self._context.say(self._context.styled(f"── {text} ──", "dim"))
 
 
-def follow(context: Context, task: Task, shown: Shown, *, progress: bool = False) -> Task:
+def follow(context: Context, task: Task, shown: Shown) -> Task:
     """Show what a job writes, attempt after attempt, until it has ended; the task as it is then."""
-    board, epoch, place, line = context.board, 0, 0, ""
+    board, epoch, place = context.board, 0, 0
     while True:
         seen = board.events.last()
         task = board.tasks.get(ref=task.id)
@@ -62,11 +85,9 @@ def follow(context: Context, task: Task, shown: Shown, *, progress: bool = False
             epoch, place = task.epoch, 0
             if task.attempts > 1:
                 shown.heading(f"attempt {task.attempts}")
-        if progress:
-            line = _status(context, task, line)
         place = _rest(context, task, epoch, place, shown)
+        shown.standing(task)
         if task.state in FINAL:
-            _status(context, None, line)
             return task
         nap = LOOK if task.state == "claimed" else 30.0
         if task.until is not None or task.ready_at is not None:  # time alone may change it
@@ -85,17 +106,10 @@ def _rest(context: Context, task: Task, epoch: int, place: int, shown: Shown) ->
     return place
 
 
-def _status(context: Context, task: Task | None, before: str) -> str:
-    """One line on a terminal that changes in place."""
-    line = "" if task is None else f"{called(task)}  {task.state}{percent_of(task.progress)}"
-    if task is not None and task.holder and task.state == "claimed":
+def _standing(task: Task) -> str:
+    line = f"{called(task)}  {task.state}{percent_of(task.progress)}"
+    if task.holder and task.state == "claimed":
         line += f"  by {who(task.holder)}, attempt {task.attempts} of {task.max_attempts}"
-    if line != before and sys.stderr.isatty():
-        from ..text import cut
-
-        room = max(20, (context.width or 80) - 1)
-        sys.stderr.write(f"\r\x1b[K{cut(line, room)}")
-        sys.stderr.flush()
     return line
 
 

@@ -175,6 +175,8 @@ def _particular(kind: str, attempt: Attempt, about: Any) -> str:
     call = attempt.is_call
     if kind == "begun":
         return "" if call else f"begun (attempt {attempt.job.attempts} of {attempt.job.max_attempts})"
+    if kind == "unbegun":
+        return "given back, not begun"
     if kind == "ending":
         return f"is ended: {ENDING[about]}"
     if kind == "refused":

@@ -24,10 +24,11 @@ log = logging.getLogger("tiebreak")
 
 
 _WORKER = """\
-import signal, sys
+import sys
 from tiebreak.cli import launch
 from tiebreak.trees import die_with_parent
-die_with_parent(signal.SIGTERM, int(sys.argv.pop(1)))
+from tiebreak.worker.keeper import ABANDONED
+die_with_parent(ABANDONED, int(sys.argv.pop(1)))
 launch()
 """
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when nobody says."""
-TIMED_OUT, CANCELLED, DRAINED, LOST = 1, 2, 3, 4
-"""Why an attempt is ended by its worker; a higher one outranks a lower one."""
+TIMED_OUT, CANCELLED, DRAINED, LOST, LATE = 1, 2, 3, 4, 5
+"""Why an attempt is ended by its worker, a higher one outranks a lower one; or, the last, why it never began."""
 _REASONS = {
     TIMED_OUT: "not done after {}",
     CANCELLED: "cancelled",
     DRAINED: "its worker was told to stop",
     LOST: "ended because its lease was lost",
+    LATE: "not begun because its lease had run out when the answer came",
 }
 _COMMAND = Job._fields.index("command")
 
@@ -85,7 +86,7 @@ class Attempt:
             "ok": ok,
             "result": result,
             "reason": None if ok else reason,
-            "drained": self.why == DRAINED,
+            "drained": self.why in (DRAINED, LATE),
         }
 
     def sentence(self, text: str) -> str:

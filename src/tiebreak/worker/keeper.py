@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ABANDONED = signal.SIGUSR1
+"""What a daemon's worker gets when the daemon dies. A parent dies once for each of its threads, so this may come
+several times, and must not be taken for somebody in a hurry."""
 
 
 def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
@@ -39,6 +42,7 @@ def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
     who = identity(child)
     for number in FORWARDED:
         signal.signal(number, lambda number, _: _pass_on(child, number))
+    signal.signal(ABANDONED, _once(lambda: _pass_on(child, signal.SIGTERM)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = _wait(child)
     trees.end(lambda: trees.descendants(os.getpid()))
@@ -63,6 +67,18 @@ def _guarded(work: Callable[[int], int], ours: int) -> int:
                 stream.flush()
             except (OSError, ValueError):
                 pass  # nobody is left to be told
+
+
+def _once(then: Callable[[], None]) -> Callable[[int, object], None]:
+    """A handler that heeds the first signal only."""
+    heeded: list[int] = []
+
+    def handler(number: int, _: object) -> None:
+        if not heeded:
+            heeded.append(number)
+            then()
+
+    return handler
 
 
 def _pass_on(child: int, number: int) -> None:

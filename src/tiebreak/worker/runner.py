@@ -16,7 +16,7 @@ import signal
 from .. import trees
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError
-from .attempt import CANCELLED, DRAINED, LOST, TIMED_OUT, Attempt
+from .attempt import CANCELLED, DRAINED, LATE, LOST, TIMED_OUT, Attempt
 from .commands import FRESH, Commands, reap
 from .courier import Courier, Lookout, Mail
 from .functions import Functions
@@ -219,7 +219,7 @@ class Worker:
             over = attempt.command is not None and attempt.command.over
             yield min(attempt.kill_at, elapsed() + 0.02) if over else attempt.kill_at
         if attempt.why != LOST:
-            yield attempt.expires - self._margin - self._grace(attempt)
+            yield self._last_moment(attempt)
         if attempt.timeout is not None and not attempt.why:
             # What has not begun cannot be late, however soon it begins.
             yield (attempt.since if self._runs(attempt) else elapsed()) + attempt.timeout
@@ -234,6 +234,10 @@ class Worker:
 
     def _grace(self, attempt: Attempt) -> float:
         return min(attempt.grace, self._options.lease / 4)
+
+    def _last_moment(self, attempt: Attempt) -> float:
+        """When it has to be ended, to be gone when its lease ends."""
+        return attempt.expires - self._margin - self._grace(attempt)
 
     def _tick(self, now: float) -> None:
         if now >= self._alarm:
@@ -263,9 +267,8 @@ class Worker:
     def _expire(self, now: float) -> None:
         """End what has had its time, by its own limit or by its lease."""
         for attempt in list(self._attempts()):
-            left = attempt.expires - self._margin - now
-            if attempt.why != LOST and left <= self._grace(attempt):
-                self._end(attempt, LOST, left)
+            if attempt.why != LOST and now >= self._last_moment(attempt):
+                self._end(attempt, LOST, attempt.expires - self._margin - now)
             elif self._late(attempt, now):
                 self._end(attempt, TIMED_OUT, attempt.grace)
 
@@ -408,25 +411,32 @@ class Worker:
                 self._hungry = True  # there may be more
             else:
                 self._due_asked = True  # when will there be?
-            attempts = [Attempt(job, mail.asked + self._options.lease) for job in answer]
-            if self._told:
-                for attempt in attempts:  # told to stop while it was asked for
-                    attempt.why = DRAINED
-                    self._done(attempt, attempt.outcome(False))
-                return
-            self._begin(attempts)
+            self._begin([Attempt(job, mail.asked + self._options.lease) for job in answer])
 
         return then
 
     def _begin(self, attempts: list[Attempt]) -> None:
-        calls = [attempt for attempt in attempts if attempt.is_call]
+        calls = []
         for attempt in attempts:
-            self._say("begun", attempt, None)
-            if not attempt.is_call:
-                self._commands.start(attempt)
+            if self._told:  # while it was asked for
+                self._give_back(attempt, DRAINED)
+            elif elapsed() >= self._last_moment(attempt):  # somebody else may have it by now
+                self._give_back(attempt, LATE)
+            else:
+                self._say("begun", attempt, None)
+                if attempt.is_call:
+                    calls.append(attempt)
+                else:
+                    self._commands.start(attempt)
         if calls:
             self._functions.offer(calls)
         self._alarm = 0.0
+
+    def _give_back(self, attempt: Attempt, why: int) -> None:
+        """It is not begun at all."""
+        attempt.why = why
+        self._reports.done(attempt, attempt.outcome(False))
+        self._say("unbegun", attempt, None)
 
     def _due(self, answer: Any, _: Mail) -> None:
         if isinstance(answer, (int, float)):
