@@ -51,12 +51,16 @@ def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if words and value not in words:
             raise Invalid(f"{name}: {key}: one of {', '.join(words)}, got {shown(value)}")
         kind, called = _KINDS.get(known[key].get("type"), (object, ""))
-        if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or value < 1)):
+        if not isinstance(value, kind) or (kind is int and not _counts(value)):
             raise Invalid(f"{name}: {key}: {called}, got {shown(value)}")
     for key in schema.get("required", ()):
         if key not in given:
             raise Invalid(f"{name}: {key} is missing")
     return given
+
+
+def _counts(value: Any) -> bool:
+    return value is not True and bool(value > 0)
 
 
 def _some(given: dict[str, Any], *names: str) -> dict[str, Any]:
