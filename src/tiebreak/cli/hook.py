@@ -57,7 +57,7 @@ def hook(context: Context, args: Args) -> int:
 
 
 def _answer_within(seconds: float) -> None:
-    import _signal  # `signal` costs a millisecond
+    import _signal  # type: ignore[import-not-found]  # `signal` costs a millisecond
 
     _signal.signal(_signal.SIGALRM, _late)
     _signal.setitimer(_signal.ITIMER_REAL, seconds)
