@@ -173,3 +173,61 @@ def tb_words() -> list[str]:
     from ..cli.command import TB
 
     return [TB]
+
+
+def test_what_a_hook_adds_besides_stays_out(claude: Start, repo: Path) -> None:
+    hook = repo / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho mended >> a.py\ngit add --all\n")
+    hook.chmod(0o755)
+    ann = claude("ann")
+    ann.edit("a.py", "one", "ONE")
+    (repo / "src/b.py").write_text("somebody else's\n")
+    (repo / "new.py").write_text("somebody else's\n")
+    ann.commit("a.py")
+    assert files(repo) == ["a.py"]
+    assert git("show", "HEAD:a.py", cwd=repo) == "ONE\ntwo\nmended\n"
+    assert git("status", "--porcelain", cwd=repo).splitlines() == [" M src/b.py", "?? new.py"]
+
+
+def conflict(repo: Path, how: str) -> None:
+    """Somebody merges or rebases here, and has come to a conflict in a.py."""
+    git("checkout", "--quiet", "-b", "other", cwd=repo)
+    (repo / "a.py").write_text("other\n")
+    git("commit", "--quiet", "-am", "other", cwd=repo)
+    git("checkout", "--quiet", "main", cwd=repo)
+    (repo / "a.py").write_text("main\n")
+    git("commit", "--quiet", "-am", "main", cwd=repo)
+    done = subprocess.run(["git", how, "other"], cwd=repo, capture_output=True, check=False, timeout=60)
+    assert done.returncode != 0
+
+
+def test_nothing_is_committed_onto_a_rebase_that_may_be_aborted(claude: Start, repo: Path) -> None:
+    conflict(repo, "rebase")
+    ann = claude("ann")
+    ann.edit("src/b.py", "b", "B")
+    with pytest.raises(Refused, match="a rebase is in progress"):
+        ann.commit("src/b.py")
+    git("rebase", "--abort", cwd=repo)
+    (repo / "src/b.py").write_text("B\n")
+    ann.commit("src/b.py")
+
+
+def test_beside_a_merge_everything_but_its_conflicts_can_be_committed(claude: Start, repo: Path) -> None:
+    conflict(repo, "merge")
+    ann = claude("ann")
+    ann.edit("src/b.py", "b", "B")
+    ann.commit("src/b.py")
+    with pytest.raises(Refused, match="the conflicts of a merge are open"):
+        ann.commit("a.py")
+    assert git("status", "--porcelain", cwd=repo) == "UU a.py\n"
+
+
+def test_a_link_that_leads_out_is_committed_as_a_link(claude: Start, repo: Path) -> None:
+    (repo / "hosts").symlink_to("/etc/hosts")
+    (repo / "way-out").symlink_to("/etc")
+    ann = claude("ann")
+    ann.commit("hosts")
+    assert git("ls-tree", "HEAD", "hosts", cwd=repo).startswith("120000 ")
+    with pytest.raises(Invalid, match="outside the repository"):
+        ann.commit("way-out/hosts")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tiebreak import Unavailable
+from tiebreak.cli import main
+from tiebreak.cli.context import Context
 from tiebreak.guard.hooks import CLIENTS, respond
 from tiebreak.guard.policy import policy
 
@@ -50,6 +54,16 @@ def test_a_board_that_is_not_there_is_a_failure_like_any_other(closed: Path, eng
     assert ann.ask("PreToolUse", json.dumps(data).encode()).code == 2
     git("config", "tiebreak.hooks", "open", cwd=closed)
     assert ann.ask("PreToolUse", json.dumps(data).encode()).code == 1
+
+
+def test_a_board_that_never_answers_is_a_failure_before_the_client_loses_patience(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Claude("ann", closed, no_board).fields("PreToolUse", tool_name="Edit", tool_input={"file_path": "a.py"})
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(data)))
+    monkeypatch.setattr("tiebreak.cli.hook.LONGEST", 0.3)
+    monkeypatch.setattr(Context, "board", property(lambda _: threading.Event().wait()))
+    assert main(["hook", "claude", "PreToolUse"]) == 2
 
 
 @pytest.mark.parametrize("event", ["PostToolUse", "Stop", "SessionEnd", "UserPromptSubmit"])

@@ -168,7 +168,7 @@ def test_open_claims_are_called_to_mind_at_the_end_of_a_turn(
     me = agent_of(_speaker(client).understand(data, event), {})
     Board(engine, agent=me, project=project_name(str(repo))).tasks.claim(ref="login")
     out = ask(engine, client, event, data).out or {}
-    assert "#1 login" in (out.get("reason") or out["followup_message"])
+    assert '#1 "login"' in (out.get("reason") or out["followup_message"])
     assert out.get("decision", "block") == ("deny" if client == "gemini" else "block")
 
 
@@ -193,3 +193,18 @@ def test_cursor_running_the_hooks_of_claude_does_not_act_twice(
 def test_an_event_of_a_later_version_is_let_pass(engine: Engine, repo: Path) -> None:
     answer = ask(engine, "claude", "SomethingNew", {"session_id": "s", "cwd": str(repo)})
     assert (answer.out, answer.err, answer.code) == (None, "", 0)
+
+
+@pytest.mark.parametrize(
+    "head", ["  *** Update File: a.py", "*** Update File: src/b.py\n*** Move to: a.py", "*** Delete File: a.py \r"]
+)
+def test_no_spelling_of_a_patch_gets_past_a_hold(engine: Engine, repo: Path, claude: Start, head: str) -> None:
+    claude("ann").edit("a.py", "one", "1")
+    patch = f"*** Begin Patch\n*** Add File: src/new.py\n+new\n{head}\n@@\n-one\n+ONE\n*** End Patch\n"
+    assert "a.py is held by" in reason("codex", before(engine, repo, "codex", tool_input={"command": patch}))
+
+
+def test_a_tool_that_names_two_files_needs_both(engine: Engine, repo: Path, claude: Start) -> None:
+    claude("ann").edit("a.py", "one", "1")
+    given = {"file_path": str(repo / "src/b.py"), "path": str(repo / "a.py"), "content": "x"}
+    assert "a.py is held by" in reason("cursor", before(engine, repo, "cursor", tool_input=given))

@@ -219,7 +219,20 @@ def test_a_missing_tb_stops_nobody_unless_the_policy_says_so(guarded: Path) -> N
     hook(guarded / ".git/hooks/pre-commit", "\n".join(lines[1:]))
     dirty(guarded, "a.py")
     git("commit", "-a", "-m", "x", cwd=guarded)
-    git("config", "tiebreak.hooks", "closed", cwd=guarded)
-    dirty(guarded, "a.py")
-    done = subprocess.run(["git", "commit", "-a", "-m", "x"], cwd=guarded, capture_output=True, check=False)
-    assert done.returncode != 0
+    for chosen in ("closed", "Closed", "typo"):
+        git("config", "tiebreak.hooks", chosen, cwd=guarded)
+        assert not _commits(guarded)
+    git("config", "--unset", "tiebreak.hooks", cwd=guarded)
+    (guarded / ".tiebreak.toml").write_text('[hooks]\nfailure = "closed"\n')
+    assert not _commits(guarded)
+    git("config", "tiebreak.hooks", "open", cwd=guarded)
+    assert _commits(guarded)
+    git("config", "--unset", "tiebreak.hooks", cwd=guarded)
+    (guarded / ".tiebreak.toml").write_text('[hooks]\nfailure = "open"  # for now\n')
+    assert _commits(guarded)
+
+
+def _commits(repo: Path) -> bool:
+    """Whether a change can be committed."""
+    dirty(repo, "a.py")
+    return subprocess.run(["git", "commit", "-am", "x"], cwd=repo, capture_output=True, check=False).returncode == 0

@@ -187,6 +187,46 @@ def test_a_link_to_another_file_of_the_repository_stays_a_link(repo: Path, tb: T
     assert (repo / "CLAUDE.md").read_text() == "# Rules\n"
 
 
+def test_links_to_nothing_yet_and_two_links_to_one_file_are_undone_too(repo: Path, tb: Tb) -> None:
+    (repo / "AGENTS.md").symlink_to("docs/rules/agents.md")
+    put(repo / ".claude/settings.json", "{}")
+    (repo / ".gemini").mkdir()
+    (repo / ".gemini/settings.json").symlink_to("../.claude/settings.json")
+    tb.ok("init", "--yes", "--client", "claude", "--client", "gemini")
+    assert "tiebreak:begin" in (repo / "docs/rules/agents.md").read_text()
+    both = (repo / ".claude/settings.json").read_text()
+    assert "tb hook claude PreToolUse" in both
+    assert "tb hook gemini BeforeTool" in both
+    assert "all files are as they should be" in tb.ok("init", "--yes", "--client", "claude", "--client", "gemini")
+    tb.ok("init", "--undo")
+    assert (repo / "AGENTS.md").is_symlink()
+    assert not (repo / "docs/rules").exists()
+    assert (repo / ".claude/settings.json").read_text() == "{}"
+    assert (repo / ".gemini/settings.json").is_symlink()
+
+
+def test_a_file_where_a_folder_has_to_be_is_named_and_the_rest_is_done(repo: Path, tb: Tb) -> None:
+    put(repo / ".claude", "a file\n")
+    answer = tb("init", "--yes", "--client", "claude")
+    assert answer.code == 1
+    assert ".claude/settings.json: nothing can be written in .claude" in answer.out
+    assert (repo / ".mcp.json").exists()
+    assert tb("init", "--undo").code == 0
+    assert (repo / ".claude").read_text() == "a file\n"
+    assert not (repo / ".mcp.json").exists()
+
+
+def test_undoing_in_one_worktree_leaves_the_others(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    git("worktree", "add", "--quiet", str(tmp_path / "tree"), cwd=repo)
+    for folder in (repo, tmp_path / "tree"):
+        assert tb("init", "--yes", "--client", "claude", cwd=folder).code == 0
+    assert tb("init", "--undo", cwd=repo).code == 0
+    assert not (repo / ".mcp.json").exists()
+    assert (tmp_path / "tree/.mcp.json").exists()
+    assert tb("init", "--undo", cwd=tmp_path / "tree").code == 0
+    assert not (tmp_path / "tree/.mcp.json").exists()
+
+
 def test_a_link_out_of_the_repository_is_not_followed(repo: Path, tb: Tb, tmp_path: Path) -> None:
     put(tmp_path / "outside.md", "not yours\n")
     (repo / "AGENTS.md").symlink_to(tmp_path / "outside.md")

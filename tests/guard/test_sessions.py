@@ -77,8 +77,8 @@ def test_the_start_tells_claims_messages_and_who_is_here_in_few_words(
         ben.board.messages.send(body=f"message {number} " + "x" * 300, to=ann.name)
         ben.board.tasks.post(name=f"task {number}")
     told = ann.start()
-    assert "#1 login (epoch 1)" in told
-    assert f'{ben.name}, doing "refactoring", holds a.py' in told
+    assert '#1 "login" (epoch 1)' in told
+    assert f'{ben.name}, doing "refactoring", holds "a.py"' in told
     assert "Unread messages: 40" in told
     assert "message 0 xxx" in told
     assert "never instructions" in told
@@ -126,10 +126,10 @@ def test_a_stop_reminds_of_open_claims_once(claude: Start) -> None:
     ann = claude("ann")
     assert ann.stop() == ""
     ann.board.tasks.claim(ref="login")
-    assert "#1 login" in ann.stop()
+    assert '#1 "login"' in ann.stop()
     assert ann.stop() == ""
     ann.board.tasks.claim(ref="logout")
-    assert "#2 logout" in ann.stop()
+    assert '#2 "logout"' in ann.stop()
 
 
 def test_a_stop_that_follows_a_reminder_is_let_go(claude: Start) -> None:

@@ -119,3 +119,35 @@ def test_an_index_that_is_locked_by_another_git_does_not_matter(claude: Start, r
     assert "a.py" in ann.bash("sed -i s/one/ONE/ a.py")
     (repo / ".git" / "index.lock").unlink()
     assert git("status", "--porcelain", cwd=repo).strip() == "M a.py"
+
+
+def test_a_glob_that_is_held_is_not_taken_for_a_file(claude: Start) -> None:
+    ann = claude("ann")
+    ann.board.holds.take(resources=["file:src/**"])
+    told = ann.bash("echo new > src/new.py; rm src/new.py")
+    assert told == ""
+    assert list(holders(ann)) == ["file:src/**"]
+
+
+def test_a_held_file_is_found_among_many_others(claude: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiebreak.guard.shell.MOST", 3)
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("src/b.py", "b", "B")
+    ann.board.holds.take(resources=["file:www/**"])
+    told = ben.bash("touch 1 2 3 4 5 6; mkdir www; echo x > www/page; echo x >> src/b.py")
+    assert f"src/b.py (held by {ann.name}), www/page (held by {ann.name})" in told
+    assert "it changed 5 files more" in told
+
+
+def test_a_git_that_tells_nothing_is_no_sign_that_nothing_was_changed(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    ann.edit("src/b.py", "b", "B")
+    index = (repo / ".git/index").read_bytes()
+    (repo / ".git/index").write_bytes(b"broken")
+    ann.stop()
+    assert set(holders(ann)) == {"file:a.py", "file:src/b.py"}, "who knows what is uncommitted there"
+    said = ben.tool("Bash", {"command": "x"}, lambda: (repo / "a.py").write_text("x"))
+    assert "git does not tell" in said["systemMessage"]
+    assert f"a.py (held by {ann.name})" in said["hookSpecificOutput"]["additionalContext"]
+    (repo / ".git/index").write_bytes(index)

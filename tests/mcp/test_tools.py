@@ -103,11 +103,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("hold", {"action": "release", "tokens": ["pool:p@1"]}, "pool:NAME#SLOT@EPOCH"),
     ("message", {"action": "send"}, "send needs text"),
     ("message", {"action": "ack"}, "ack needs number"),
+    ("look", {"what": "agents", "limit": "x"}, "limit: a whole number"),
+    ("look", {"what": "agents", "limit": 1.5}, "limit: a whole number"),
+    ("look", {"what": "agents", "limit": -1}, "limit: a whole number"),
+    ("claim", {"count": True}, "count: a whole number"),
+    ("update", {"token": "k@" + "9" * 5000, "action": "extend"}, "token: REF@EPOCH"),
     ("tidy", {}, "no tool 'tidy'"),
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "says"), WRONG, ids=[f"{t} {json.dumps(a)}" for t, a, _ in WRONG])
+@pytest.mark.parametrize(("tool", "arguments", "says"), WRONG, ids=[f"{t} {json.dumps(a)[:80]}" for t, a, _ in WRONG])
 def test_a_wrong_argument_is_refused_by_name(near: Tools, tool: str, arguments: dict[str, Any], says: str) -> None:
     async def scenario(client: Client) -> None:
         refusal = await bad(client, tool, **arguments)

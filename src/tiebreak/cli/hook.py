@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..errors import TimedOut
 from .spec import Argument, command
 
 TYPE_CHECKING = False
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from .context import Context
     from .spec import Args
+
+
+LONGEST = 45.0
+"""Seconds until a hook gives up and lets the policy decide: clients wait for a minute, and take silence for a yes."""
 
 
 @command(
@@ -31,9 +36,16 @@ def hook(context: Context, args: Args) -> int:
         return keep(args.event)
 
     def connect() -> Engine:
+        _answer_within(LONGEST)
         return context.board.engine
 
-    answer = respond(args.client, args.event, _input(), connect)
+    given = _input()
+    try:
+        answer = respond(args.client, args.event, given, connect)
+    except TimedOut:  # while something else that failed was being answered
+        answer = respond(args.client, args.event, given, _no_board)
+    finally:
+        _answer_within(0)
     if answer.out is not None:
         context.say(json(answer.out))
     if answer.err:
@@ -42,6 +54,21 @@ def hook(context: Context, args: Args) -> int:
         except OSError:
             pass  # nobody is left to be told
     return answer.code
+
+
+def _answer_within(seconds: float) -> None:
+    import _signal  # type: ignore[import-not-found]  # `signal` costs a millisecond
+
+    _signal.signal(_signal.SIGALRM, _late)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _late(*_: object) -> None:
+    raise TimedOut(f"the board gave no answer in {LONGEST:g} s")
+
+
+def _no_board() -> Engine:
+    raise TimedOut(f"the board gave no answer in {LONGEST:g} s")
 
 
 def _input() -> bytes:

@@ -144,11 +144,15 @@ def _first(roots: Any) -> str:
 
 
 def files(call: Call, given: dict[str, Any]) -> list[str]:
-    """The absolute path that a tool works on; `Invalid` for a tool that needs one and names none."""
-    path = text(given, *PATHS, needed=True)
-    if not path:
+    """The absolute paths that a tool works on; `Invalid` for a tool that needs one and names none.
+
+    A tool has one, but which of several names it heeds is its own affair: all of them count.
+    """
+    text(given, *PATHS, needed=True)
+    found = [text(given, name) for name in PATHS if given.get(name) is not None]
+    if not all(found):
         raise Invalid("hook input: the tool names no file")
-    return [os.path.join(call.cwd, os.path.expanduser(path))]
+    return [os.path.join(call.cwd, os.path.expanduser(path)) for path in dict.fromkeys(found)]
 
 
 def quoted(words: str, width: int) -> str:

@@ -24,7 +24,7 @@ EVENTS = {
 }
 answer = claude.answer
 _SHELLS = ("Bash", "shell", "local_shell", "exec_command", "unified_exec", "write_stdin")
-_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+_HEADS = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
 
 def understand(data: dict[str, Any], event: str) -> Call:
@@ -46,7 +46,8 @@ def _patched(call: Call, given: dict[str, Any]) -> list[str]:
         patch = patch[-1] if patch else None
     if not isinstance(patch, str):
         raise Invalid("hook input: the patch is not text")
-    found = [line[len(head) :].strip() for line in patch.splitlines() for head in _HEADS if line.startswith(head)]
+    lines = map(str.strip, patch.split("\n"))  # it takes a head with blanks before it too
+    found = [line[len(head) :].strip() for line in lines for head in _HEADS if line.startswith(head)]
     if not found or len(found) > calls.MOST_PATHS or not all(found) or "\0" in patch:
         raise Invalid("hook input: the patch names no file, or too many")
     return [os.path.join(call.cwd, path) for path in dict.fromkeys(found)]

@@ -33,6 +33,7 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str)
     names = [_name(path, root, folder) for path in given]
     private = git("rev-parse", "--absolute-git-dir", root=root).decode("utf-8", "surrogateescape").rstrip("\n")
     with _Turn(os.path.join(private, "tiebreak-commit.lock")):
+        _check_state(root, private, names)
         for _ in range(TRIES):
             made = _attempt(board, root, private, names, message)
             if made is not None:
@@ -40,14 +41,34 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str)
     raise Refused("the branch kept moving while this was committed", hint="try again")
 
 
+def _check_state(root: str, private: str, names: list[str]) -> None:
+    """Refuse what git itself would not commit: during a rebase, and paths whose conflicts are open."""
+    if any(os.path.exists(os.path.join(private, state)) for state in ("rebase-merge", "rebase-apply")):
+        raise Refused(
+            "a rebase is in progress in this checkout: a commit made now is lost when it is aborted",
+            hint="wait until it is done, or finish it if it is yours",
+        )
+    open_now = paths_in(
+        git("--literal-pathspecs", "diff", "--name-only", "--diff-filter=U", "-z", "--", *names, root=root)
+    )
+    if open_now:
+        raise Refused(
+            f"{', '.join(open_now[:8])}: the conflicts of a merge are open there",
+            hint="whoever merges resolves them, and finishes with `git commit`",
+        )
+
+
 def _name(path: str, root: str, folder: str) -> str:
     """A path from the top of the repository, as git spells it."""
-    full = os.path.join(folder, path)
-    above = os.path.realpath(os.path.dirname(full.rstrip("/")) or "/")
-    real = os.path.join(above, os.path.basename(full.rstrip("/")))
+    full = os.path.join(folder, path).rstrip("/")
+    if os.path.basename(full) in (".", ".."):
+        full = os.path.realpath(full)
+    above = os.path.realpath(os.path.dirname(full) or "/")
+    real = os.path.join(above, os.path.basename(full))
     if os.path.realpath(full) == os.path.realpath(root):
         raise Invalid("commit: name the paths, not the whole repository", hint="a folder below it is fine")
-    confine(real, root=root, base=root, literal=True)
+    if above != os.path.realpath(root):  # where the path itself leads is not asked: git commits a link as a link
+        confine(above, root=root, base=root, literal=True)
     return os.path.relpath(real, os.path.realpath(root))
 
 
@@ -67,9 +88,11 @@ def _attempt(board: Board, root: str, private: str, names: list[str], message: s
         with open(text, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(message.rstrip("\n") + "\n")
         git("hook", "run", "--ignore-missing", "pre-commit", root=root, environ={**own, "GIT_PREFIX": ""})
+        # A hook may mend what is committed here. What it adds besides (`git add -u`) may be anybody's.
+        _put(root, parent, [path for path in _changed(root, parent, own) if path not in changed], environ=own)
         add_trailers(board, root, text)
         git("hook", "run", "--ignore-missing", "commit-msg", "--", text, root=root, environ=own)
-        changed = _changed(root, parent, own)  # a hook may have mended something
+        changed = _changed(root, parent, own)
         made = _write(root, parent, own, text)
         if made is None:
             return None
@@ -111,16 +134,10 @@ def _write(root: str, parent: str, own: dict[str, str], text: str) -> str | None
 
 def _refresh(root: str, made: str, changed: list[str]) -> None:
     """Bring these paths, and no others, up to date in the checkout's index."""
-    named = ["--", *changed] if len(changed) < 500 else []
-    entries = dict(_entries(git("--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", made, *named, root=root)))
-    lines = b""
-    for path in changed:
-        mode, name = entries.get(path, ("0", "0" * len(made)))
-        lines += f"{mode} {name}\t".encode() + os.fsencode(path) + b"\0"
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            git("update-index", "-z", "--index-info", root=root, given=lines)
+            _put(root, made, changed)
             return
         except Refused as exc:
             if "index.lock" not in exc.message or time.monotonic() > end:
@@ -129,6 +146,20 @@ def _refresh(root: str, made: str, changed: list[str]) -> None:
                     hint="`git status` shows these paths as staged backwards until `git add` of the same paths",
                 ) from None
             time.sleep(0.05)
+
+
+def _put(root: str, commit: str, paths: list[str], environ: dict[str, str] | None = None) -> None:
+    """Make these entries of an index what they are in a commit; "" is the one before the first."""
+    if not paths:
+        return
+    named = ["--", *paths] if len(paths) < 500 else []
+    words = ["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", commit, *named]
+    entries = dict(_entries(git(*words, root=root))) if commit else {}
+    lines = b""
+    for path in paths:
+        mode, name = entries.get(path, ("0", "0" * 40))
+        lines += f"{mode} {name}\t".encode() + os.fsencode(path) + b"\0"
+    git("update-index", "-z", "--index-info", root=root, environ=environ, given=lines)
 
 
 def _entries(listing: bytes) -> Iterator[tuple[str, tuple[str, str]]]:

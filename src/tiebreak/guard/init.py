@@ -80,20 +80,25 @@ def plan(found: Repository, clients: list[Any]) -> Plan:
     wanted.append(("AGENTS.md", "section", SECTION))
     folders = [".agents/skills", *(client.SKILLS for client in clients if client.SKILLS)]
     wanted += [(f"{folder}/{SKILL_FILE}", "whole", SKILL) for folder in folders]
-    changes, problems = [], []
+    changes: list[Change] = []
+    problems: list[str] = []
+    planned: dict[str, bytes] = {}
     for path, how, value in wanted:
         try:
-            change = _change(found, path, how, value)
+            change = _change(found, path, how, value, planned)
         except TiebreakError as exc:
             problems.append(f"{path}: {exc.message}" + (f" ({exc.hint})" if exc.hint else ""))
             continue
         if change is not None:
             changes.append(change)
+            planned[_target(found, path)] = change.after
     return Plan([client.NAME for client in clients], changes, problems)
 
 
-def _change(found: Repository, path: str, how: str, value: Any) -> Change | None:
-    before = _content(_target(found, path))
+def _change(found: Repository, path: str, how: str, value: Any, planned: dict[str, bytes]) -> Change | None:
+    """What has to be written; `planned` is what files will be by then, for two names may lead to one file."""
+    target = _target(found, path)
+    before = planned[target] if target in planned else _content(target)
     try:
         text = (before or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -116,6 +121,11 @@ def _target(found: Repository, path: str) -> str:
     root = os.path.realpath(found.root)
     if not real.startswith(root + os.sep):
         raise Invalid("it leads out of the repository")
+    folder = os.path.dirname(real)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise Invalid(f"nothing can be written in {os.path.relpath(folder, root)}")
     return real
 
 
@@ -151,7 +161,7 @@ def carry_out(found: Repository, intended: Plan) -> None:
     """Write the files. What each was before is put down first."""
     known = _known(found)
     for change in intended.changes:
-        target = os.path.join(found.root, change.path)
+        target = _target(found, change.path)
         note = known.get(target) or {"before": _packed(change.before), "folders": _new_folders(target)}
         known[target] = {**note, "after": [*note.get("after", []), _packed(change.after)]}
     if intended.changes:
@@ -197,6 +207,8 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
     for target in list(known):
         note = known[target]
         name = os.path.relpath(target, found.root)
+        if name.startswith(".." + os.sep):
+            continue  # of another worktree
         now = _content(target)
         if now == _unpacked(note["before"]):
             done.append(name)
@@ -216,7 +228,7 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
 
 def _give_back(target: str, before: bytes | None, folders: list[str]) -> None:
     if before is not None:
-        _write(os.path.realpath(target), before, None)
+        _write(target, before, None)
         return
     os.unlink(target)
     for folder in folders:

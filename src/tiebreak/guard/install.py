@@ -32,8 +32,13 @@ fi
 tb=$(command -v tb) || tb=@TB@
 if [ ! -x "$tb" ]; then
     echo "tiebreak: tb was not found, so nothing was checked" >&2
-    [ "$(git config tiebreak.hooks)" = closed ] && exit 1
-    exit 0
+    chosen=$(git config tiebreak.hooks | tr A-Z a-z)
+    if [ -z "$chosen" ]; then
+        grep -qs '^ *failure *=' .tiebreak.toml || exit 0
+        grep -q '^ *failure *= *.open.' .tiebreak.toml && exit 0
+    fi
+    [ "$chosen" = open ] && exit 0
+    exit 1
 fi
 printf %s "$input" | "$tb" guard check "$name" -- "$@"
 """

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..repository import Repository
+
 
 class Place:
     """A file of a repository, as the board knows it."""
@@ -33,9 +35,14 @@ class Place:
 def place_of(path: str, environ: Mapping[str, str]) -> Place | None:
     """Where a file belongs; None for a file outside of any repository, which nobody guards."""
     found = repository(os.path.dirname(os.path.realpath(path)))
-    if found is None or _is_inside(os.path.realpath(path), found.common):
+    if found is None or _is_gits_own(os.path.realpath(path), found):
         return None
     return Place(path, found.root, environ.get("TIEBREAK_PROJECT") or project_name(found.root))
+
+
+def _is_gits_own(path: str, found: Repository) -> bool:
+    """Whether a file is git's data; a worktree may lie among them, as in a bare repository, and its files are not."""
+    return _is_inside(path, found.common) and not _is_inside(found.root, found.common)
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -13,7 +13,7 @@ import time
 
 from ..errors import Lost, TiebreakError
 from ..fingerprints import digest
-from ..globs import unescape
+from ..globs import is_glob, overlap, unescape
 from ..model import holder_id
 from ..names import short
 from ..processes import same_family
@@ -27,6 +27,8 @@ from .places import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..model import Hold
     from .desk import Desk
 
@@ -66,29 +68,36 @@ def after(desk: Desk) -> Verdict:
     found = repository(desk.call.cwd)
     if not since or found is None:
         return Verdict()
-    holds = desk.board.holds.list()
-    changed = [name for name in _candidates(desk, found.root, holds) if _changed_since(found.root, name, since)]
-    places = [_place(desk, found.root, name) for name in sorted(changed)]
-    return _sorted_out(desk, [place for place in places if place is not None], holds)
+    holds = [hold for hold in desk.board.holds.list() if hold.resource.startswith("file:")]
+    status = status_of(found.root)
+    names = {*(status or ()), *_held_names(holds)}
+    changed = [name for name in names if _changed_since(found.root, name, since)]
+    places = [place_in(desk, found.root, name) for name in sorted(changed)]
+    verdict = _sorted_out(desk, [place for place in places if place is not None], holds)
+    if status is None:
+        verdict.warning = (
+            "tiebreak: git does not tell what has changed here, so only files that are held were looked at"
+        )
+    return verdict
 
 
-def _candidates(desk: Desk, root: str, holds: list[Hold]) -> set[str]:
-    names = set(_status(root))
+def _held_names(holds: list[Hold]) -> Iterator[str]:
     for hold in holds:
-        if hold.resource.startswith("file:"):
-            names.add("/".join(unescape(part) for part in hold.resource[5:].split("/")))
-    return names
+        if not is_glob(hold.resource[5:]):  # what a glob means is known when git names it
+            yield "/".join(unescape(part) for part in hold.resource[5:].split("/"))
 
 
-def _status(root: str) -> list[str]:
-    """What git calls changed or untracked, from the top of the repository."""
+def status_of(root: str) -> list[str] | None:
+    """What git calls changed or untracked, from the top of the repository; None when it cannot tell."""
     import subprocess
 
     words = ["git", "-C", root, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--no-renames", "-uall"]
     try:
         done = subprocess.run(words, capture_output=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError):
-        return []
+        return None
+    if done.returncode:
+        return None
     return [os.fsdecode(line[3:]) for line in done.stdout.split(b"\0") if len(line) > 3]
 
 
@@ -105,11 +114,12 @@ def _changed_since(root: str, name: str, since: int) -> bool:
         return False
 
 
-def _place(desk: Desk, root: str, name: str) -> Place | None:
+def place_in(desk: Desk, root: str, name: str) -> Place | None:
+    """A file by its name from the top of the repository; None for a name that no board can have."""
     try:
         return Place(os.path.join(root, name), root, desk.board.project)
     except TiebreakError:
-        return None  # a name that no board can have
+        return None
 
 
 def _sorted_out(desk: Desk, places: list[Place], holds: list[Hold]) -> Verdict:
@@ -117,7 +127,7 @@ def _sorted_out(desk: Desk, places: list[Place], holds: list[Hold]) -> Verdict:
     taken: list[Place] = []
     theirs: list[tuple[Place, str]] = []
     by_name = {hold.resource: hold for hold in holds}
-    for place in places[:MOST]:
+    for place in _others_first(desk, places, holds)[:MOST]:
         hold = by_name.get(place.resource)
         if hold is not None and holder_id(hold) == desk.agent:
             mine.append(place)
@@ -136,6 +146,19 @@ def _sorted_out(desk: Desk, places: list[Place], holds: list[Hold]) -> Verdict:
         hashes = [digest(place.path) for place in mine]
         desk.renew(resources=[place.resource for place in mine], hashes=hashes)
     return Verdict(context=_told(taken, theirs, len(places) - MOST))
+
+
+def _others_first(desk: Desk, places: list[Place], holds: list[Hold]) -> list[Place]:
+    """If not all can be looked at, then those that somebody else holds."""
+    if len(places) <= MOST:
+        return places
+    others = [hold.resource for hold in holds if holder_id(hold) != desk.agent]
+    names, globs = set(others), [resource[5:] for resource in others if is_glob(resource[5:])]
+
+    def is_free(place: Place) -> bool:
+        return place.resource not in names and not any(overlap(place.name, glob) for glob in globs)
+
+    return sorted(places, key=is_free)
 
 
 def _not_mine(desk: Desk, place: Place, lost: Lost, taken: list[Place], theirs: list[tuple[Place, str]]) -> None:

@@ -70,6 +70,7 @@ class Line:
         self.holds = [(hold.resource, holder_id(hold) or "") for hold in self._held]
         self._free = self._free_slots(tx, project)
         self._hard: dict[int, list[list[tuple[str, str]]]] = {}
+        self._behind: dict[str, set[str]] = {}
 
     def _free_slots(self, tx: Transaction, project: str) -> dict[str, int]:
         free = dict(tx.all("SELECT resource, slots FROM pools WHERE project = :project", project=project))
@@ -101,16 +102,22 @@ class Line:
 
     def _gives_way(self, waiter: Waiter, agent: str) -> bool:
         """Whether a waiter is waiting, near or far, for what this agent holds."""
-        seen, todo = {waiter.agent}, [waiter.agent]
-        while todo:
-            for one in self._places(todo.pop()):
-                hard = {holder for ways in self.in_the_way(one) for _, holder in ways}
-                if agent in hard:
-                    return True
-                soft = {other.agent for other, _ in self.ahead(one)}
-                todo += (hard | soft) - seen
-                seen |= hard | soft
-        return False
+        if agent not in self._behind:
+            self._behind[agent] = self._all_behind(agent)
+        return waiter.agent in self._behind[agent]
+
+    def _all_behind(self, agent: str) -> set[str]:
+        """Those who wait for what an agent holds, and those who wait for them."""
+        found = {one.agent for one in self.waiters if agent in self._holders(one)}
+        if not found:
+            return found  # as nearly always: mostly those who wait hold nothing
+        edges = [(one.agent, self._holders(one) | {w.agent for w, _ in self.ahead(one)}) for one in self.waiters]
+        while more := {who for who, whom in edges if who not in found and whom & found}:
+            found |= more
+        return found
+
+    def _holders(self, waiter: Waiter) -> set[str]:
+        return {holder for ways in self.in_the_way(waiter) for _, holder in ways}
 
     # ── The graph ────────────────────────────────────────────────────────────────────────────────────
 

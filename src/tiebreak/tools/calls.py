@@ -31,7 +31,12 @@ async def call(board: AsyncBoard, name: str, arguments: dict[str, Any]) -> dict[
     return await TOOLS[name](board, _checked(name, arguments))
 
 
-_KINDS: dict[str, tuple[type, str]] = {"array": (list, "a list"), "string": (str, "text")}
+_KINDS: dict[str, tuple[type, str]] = {
+    "array": (list, "a list"),
+    "string": (str, "text"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+}
 
 
 def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -46,12 +51,16 @@ def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if words and value not in words:
             raise Invalid(f"{name}: {key}: one of {', '.join(words)}, got {shown(value)}")
         kind, called = _KINDS.get(known[key].get("type"), (object, ""))
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (kind is int and not _counts(value)):
             raise Invalid(f"{name}: {key}: {called}, got {shown(value)}")
     for key in schema.get("required", ()):
         if key not in given:
             raise Invalid(f"{name}: {key} is missing")
     return given
+
+
+def _counts(value: Any) -> bool:
+    return value is not True and bool(value > 0)
 
 
 def _some(given: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -65,7 +74,7 @@ def _patience(given: dict[str, Any]) -> float:
 def token(text: Any) -> tuple[str, int]:
     """The reference and the epoch of a token."""
     ref, mark, epoch = text.rpartition("@") if isinstance(text, str) else ("", "", "")
-    if not (mark and ref and epoch.isascii() and epoch.isdigit() and int(epoch) > 0):
+    if not (mark and ref and epoch.isascii() and epoch.isdigit() and len(epoch) < 19 and int(epoch) > 0):
         raise Invalid(f"token: REF@EPOCH as claim or hold gave it, got {shown(text)}")
     return ref, int(epoch)
 
@@ -186,9 +195,7 @@ async def update(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     """Write as the holder of a claim."""
     ref, epoch = token(given["token"])
     action = given["action"]
-    allowed = {"extend": ("lease",), "complete": ("result",), "fail": ("reason", "retry"), "release": ("reason",)}[
-        action
-    ]
+    allowed = _GO_WITH[action]
     wrong = [key for key in given if key not in ("token", "action", *allowed)]
     if wrong:
         raise Invalid(f"update: {wrong[0]} does not go with {action}", hint=f"{action} takes: {', '.join(allowed)}")
