@@ -109,7 +109,7 @@ class Operation(Generic[P, R]):
         return self._defaults
 
     def brings_commands(self, params: dict[str, Any]) -> bool:
-        """Whether such a call puts commands on the board or hands them out: whoever asks must have shown who it is."""
+        """Whether such a call puts commands on the board, lets them run or hands them out: only for who is known."""
         return self._commands is not None and self._commands(params)
 
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
