@@ -102,7 +102,7 @@ def submit(
         raise Invalid("unique_for: needs a key to tell which jobs are the same")
     known = None if key is None else by_key(tx, key, project)
     if known is not None and not _given_up(tx, known, unique_for):
-        return known
+        return by_key(tx, known.key or "", project) or known  # somebody else may have had it given up just now
     settings = {"env": env, "cwd": cwd, "timeout": timeout, "grace": grace, "limits": limits, "cap": cap}
     settings = {name: value for name, value in settings.items() if value not in (None, {})}
     group, _, size = (limit or "=0").partition("=")
