@@ -169,7 +169,18 @@ def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", proje
 # ── Working ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("jobs.next", writes=True, commands=True)
+def _settings_again(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
+    """Put the settings into jobs that are answered with once more: they are kept with the task, and nowhere else."""
+    import json
+
+    for job in jobs:
+        row = tx.first(
+            "SELECT settings FROM tasks WHERE number = :number AND id = :id", number=job["number"], id=job["id"]
+        )
+        job["settings"] = json.loads(row[0]) if row and row[0] else None
+
+
+@operation("jobs.next", writes=True, commands=True, withheld=("settings", _settings_again))
 def next_jobs(
     tx: Transaction,
     *,
