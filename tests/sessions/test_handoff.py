@@ -154,6 +154,7 @@ def test_an_old_coordinator_can_write_nothing_after_a_handoff(arena: Arena) -> N
     old = arena.lead()
     environment = inside(old, arena)
     assert arena("claim", "work", env=environment).code == 0
+    arena.board.jobs.submit(command="touch ran", cwd=str(arena.folder))
     assert arena("handoff", "lead").code == 0
     before = arena.board.tasks.get(ref="work")
     late: list[list[str]] = [
@@ -166,6 +167,8 @@ def test_an_old_coordinator_can_write_nothing_after_a_handoff(arena: Arena) -> N
         ["hold", "src/a.py"],
         ["post", "one more"],
         ["claim", "another"],
+        ["work", "--burst"],
+        ["work", "--burst", "--as", "helper"],
         ["spawn", "rival", "--coordinator", "--", "true"],
         ["handoff", "lead"],
     ]
