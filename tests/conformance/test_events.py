@@ -83,6 +83,12 @@ def scheduled(board: Board) -> dict[str, Any]:
     return {"name": "daily"}
 
 
+def tomorrow(place: Place, board: Board) -> dict[str, Any]:
+    scheduled(board)
+    place.advance(86_400)
+    return {}
+
+
 def announced(board: Board) -> dict[str, Any]:
     board.agents.announce()
     return {}
@@ -124,7 +130,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "schedules.pause": lambda place, board: scheduled(board),
     "schedules.resume": lambda place, board: (board.schedules.pause(**scheduled(board)), {"name": "daily"})[1],
     "schedules.remove": lambda place, board: scheduled(board),
-    "schedules.fire": lambda place, board: (scheduled(board), place.advance(86_400), {})[2],
+    "schedules.fire": tomorrow,
     "messages.send": lambda place, board: {"body": "hello"},
     "messages.mark": lambda place, board: {"upto": message(board)},
     "messages.ack": lambda place, board: {"number": message(board)},

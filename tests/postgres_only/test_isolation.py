@@ -89,7 +89,7 @@ def test_a_limit_that_is_not_decided_alone_is_spent_twice(
 def test_a_claim_that_is_kept_at_the_last_moment_still_takes_its_room(board: Board, other: Board, way: str) -> None:
     limited(board, 2)
     [held] = board.jobs.next(lease=60)
-    kept = Stopped(board, lambda: board.jobs.heartbeat(grants=[[held.number, held.epoch]], lease=600))
+    kept = Stopped(board, lambda: board.jobs.heartbeat(grants=[(held.number, held.epoch)], lease=600))
     engine_of(other).clock = lambda: wall() + 120 * SECOND  # for whom its first lease has run out
     if way == "next":
         assert other.jobs.next() == []

@@ -415,12 +415,13 @@ def test_a_command_that_was_stopped_is_not_set_going_by_strangers(
     method: str, params: dict[str, Any], start: Starting
 ) -> None:
     door = start(open=True).door
-    us = {"project": "p", "agent": "a~1"}
-    for name, given in (
-        ("jobs.submit", {"command": "x"}),
-        ("tasks.cancel", {"ref": "#1"}),
-        ("queues.pause", {"queue": "default"}),
-    ):
+    us: dict[str, Any] = {"project": "p", "agent": "a~1"}
+    begun: dict[str, dict[str, Any]] = {
+        "jobs.submit": {"command": "x"},
+        "tasks.cancel": {"ref": "#1"},
+        "queues.pause": {"queue": "default"},
+    }
+    for name, given in begun.items():
         assert "result" in json.loads(door.ask("POST", "/rpc", None, call(name, **us, **given)).body)
     before, again = door.rpc("events.last", WITHOUT)["result"], call(method, **us, **params)
     assert door.ask("POST", "/rpc", WITHOUT, again).status == 401

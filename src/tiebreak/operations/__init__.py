@@ -81,7 +81,7 @@ class Operation(Generic[P, R]):
         writes: bool,
         glance: Callable[..., None] | None,
         commands: Callable[[dict[str, Any]], bool] | None,
-        withheld: tuple[str, Callable[..., None]] | None,
+        withheld: tuple[str, Callable[..., None]] | None = None,
     ) -> None:
         self.name = name
         self.writes = writes
