@@ -78,6 +78,17 @@ def session(board: Board, state: str = "starting") -> dict[str, Any]:
     return lead
 
 
+def scheduled(board: Board) -> dict[str, Any]:
+    board.schedules.add(name="daily", expression="@daily", command="true")
+    return {"name": "daily"}
+
+
+def tomorrow(place: Place, board: Board) -> dict[str, Any]:
+    scheduled(board)
+    place.advance(86_400)
+    return {}
+
+
 def announced(board: Board) -> dict[str, Any]:
     board.agents.announce()
     return {}
@@ -113,6 +124,13 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "holds.release": lambda place, board: held(board),
     "holds.transfer": lambda place, board: {"resource": held(board)["resources"][0], "to": "bob~test"},
     "holds.break": lambda place, board: {"resource": held(board)["resources"][0], "reason": "stuck"},
+    "waits.enter": lambda place, board: held(place.open("bob")),
+    "waits.leave": lambda place, board: {"place": board.waits.enter(**held(place.open("bob"))).number},
+    "schedules.add": lambda place, board: {"name": "daily", "expression": "@daily", "command": "true"},
+    "schedules.pause": lambda place, board: scheduled(board),
+    "schedules.resume": lambda place, board: (board.schedules.pause(**scheduled(board)), {"name": "daily"})[1],
+    "schedules.remove": lambda place, board: scheduled(board),
+    "schedules.fire": tomorrow,
     "messages.send": lambda place, board: {"body": "hello"},
     "messages.mark": lambda place, board: {"upto": message(board)},
     "messages.ack": lambda place, board: {"number": message(board)},
@@ -178,12 +196,15 @@ def test_reading_leaves_no_event(alice: Board) -> None:
         "jobs.inspect": {"ref": "job"},
         "jobs.output": {"ref": "job"},
         "jobs.graph": {"ref": "work"},
+        "schedules.next": {"name": "daily"},
+        "schedules.history": {"name": "daily"},
         "messages.search": {"query": "word"},
         "events.why": {"ref": "work"},
     }
     alice.tasks.post(name="work", key="work")
     alice.jobs.submit(command="true", key="job")
     alice.tasks.claim(ref="mine")
+    scheduled(alice)
     before = alice.events.last()
     for name, operation in operations.every().items():
         if not operation.writes:

@@ -6,10 +6,11 @@ import pytest
 
 from tiebreak import Board
 from tiebreak.errors import Refused
+from tiebreak.model import encode
 
 from .engines import Place
 from .jobs_support import outcome, report, running, submit, win, won
-from .tasks_support import changes, happened
+from .tasks_support import changes, happened, unchanged
 
 # ── Order ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -388,3 +389,18 @@ def test_a_job_that_kills_its_workers_ends(place: Place, alice: Board) -> None:
     ended = alice.tasks.get(ref=job.id)
     assert (ended.state, ended.attempts) == ("failed", 2)
     assert "attempt 2 of 2" in (ended.reason or "")
+
+
+# ── Repeating ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_repeated_call_for_jobs_answers_the_same_with_all_that_they_need(alice: Board) -> None:
+    submit(alice, env={"TOKEN": "geheim"}, timeout=5)
+    submit(alice)
+    first = alice.call("jobs.next", {"count": 2}, once="retry-1234")
+
+    with unchanged(alice):
+        again = alice.call("jobs.next", {"count": 2}, once="retry-1234")
+
+    assert encode(again) == encode(first)
+    assert [job.settings for job in again] == [{"env": {"TOKEN": "geheim"}, "timeout": 5}, None]

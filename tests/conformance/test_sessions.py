@@ -343,3 +343,18 @@ def test_only_what_has_ended_is_forgotten(alice: Board) -> None:
     assert agent_id(alice.sessions.remove(session=LEAD)) == LEAD
     assert alice.sessions.list(every=True) == []
     assert begin(alice, NEXT).epoch == 2, "its epochs are not forgotten"
+
+
+def test_a_coordinator_that_was_forgotten_stays_fenced(alice: Board) -> None:
+    live(alice)
+    live(alice, NEXT, 18, replaces=LEAD)
+    for each in (LEAD, NEXT):
+        alice.sessions.end(session=each, note="over")
+        alice.sessions.remove(session=each)
+        with pytest.raises(Fenced):
+            alice.tasks.post(name="late", agent=each)
+        with pytest.raises(NotFound):
+            alice.sessions.remove(session=each)
+    assert alice.sessions.list(every=True) == []
+    with pytest.raises(Refused):
+        begin(alice, LEAD)

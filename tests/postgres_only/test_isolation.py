@@ -13,12 +13,13 @@ import tiebreak
 from tests.races import checkers
 from tests.races.crew import Crew, race
 from tests.races.scenarios import claimer, gather, repeater, swimmer, taker
-from tiebreak import Board, Lost, Refused, Unavailable
+from tiebreak import Board, Fenced, Lost, Refused, Unavailable
+from tiebreak.clock import SECOND, wall
 from tiebreak.engine.postgres import TRIES
 from tiebreak.operations import claims, find, holds, limits, picking
 from tiebreak.operations.resources import prolong
 
-from .conftest import PATIENCE, Stopped, blocked, in_thread, open_board, until
+from .conftest import PATIENCE, Stopped, blocked, engine_of, in_thread, open_board, until
 
 SIXTEEN = [f"agent-{i}" for i in range(16)]
 ROUNDS = 200
@@ -82,6 +83,20 @@ def test_a_limit_that_is_not_decided_alone_is_spent_twice(
     slow = Stopped(other, lambda: other.jobs.next())
     second = board.tasks.claim(ref="#2")
     assert (second.number, [job.number for job in slow.go()]) == (2, [1]), "the tests above would notice"
+
+
+@pytest.mark.parametrize("way", ["next", "claim"])
+def test_a_claim_that_is_kept_at_the_last_moment_still_takes_its_room(board: Board, other: Board, way: str) -> None:
+    limited(board, 2)
+    [held] = board.jobs.next(lease=60)
+    kept = Stopped(board, lambda: board.jobs.heartbeat(grants=[(held.number, held.epoch)], lease=600))
+    engine_of(other).clock = lambda: wall() + 120 * SECOND  # for whom its first lease has run out
+    if way == "next":
+        assert other.jobs.next() == []
+    else:
+        with pytest.raises(Refused, match="limit is 1"):
+            other.tasks.claim(ref="#2")
+    assert kept.go() == []
 
 
 def test_what_has_no_limit_waits_for_nobody(board: Board, other: Board) -> None:
@@ -438,3 +453,27 @@ def test_a_repeated_call_waits_for_the_first_and_answers_as_it_did(board: Board,
         until(lambda: blocked(raw), "the repetition waits for the first")
         assert first.go() == second()
         assert again.upkeep.status().pending == 1
+
+
+# ── Jobs ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_progress_of_a_job_that_is_being_cancelled_is_fenced(board: Board, other: Board, raw: Any) -> None:
+    job = board.jobs.submit(command="true")
+    [held] = board.jobs.next(lease=600)
+    cancelling = Stopped(other, lambda: other.tasks.cancel(ref=job.id))
+    late = in_thread(lambda: board.jobs.progress(ref=job.id, epoch=held.epoch, percent=50))
+    until(lambda: blocked(raw), "the progress waits for the cancelling")
+    cancelling.go()
+    with pytest.raises(Fenced):
+        late()
+    assert board.events.read(event="task.progress") == []
+
+
+def test_of_two_that_renew_a_unique_job_both_learn_of_the_new_one(board: Board, other: Board, raw: Any) -> None:
+    old = board.jobs.submit(command="true", key="nightly", unique_for=0)
+    board.tasks.cancel(ref=old.id)
+    first = Stopped(other, lambda: other.jobs.submit(command="true", key="nightly", unique_for=0))
+    second = in_thread(lambda: board.jobs.submit(command="true", key="nightly", unique_for=0))
+    until(lambda: blocked(raw), "the second one waits for the first")
+    assert first.go().number == second().number > old.number

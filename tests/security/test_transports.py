@@ -403,6 +403,33 @@ def test_what_a_job_is_to_run_with_is_not_handed_to_strangers(start: Starting) -
     assert b"geheim" in door.ask("POST", "/rpc", None, taking).body
 
 
+AGAIN: dict[str, tuple[str, dict[str, Any]]] = {
+    "retried": ("tasks.retry", {"ref": "#1"}),
+    "retried with others": ("tasks.retry_many", {"states": ["cancelled"]}),
+    "in a queue that was stopped": ("queues.resume", {"queue": "default"}),
+}
+
+
+@pytest.mark.parametrize(("method", "params"), AGAIN.values(), ids=AGAIN)
+def test_a_command_that_was_stopped_is_not_set_going_by_strangers(
+    method: str, params: dict[str, Any], start: Starting
+) -> None:
+    door = start(open=True).door
+    us: dict[str, Any] = {"project": "p", "agent": "a~1"}
+    begun: dict[str, dict[str, Any]] = {
+        "jobs.submit": {"command": "x"},
+        "tasks.cancel": {"ref": "#1"},
+        "queues.pause": {"queue": "default"},
+    }
+    for name, given in begun.items():
+        assert "result" in json.loads(door.ask("POST", "/rpc", None, call(name, **us, **given)).body)
+    before, again = door.rpc("events.last", WITHOUT)["result"], call(method, **us, **params)
+    assert door.ask("POST", "/rpc", WITHOUT, again).status == 401
+    assert door.rpc("events.last", WITHOUT)["result"] == before
+    assert door.ask("POST", "/rpc", None, again).status == 200
+    assert door.rpc("events.last", WITHOUT)["result"] > before
+
+
 @pytest.mark.parametrize("kind", ["JOB", " job", "job ", "job\0", "\u017fob", "jo\u200bb"])
 def test_no_other_spelling_becomes_a_command(kind: str, start: Starting) -> None:
     door = start(open=True).door

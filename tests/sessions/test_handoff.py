@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tiebreak import Fenced
+from tiebreak.daemon import handoffs
 from tiebreak.model import Session, agent_id
 from tiebreak.processes import alive
 from tiebreak.sessions.records import ALIVE, command, fate
@@ -153,6 +154,7 @@ def test_an_old_coordinator_can_write_nothing_after_a_handoff(arena: Arena) -> N
     old = arena.lead()
     environment = inside(old, arena)
     assert arena("claim", "work", env=environment).code == 0
+    arena.board.jobs.submit(command="touch ran", cwd=str(arena.folder))
     assert arena("handoff", "lead").code == 0
     before = arena.board.tasks.get(ref="work")
     late: list[list[str]] = [
@@ -165,6 +167,8 @@ def test_an_old_coordinator_can_write_nothing_after_a_handoff(arena: Arena) -> N
         ["hold", "src/a.py"],
         ["post", "one more"],
         ["claim", "another"],
+        ["work", "--burst"],
+        ["work", "--burst", "--as", "helper"],
         ["spawn", "rival", "--coordinator", "--", "true"],
         ["handoff", "lead"],
     ]
@@ -278,6 +282,31 @@ def test_a_file_that_nobody_understands_is_put_aside(arena: Arena) -> None:
     assert "put aside" in answer.out
     assert (arena.queue(), arena.queue("aside")) == ([], ["0.json"])
     assert len(arena.living()) == 1
+
+
+def test_a_queued_handoff_of_somebody_who_was_forgotten_is_put_aside(arena: Arena) -> None:
+    arena.lead()
+    order(arena)
+    assert [arena(word, "lead").code for word in ("stop", "rm")] == [0, 0]
+    answer = arena("drain")
+    assert answer.out.startswith("put aside"), answer
+    assert (arena.queue(), len(arena.queue("aside"))) == ([], 1)
+    assert arena("drain").out == "the queue is empty\n"
+
+
+def test_a_daemon_sees_what_is_queued_beside_files_that_nobody_understands(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena.lead()
+    order(arena)
+    monkeypatch.setenv("XDG_STATE_HOME", str(arena.folder / "state"))
+    folder = arena.folder / "state" / "tiebreak" / "handoffs" / "queue"
+    board = json.loads(next(folder.iterdir()).read_text())["board"]
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: sorted(listed(path)))
+    for text in ("{", "[]"):
+        (folder / "0.json").write_text(text)
+        assert handoffs.waiting([board, "elsewhere"]) == [board]
 
 
 def test_a_drain_leaves_the_queues_of_others_alone(arena: Arena) -> None:

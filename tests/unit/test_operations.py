@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 import tiebreak
@@ -272,3 +273,17 @@ def test_the_public_names_are_all_there() -> None:
     assert os.path.samefile(os.path.dirname(tiebreak.__file__), os.path.dirname(board_module.__file__))
     with pytest.raises(AttributeError, match="nothing"):
         tiebreak.nothing  # noqa: B018
+
+
+# ── What is remembered ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_secrets_of_jobs_are_not_among_the_remembered_answers(board: Board, tmp_path: Path) -> None:
+    board.jobs.submit(command="true", env={"TOKEN": "geheim"})
+    [job] = board.call("jobs.next", {}, once="retry-1234")
+    assert job.settings == {"env": {"TOKEN": "geheim"}}
+    connection = apsw.Connection(str(tmp_path / "board.db"))
+    [(answer,)] = connection.execute("SELECT answer FROM answers").fetchall()
+    connection.close()
+    assert job.id in str(answer)
+    assert "geheim" not in str(answer)

@@ -50,6 +50,18 @@ def test_five_jobs_are_done_once_through_a_daemon(tmp_path: Path) -> None:
         serving.kill()
 
 
+def test_a_worker_that_may_not_run_commands_says_so_and_ends(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, "--open").start()
+    try:
+        shop = Shop(tmp_path, serving.url)
+        with shop.worker(XDG_STATE_HOME=str(tmp_path / "elsewhere")) as stranger:  # where no token is found
+            assert stranger.ended() == 3
+        assert [each.get("error") for each in stranger.lines] == ["Unavailable"]
+        shop.close()
+    finally:
+        serving.kill()
+
+
 def test_five_jobs_are_done_once_on_postgresql(tmp_path: Path) -> None:
     shop = Shop(tmp_path, server().empty_board())
     five_jobs_and_three_workers(shop)

@@ -99,6 +99,7 @@ def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
     from ..worker.runner import Worker
 
     gc.enable()  # which `tb` does without: its other commands end soon
+    _ask(args)
     who = identity()
     with _board(args, who) as board:
         told = _Json(context) if context.json else _Status(context) if sys.stdout.isatty() else _Lines(context)
@@ -111,6 +112,14 @@ def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
         finally:
             told.end()
             _leave(board)
+
+
+def _ask(args: Args) -> None:
+    """Raise if whoever starts this worker may not run commands here, or was replaced: a worker only knows itself."""
+    from ..board import open
+
+    with open(args.board, agent=args["as"], project=args.project) as board:
+        board.jobs.next(queues=[])
 
 
 def _leave(board: Board) -> None:

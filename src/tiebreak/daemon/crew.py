@@ -68,7 +68,8 @@ class Crew:
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Not the agent of whoever started the daemon: a worker's name tells which process it is.
-        environment = {name: value for name, value in os.environ.items() if name != "TIEBREAK_AGENT"}
+        theirs = ("TIEBREAK_AGENT", "TIEBREAK_SESSION")
+        environment = {name: value for name, value in os.environ.items() if name not in theirs}
         made = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
         log.info("a worker has begun", extra={"facts": {"pid": made.pid}})
         return made

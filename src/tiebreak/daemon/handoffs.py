@@ -33,15 +33,20 @@ async def drain(addresses: list[str]) -> None:
 def waiting(addresses: list[str]) -> list[str]:
     """The addresses under which handoffs of this board are queued."""
     folder = os.path.join(state_folder(), "handoffs", "queue")
-    found = set()
     try:
-        for name in os.listdir(folder):
-            if name.endswith(".json"):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    found.add(json.load(file).get("board"))
-    except (OSError, ValueError, AttributeError):
-        pass  # there is none, or it has just been taken, or it is for `tb drain` to put aside
+        names = [name for name in os.listdir(folder) if name.endswith(".json")]
+    except OSError:
+        return []
+    found = {_board(os.path.join(folder, name)) for name in names}
     return [address for address in addresses if address in found]
+
+
+def _board(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return str(json.load(file).get("board"))
+    except (OSError, ValueError, AttributeError):
+        return None  # it has just been taken, or it is for `tb drain` to put aside
 
 
 async def _run(address: str) -> int:

@@ -81,12 +81,15 @@ class Operation(Generic[P, R]):
         writes: bool,
         glance: Callable[..., None] | None,
         commands: Callable[[dict[str, Any]], bool] | None,
+        withheld: tuple[str, Callable[..., None]] | None = None,
     ) -> None:
         self.name = name
         self.writes = writes
         self._commands = commands
         self.glance = glance
         """A read that may already refuse, so that whoever loses need not queue behind those who write."""
+        self.withheld = withheld
+        """The field of its records that is secret, and what puts it into remembered ones again."""
         self.function = function
         self.__doc__ = function.__doc__
         kinds = {k: v for k, v in function.__annotations__.items() if k != "tx"}
@@ -109,7 +112,7 @@ class Operation(Generic[P, R]):
         return self._defaults
 
     def brings_commands(self, params: dict[str, Any]) -> bool:
-        """Whether such a call puts commands on the board or hands them out: whoever asks must have shown who it is."""
+        """Whether such a call puts commands on the board, lets them run or hands them out: only for who is known."""
         return self._commands is not None and self._commands(params)
 
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -139,11 +142,13 @@ def operation(
     writes: bool,
     glance: Callable[..., None] | None = None,
     commands: bool | Callable[[dict[str, Any]], bool] = False,
+    withheld: tuple[str, Callable[..., None]] | None = None,
 ) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
     """Declare a function of a transaction as an operation."""
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
-        made = Operation(name, function, writes, glance, commands if callable(commands) else lambda _: bool(commands))
+        brings = commands if callable(commands) else lambda _: bool(commands)
+        made = Operation(name, function, writes, glance, brings, withheld)
         REGISTRY[name] = made
         return made
 
@@ -194,12 +199,18 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
     if known is not None:
         if known[0] != request:
             raise Invalid(f"once: {shown(once)} was already used for another call ({known[0].partition(' ')[0]})")
-        return decode(wanted.returns, json.loads(known[1]))  # type: ignore[no-any-return]
+        remembered = json.loads(known[1])
+        if wanted.withheld is not None:
+            wanted.withheld[1](tx, remembered)
+        return decode(wanted.returns, remembered)  # type: ignore[no-any-return]
     answer = wanted.function(tx, **params)
+    shown_again = encode(answer)
+    if wanted.withheld is not None:
+        shown_again = [{**each, wanted.withheld[0]: None} for each in shown_again]
     tx.all(
         "INSERT INTO answers (once, request, answer, at) VALUES (:once, :request, :answer, {now})",
         once=once,
         request=request,
-        answer=json.dumps(encode(answer)),
+        answer=json.dumps(shown_again),
     )
     return answer

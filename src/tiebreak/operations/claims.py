@@ -218,7 +218,7 @@ def claim_many(
     return won
 
 
-def _as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:
+def as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:
     """Change a task as its holder, or explain why the fence did not let it pass."""
     column, value = address(ref)
     task = None
@@ -276,7 +276,7 @@ def extend(
 ) -> Task:
     """Keep a claim for another lease, counted from now."""
     change = f"{EXTEND}, updated_at = {{now}}"
-    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
+    task = as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
     of_task(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
     return task
 
@@ -317,7 +317,7 @@ def complete(
     ack_payload: Json | None = None,
 ) -> Task:
     """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
-    task = _as_holder(tx, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
+    task = as_holder(tx, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
     of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
     let_others_go_on(tx, task)
     if ack:
@@ -362,7 +362,7 @@ def fail(
     again = retry and before.attempts < before.max_attempts
     wait = _backoff(tx, before) if again else 0
     ready_at = tx.now + wait if wait else 0
-    task = _as_holder(
+    task = as_holder(
         tx,
         _RETRYING if again else _FAILED,
         ref=f"#{before.number}",
@@ -406,7 +406,7 @@ def release(
 ) -> Task:
     """Give a claim back at once, without using the attempt up."""
     change = f"state = 'pending', attempts = attempts - 1, {GIVE_BACK}, updated_at = {{now}}"
-    task = _as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch)
+    task = as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch)
     of_task(tx, "task.released", task, agent=agent, epoch=task.epoch, note=reason)
     return task
 

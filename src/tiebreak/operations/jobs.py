@@ -102,7 +102,7 @@ def submit(
         raise Invalid("unique_for: needs a key to tell which jobs are the same")
     known = None if key is None else by_key(tx, key, project)
     if known is not None and not _given_up(tx, known, unique_for):
-        return known
+        return by_key(tx, known.key or "", project) or known  # somebody else may have had it given up just now
     settings = {"env": env, "cwd": cwd, "timeout": timeout, "grace": grace, "limits": limits, "cap": cap}
     settings = {name: value for name, value in settings.items() if value not in (None, {})}
     group, _, size = (limit or "=0").partition("=")
@@ -169,7 +169,18 @@ def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", proje
 # ── Working ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("jobs.next", writes=True, commands=True)
+def _settings_again(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
+    """Put the settings into jobs that are answered with once more: they are kept with the task, and nowhere else."""
+    import json
+
+    for job in jobs:
+        row = tx.first(
+            "SELECT settings FROM tasks WHERE number = :number AND id = :id", number=job["number"], id=job["id"]
+        )
+        job["settings"] = json.loads(row[0]) if row and row[0] else None
+
+
+@operation("jobs.next", writes=True, commands=True, withheld=("settings", _settings_again))
 def next_jobs(
     tx: Transaction,
     *,

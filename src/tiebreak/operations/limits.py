@@ -1,28 +1,27 @@
 """Limits: of a group of tasks at most so many are claimed at any time.
 
 A limit is a decision over several rows, so whoever wins a task that has one says so first (`tx.serialize`), counts the
-live claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up no
-room. Each task brings the size of its group along: it may be won while fewer than that are claimed.
+claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up no room,
+once that is written down: one that cannot be written down now is just being extended, or ended. Each task brings the
+size of its group along: it may be won while fewer than that are claimed.
 """
 
 from __future__ import annotations
 
 from ..errors import Refused
 from ..names import shown
+from .expiry import expire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import Transaction
 
 HINT = "claim it with --wait to wait for it; `tb next` finds other work"
-# `until + 0`, or SQLite would follow the index of all claims that are not over instead of those with a limit.
-_TAKEN = (
-    "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND until + 0 > {now} AND "
-)
+_TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND "
 
 
 def taken(tx: Transaction, project: str) -> dict[str, int]:
-    """How many of each group are claimed now; groups of which none is are left out."""
+    """How many of each group are claimed, for who has settled what lapsed; groups of which none is are left out."""
     return dict(tx.all(f"{_TAKEN}limit_group IS NOT NULL GROUP BY limit_group", project=project))
 
 
@@ -42,6 +41,7 @@ def refuse_full(tx: Transaction, number: int) -> bool:
         return False
     project, group, size = row
     alone(tx, project)
+    expire(tx, project)
     others = tx.all(
         f"{_TAKEN}limit_group = :group AND number <> :number GROUP BY limit_group",
         project=project,

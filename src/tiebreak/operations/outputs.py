@@ -7,19 +7,18 @@ holder of the attempt adds to it. Nothing changes hands, so output leaves no eve
 
 from __future__ import annotations
 
-from ..model import Task, record
 from ..names import json_text
 from ..text import moment
 from . import operation
-from .claims import check
+from .claims import as_holder, check
 from .events import append as append_event
-from .grants import MINE
-from .references import STORED, find
+from .references import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..model import Task
     from ..names import AgentId, Chunk, Epoch, Json, Note, Number, Percent, Project, Ref
     from . import Transaction
 
@@ -167,17 +166,9 @@ def progress(
     epoch: Epoch = 0,
 ) -> Task:
     """Say how far the current attempt of a job is; only its holder may, and the next claim begins anew."""
-    held = check(tx, ref=ref, agent=agent, project=project, epoch=epoch)
     said: dict[str, Any] = {"percent": percent, "note": note}
-    row = tx.first(
-        f"UPDATE tasks SET progress = :progress, updated_at = {{now}} WHERE number = :number AND state = 'claimed' "
-        f"AND {MINE} RETURNING {STORED}",
-        progress=json_text(said),
-        number=held.number,
-        agent=agent,
-        epoch=held.epoch,
-    )
-    task = held if row is None else record(Task, row)
+    change = "progress = :progress, updated_at = {now}"
+    task = as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, progress=json_text(said))
     append_event(
         tx,
         "task.progress",

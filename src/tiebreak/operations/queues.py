@@ -34,7 +34,7 @@ def pause(
     return _one(tx, project, queue)
 
 
-@operation("queues.resume", writes=True)
+@operation("queues.resume", writes=True, commands=True)
 def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "") -> Queue:
     """Let a paused queue go on. One that is not paused stays as it is."""
     row = tx.first(

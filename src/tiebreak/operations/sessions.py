@@ -319,7 +319,7 @@ def listing(
     limit: Limit = 1000,
 ) -> list[Session]:
     """The sessions, newest first; those that have ended only with `every`. `session` is a name or a whole id."""
-    where = ["TRUE"] if every else ["ended_at = 0"]
+    where = ["state <> 'removed'"] if every else ["ended_at = 0"]
     given = {"project": project, "role": role, "ticket": ticket}
     where += [f"{name} = :{name}" for name, value in given.items() if value is not None]
     if session is not None:
@@ -335,11 +335,16 @@ def listing(
 
 @operation("sessions.remove", writes=True)
 def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: Project = "") -> Session:
-    """Forget a session that has ended."""
+    """Forget a session that has ended. Of a coordinator its name stays, so that it stays fenced."""
     found = _one(tx, session, project)
     if not found.ended_at:
         raise Refused(f"session {session} has not ended", hint=f"`tb stop {short(session)}` ends it")
-    tx.all("DELETE FROM sessions WHERE agent = :session", session=session)
+    tx.all(
+        "UPDATE sessions SET state = 'removed', command = '[]', cwd = NULL, tmux = NULL, facts = NULL, note = NULL, "
+        "ticket = NULL WHERE agent = :session AND role = 'coordinator'",
+        session=session,
+    )
+    tx.all("DELETE FROM sessions WHERE agent = :session AND state <> 'removed'", session=session)
     return _told(tx, "session.removed", found, by=agent)
 
 

@@ -178,7 +178,7 @@ def cancel(
     return cancelled
 
 
-@operation("tasks.retry", writes=True)
+@operation("tasks.retry", writes=True, commands=True)
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
     """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting."""
     task = find(tx, ref, project)
@@ -201,7 +201,7 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     return reopened
 
 
-@operation("tasks.retry_many", writes=True)
+@operation("tasks.retry_many", writes=True, commands=True)
 def retry_many(
     tx: Transaction,
     *,

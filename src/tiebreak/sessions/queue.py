@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 from ..board import Board
-from ..errors import Lost, Refused, TiebreakError, TimedOut
+from ..errors import Lost, NotFound, Refused, TiebreakError, TimedOut
 from ..model import agent_id
 from . import files
 from .handoff import handoff, not_replaced
@@ -132,7 +132,7 @@ def _tried(board: Board, order: dict[str, Any], patience: float) -> tuple[str, s
 
 
 def _failed(board: Board, order: dict[str, Any], why: TiebreakError) -> tuple[str, str]:
-    if why.data.get("replaced_by"):
+    if why.data.get("replaced_by") or isinstance(why, NotFound):  # whom it should replace was forgotten
         return ASIDE, why.message
     tries = len(board.sessions.list(ticket=order["ticket"], every=True))
     if tries == 0 or tries >= MOST_TRIES:
