@@ -11,7 +11,7 @@ import pytest
 
 from tiebreak.engine import connect
 
-from ..cli.command import Tb
+from ..cli.command import Tb, measured
 from .actors import Claude, repository
 
 if TYPE_CHECKING:
@@ -60,6 +60,6 @@ def tb(tmp_path: Path, repo: Path) -> Tb:
     """The real command, called in the repository."""
     made = Tb(tmp_path)
     made.environment.pop("TIEBREAK_PROJECT")
-    made.environment["HOME"] = str(tmp_path / "home")
+    made.environment.update(measured(), HOME=str(tmp_path / "home"))
     made.folder = repo
     return made

@@ -365,7 +365,7 @@ def drain(context: Context, args: Args) -> int:
     "rc",
     "Show or set whether the coordinators of a project get the remote-control flag.",
     Argument("action", "up, down or status"),
-    Argument("project", "the project (default: this one)", optional=True),
+    Argument("where", "the project (default: this one)", optional=True),
     example="tb rc up",
 )
 def rc(context: Context, args: Args) -> None:
@@ -373,7 +373,7 @@ def rc(context: Context, args: Args) -> None:
     from ..names import project as check
     from ..sessions import marker
 
-    project = check(args.project) if args.project else context.board.project
+    project = check(args.where) if args.where else context.board.project
     if args.action not in (marker.UP, marker.DOWN, "status"):
         raise Invalid(f"rc: up, down or status, got {args.action!r}")
     if args.action != "status":

@@ -167,11 +167,17 @@ def find(name: str) -> Operation[..., Any]:
 
 
 def every() -> dict[str, Operation[..., Any]]:
-    """All operations, group by group."""
+    """All operations, group by group, each group in the order of its modules and of what stands in them."""
     for module in (module for modules in MODULES.values() for module in modules):
         __import__(f"{__name__}.{module}")
-    groups = list(MODULES)
-    return dict(sorted(REGISTRY.items(), key=lambda item: groups.index(item[0].partition(".")[0])))
+    return dict(sorted(REGISTRY.items(), key=lambda item: _place(item[1])))
+
+
+def _place(wanted: Operation[..., Any]) -> tuple[int, int, int]:
+    """Where an operation stands, whichever module was loaded first."""
+    group = wanted.name.partition(".")[0]
+    modules = [*MODULES[group], wanted.function.__module__.rpartition(".")[2]]
+    return list(MODULES).index(group), modules.index(modules[-1]), wanted.function.__code__.co_firstlineno
 
 
 def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R:
