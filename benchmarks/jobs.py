@@ -43,7 +43,12 @@ PLAINJOB = "plainjob (Node, SQLite, NORMAL, not fenced) ran 12,200 jobs/s with o
 
 
 def _environment(address: str) -> dict[str, str]:
-    return {**os.environ, "TIEBREAK_BOARD": address, "TIEBREAK_PROJECT": "bench", "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/src"}
+    return {
+        **os.environ,
+        "TIEBREAK_BOARD": address,
+        "TIEBREAK_PROJECT": "bench",
+        "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/src",
+    }
 
 
 @contextlib.contextmanager
