@@ -162,12 +162,14 @@ def _victim(arena: Arena, wanted: str, spawner: Identity) -> Identity:
 
 
 def _comes_to_life(arena: Arena, crowd: Crowd) -> bool:
-    """A new spawn wins, or is refused because one lives."""
+    """A new spawn wins, or is refused because one lives; one that was killed a moment ago does not count."""
     [answer] = crowd(1, *SPAWN)
     assert answer.code in (0, 1), answer
     living = arena.living()
     assert len(living) <= 1
-    return bool(living) and living[0].state == "alive"
+    if not living or living[0].state != "alive":
+        return False
+    return bool(alive(supervisor(living[0])) and alive(command(living[0])))
 
 
 @pytest.mark.timeout(600)

@@ -52,7 +52,7 @@ def enter(
     if not resources:
         raise Invalid("resources: name at least one")
     tx.serialize("holds", project)
-    tx.all("DELETE FROM waits WHERE project = :project AND until <= {now}", project=project)
+    _forget_the_lapsed(tx, project)
     number = _keep(tx, place, agent, project) or _queue(tx, resources, agent, project, note, process)
     line = Line(tx, project)
     circle = line.circle(agent)
@@ -62,6 +62,17 @@ def enter(
     if me is None:
         raise Refused("the process that waits is gone", hint="let the process that waits keep its own place")
     return _shown(line, project, me)
+
+
+def _forget_the_lapsed(tx: Transaction, project: str) -> None:
+    import json
+
+    gone = tx.all(
+        "DELETE FROM waits WHERE project = :project AND until <= {now} RETURNING agent, resources", project=project
+    )
+    for agent, resources in gone:
+        for resource in json.loads(resources):
+            _tell(tx, "hold.unqueued", project, resource, agent, "its place lapsed")
 
 
 def _keep(tx: Transaction, place: int, agent: str, project: str) -> int:
