@@ -12,8 +12,6 @@ from ..text import json, plain, rfc3339
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-FORMS = ("human", "json")
-
 
 class Line(logging.Formatter):
     """A record as a line of text or as a JSON object."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 AGENT, TASK, EPOCH = "Tiebreak-Agent", "Tiebreak-Task", "Tiebreak-Epoch"
-NONE = "0" * 40
 
 
 def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given: bytes | None = None) -> bytes:
