@@ -36,7 +36,7 @@ PROCESSES = (1, 2)
 QUEUE = "bench"
 PATIENCE = 300.0
 OURS = "every grant and result synced, fenced by epoch; kept until its result is written"
-PLAINJOB = "plainjob (Node, SQLite, NORMAL, not fenced), measured once on a machine of this kind: 12,200 jobs/s with one worker."
+PLAINJOB = "plainjob (Node, SQLite, NORMAL, not fenced), measured once on such a machine: 12,200 jobs/s, 1 worker."
 
 
 # ── tiebreak ─────────────────────────────────────────────────────────────────────────────────────────
