@@ -52,8 +52,11 @@ SHORT = 0.002
 
 _FRAGMENTS = {
     "now": ":now",
+    "fresh": ":now",
     "skip_locked": "",
     "share": "",
+    "lock": "",
+    "lock_tasks": "",
     "position": "instr",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
@@ -117,8 +120,14 @@ class SqliteTransaction:
         rows = self._cursor.execute(text, order(params)).fetchall()
         return rows[0] if rows else None
 
-    def serialize(self, *scope: str) -> None:
+    passes_over = False
+    """Nobody else changes anything while a transaction writes, so nothing is ever passed over."""
+
+    def serialize(self, *names: str, shared: bool = False) -> None:
         """Nothing to do: the write lock already lets one transaction in at a time."""
+
+    def wait_for_locked(self) -> None:
+        """Nothing to do: no row is ever locked by somebody else."""
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""
@@ -211,10 +220,13 @@ class SqliteEngine:
         if not operation.writes:
             return self._read(lambda tx: operation.function(tx, **params))
         glance = operation.glance if once is None else None
-        return self._write(
+        answer = self._write(
             lambda tx: perform(tx, operation, params, once),
             None if glance is None else lambda tx: glance(tx, **params),
         )
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Run several in one transaction, each in a savepoint; an error undoes and answers that one alone."""
@@ -253,6 +265,7 @@ class SqliteEngine:
         execute = tx._cursor.execute
         execute("SAVEPOINT one")
         before = self._writer.total_changes()
+        tx.now = self._now()
         try:
             answer = perform(tx, operation, params, once)
         except _ENVIRONMENT:
