@@ -26,7 +26,7 @@ from tests.races.crew import Crew, Plant, processes
 from tests.races.plants import Set
 from tests.races.scenarios import Run, open_board
 from tiebreak import Board, Lost, NotFound, Refused
-from tiebreak.engine import attempts, postgres, statements
+from tiebreak.engine import postgres, statements, terms
 
 from . import test_kill
 from .writers import (
@@ -174,7 +174,7 @@ def answers_before_commit(put: Set) -> None:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
             self._one.execute("BEGIN")
-        now = self._one.execute(f"SELECT {attempts.CLOCK}").fetchone()[0]
+        now = self._one.execute(f"SELECT {terms.CLOCK}").fetchone()[0]
         tx = statements.PostgresTransaction(self._one, self.refused, now)
         answer = operate(tx)
         tx.write_events()
