@@ -104,9 +104,10 @@ class Refusals:
         """Remember one."""
         get = facts.get
         where = (get("project") or "", get("subject") or "", get("name") or "", get("kind") or "")
-        key = fitting((event, *where, get("agent") or "", get("epoch") or 0, get("note") or ""))
+        key: Key = (event, *where, get("agent") or "", get("epoch") or 0, get("note") or "")
         with self._turn:
-            self._counts.add(key, count, at)
+            # One that is known fits; most are, and whoever loses all the time should lose quickly.
+            self._counts.add(key if key in self._counts.entries else fitting(key), count, at)
 
     def waiting(self, subject: str) -> list[tuple[Any, ...]]:
         """Those about a subject, here and in the side file, as rows of events without a number."""
