@@ -264,7 +264,7 @@ def test_a_story_stays_in_its_project(place: Place, alice: Board) -> None:
         place.open("bob", project="other").events.why(ref="lock:deploy")
 
 
-@pytest.mark.parametrize("ref", ["", " ", "#seven", "lock:two words", "x" * 1001, None])
+@pytest.mark.parametrize("ref", ["", " ", "#seven", "lock:two words", "x" * 4001, None])
 def test_a_senseless_question_is_refused(alice: Board, ref: str) -> None:
     with pytest.raises(Invalid):
         alice.events.why(ref=ref)

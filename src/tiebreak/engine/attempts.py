@@ -48,14 +48,19 @@ class Attempt:
         connection: Any,
         work: Callable[[PostgresTransaction], Any],
         scopes: Sequence[Scope],
+        *,
+        carry: bool = True,
     ) -> None:
         self._engine = engine
+        self._carry = carry
         self._connection = connection
         self._work = work
         self._scopes = scopes
         self.trace: dict[str, Any] = {}
         """An event that was sent with the COMMIT, who sent it, and from which number on it is to be looked for."""
         self.committing = self.changed = self.carries = False
+        self.laden = self.rejected = False
+        """Whether it took refusals along, and whether the server said no to it then: it may pass without them."""
         self.answer: Any = None
 
     def run(self) -> Any:
@@ -87,9 +92,12 @@ class Attempt:
         return self.answer
 
     def _commit(self, tx: PostgresTransaction) -> None:
-        self.carries = self._engine.carrying.acquire(blocking=False)  # one transaction at a time takes them along
+        # One transaction at a time takes them along.
+        self.carries = self._carry and self._engine.carrying.acquire(blocking=False)
         if self.carries:
-            carry(tx, self._engine.refused.collect())
+            rows = self._engine.refused.collect()
+            self.laden = bool(rows)
+            carry(tx, rows)
         self.committing = True
         try:
             tx.commit()
@@ -98,12 +106,16 @@ class Attempt:
                 self.trace = {**tx.trace, **dict(zip(("transaction", "floor"), self._told, strict=True))}
         self.changed = True
 
-    def end(self, *, committed: bool) -> None:
+    def end(self, *, committed: bool, problem: psycopg.Error | None = None) -> None:
         """What became of the refusals that this transaction took along."""
         if self.carries:
             self.carries = False
+            said_no = problem is not None and not self._connection.closed and not isinstance(problem, CONFLICTS)
+            self.rejected = said_no and self.laden
             if committed:
                 self._engine.refused.written()
+            elif self.rejected:
+                self._engine.refused.set_aside()
             else:
                 self._engine.refused.kept()
             self._engine.carrying.release()

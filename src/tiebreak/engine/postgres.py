@@ -225,10 +225,10 @@ class PostgresEngine:
 
     def _write(self, work: Callable[[PostgresTransaction], T], scopes: Sequence[Scope]) -> T:
         """Run in a transaction, from its beginning again after a conflict, or after a break if it did not happen."""
-        end, tries = monotonic() + self.deadline, 0
+        end, tries, rejected = monotonic() + self.deadline, 0, False
         while True:
             connection = self._take()
-            attempt = Attempt(self, connection, work, scopes)
+            attempt = Attempt(self, connection, work, scopes, carry=tries == 0)
             try:
                 answer: T = attempt.run()
             except Unscoped as exc:
@@ -238,14 +238,18 @@ class PostgresEngine:
             except psycopg.Error as exc:
                 tries += 1
                 if not self._go_on(connection, attempt, exc, last=tries == TRIES or monotonic() > end):
+                    rejected = rejected or attempt.rejected  # it carries none when it is run again
                     sleep(random.random() * 0.002 * 2 ** min(tries, 6))  # noqa: S311  (to part those who met)
                     continue
                 answer = attempt.answer
             except BaseException:
                 attempt.end(committed=False)
+                self.refused.settle_aside(drop=False)
                 self._roll_back(connection)
                 raise
             attempt.end(committed=attempt.changed)
+            if rejected:
+                self.refused.settle_aside(drop=attempt.changed)
             if attempt.changed and not connection.closed:
                 self._bell.ring(connection)
             self._give_back(connection)
@@ -264,14 +268,16 @@ class PostgresEngine:
         try:
             attempt.changed = connection.closed and attempt.committing and self._did_commit(attempt)
         finally:
-            attempt.end(committed=attempt.changed)
+            attempt.end(committed=attempt.changed, problem=problem)
         if attempt.changed:
             return True
         if connection.closed:
             self._forget_idle()
         else:
             self._roll_back(connection)
-        if last or not (isinstance(problem, CONFLICTS) or (connection.closed and passing(problem))):
+        again = isinstance(problem, CONFLICTS) or (connection.closed and passing(problem)) or attempt.rejected
+        if last or not again:
+            self.refused.settle_aside(drop=False)
             raise self._explained(problem) from problem
         return False
 
@@ -366,17 +372,22 @@ class PostgresEngine:
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the server tells about itself and about the board's tables."""
-        return self._with_connection(diagnose)
+        return [*self._with_connection(diagnose), *self.refused.findings()]
+
+    @property
+    def refusals_dropped(self) -> int:
+        """How many refusals of this process will never be in the log."""
+        return self.refused.dropped
 
     def close(self) -> None:
         """Close the connections; refusals that nobody carried yet are written down without waiting for the disk."""
         if self._closed or self._pid != os.getpid():
             return
         try:
+            self._bell.close()
             rows = self.refused.collect()
             if rows:
                 self._with_connection(lambda connection: self._leave(connection, rows))
-            self._bell.close()
         except TiebreakError:
             pass  # what is lost here is an audit line, never a commit
         self._closed = True

@@ -148,6 +148,10 @@ def _lower(*args: Any) -> Any:
     return None if args[0] is None else args[0].lower()
 
 
+class _NotCarried(Exception):
+    """Refusals could not be written down: the write is done again without them."""
+
+
 class _Reader:
     """A connection for reading, used by one thread at a time."""
 
@@ -308,7 +312,7 @@ class SqliteEngine:
         if self._pid != os.getpid():
             self._after_fork()
 
-    def _transact(self, work: Callable[[SqliteTransaction], T]) -> T:
+    def _transact(self, work: Callable[[SqliteTransaction], T], *, carry: bool = True) -> T:
         writer = self._writer
         self._refuse_ghost()
         writer.execute("BEGIN IMMEDIATE")
@@ -319,12 +323,14 @@ class SqliteEngine:
             tx.undone = 0
             answer = work(tx)
             changed = writer.total_changes() - before > tx.undone
-            carried = changed and self._carry_refusals(tx)
+            carried = changed and carry and self._carry_refusals(tx)
             writer.execute("COMMIT" if changed else "ROLLBACK")
-        except BaseException:
+        except BaseException as exc:
             self._refusals.kept()
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
+            if isinstance(exc, _NotCarried):
+                return self._transact(work, carry=False)
             raise
         try:
             if carried:
@@ -348,10 +354,18 @@ class SqliteEngine:
             )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
+        """Write down what was refused earlier; raises `_NotCarried` if that fails."""
         if rows := self._refusals.collect():
             from ..operations.events import carry
 
-            carry(tx, rows)
+            try:
+                carry(tx, rows)
+            except (apsw.Error, ValueError, OverflowError) as exc:
+                if isinstance(exc, _ENVIRONMENT):
+                    self._refusals.kept()  # a full disk may have room for them later
+                else:
+                    self._refusals.drop()
+                raise _NotCarried from exc
         return True
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
@@ -549,7 +563,12 @@ class SqliteEngine:
             repair_permissions(self.path)
             with self._writing, self._gate:
                 self._shorten_wal()
-        return diagnose(self.path, self._connect, self._gate, self._now)
+        return [*diagnose(self.path, self._connect, self._gate, self._now), *self._refusals.findings()]
+
+    @property
+    def refusals_dropped(self) -> int:
+        """How many refusals of this process will never be in the log."""
+        return self._refusals.dropped
 
     def close(self) -> None:
         """Close the connections; refusals that nobody carried yet are left beside the board."""
