@@ -18,6 +18,7 @@ from psycopg import errors as pg
 from ..errors import TiebreakError
 from ..operations import perform
 from ..operations.events import carry
+from .schema import POSTGRES_PASS
 from .statements import PostgresTransaction
 from .trouble import CONFLICTS, GONE, unavailable
 
@@ -41,7 +42,7 @@ def begin(connection: Any, how: str = "", also: str = "") -> tuple[Any, ...]:
     """Begin a transaction; the server's time, and what else is asked for."""
     # A host that loses power inside a transaction says nothing, and what it has locked must be free again soon.
     begun = connection.execute(
-        f"BEGIN{how}; SET LOCAL idle_in_transaction_session_timeout = 5000; SELECT {CLOCK}{also}"
+        f"BEGIN{how}; {POSTGRES_PASS}; SET LOCAL idle_in_transaction_session_timeout = 5000; SELECT {CLOCK}{also}"
     )
     begun.set_result(-1)
     return tuple(begun.fetchone())

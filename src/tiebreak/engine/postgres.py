@@ -32,8 +32,10 @@ from ..operations.events import carry
 from . import follow, without_password
 from .attempts import Attempt, Undone, begin, carefully, outcome, quickly
 from .bell import Bell
+from .opening_postgres import prepare
 from .refusals import Refusals
-from .statements import SCOPE, BoolAsInteger, PostgresTransaction
+from .schema import POSTGRES_PASS
+from .statements import BoolAsInteger, PostgresTransaction
 from .trouble import CONFLICTS, GONE, diagnose, passing, unavailable
 
 TYPE_CHECKING = False
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-VERSION = 1
 DEADLINE = 30.0
 MOST_IDLE = 8
 TRIES = 12
@@ -350,42 +351,6 @@ class PostgresEngine:
 def _leave(connection: Any, rows: list[tuple[Any, ...]]) -> None:
     tx = PostgresTransaction(connection, Refusals(""), 0)
     carry(tx, rows)
-    connection.execute("BEGIN; SET LOCAL synchronous_commit = off")
+    connection.execute(f"BEGIN; SET LOCAL synchronous_commit = off; {POSTGRES_PASS}")
     tx.write_events()
     connection.execute("COMMIT")
-
-
-# ── Opening ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def prepare(connection: Any, address: str) -> None:
-    """Make the schema, or find it made; any number of processes may come at the same moment."""
-    version = _version(connection, address)
-    if version is None:
-        connection.execute("BEGIN")
-        connection.execute("SELECT pg_advisory_xact_lock(%s::int, 0)", (SCOPE,))
-        if _version(connection, address) is None:
-            path = os.path.join(os.path.dirname(__file__), "schema", f"postgres-{VERSION}.sql")
-            with open(path, encoding="utf-8") as file:
-                connection.execute(file.read())
-            connection.execute("INSERT INTO board (name, value) VALUES ('version', %s)", (str(VERSION),))
-        connection.execute("COMMIT")
-        version = VERSION
-    if version > VERSION:
-        raise Unavailable(
-            f"board {address}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
-            hint="upgrade tiebreak on this machine",
-        )
-
-
-def _version(connection: Any, address: str) -> int | None:
-    # Not to_regclass: it would remember, while waiting for the lock, that there was no such table.
-    there = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(oid)"
-    if connection.execute(there).fetchone() is None:
-        from .moving import closed_database
-
-        if (closed := closed_database(connection, address)) is not None:
-            raise closed
-        return None
-    row = connection.execute("SELECT value FROM board WHERE name = 'version'").fetchone()
-    return int(row[0]) if row else None
