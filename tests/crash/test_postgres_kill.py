@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from tests.cli.command import until
-from tests.postgres import Server
+from tests.postgres import WRITES, Server
 from tests.races import checkers, places
 from tests.races.checkers import Broken, Grant
 from tests.races.crew import Crew, Plant, processes
@@ -207,7 +207,7 @@ def test_half_of_a_transaction_is_found(database: str, event: str, found: str) -
         board.tasks.complete(ref="key")
         board.holds.take(resources=["lock:a", "lock:b"])
     nothing_half_done(database)
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(database, options=WRITES) as connection:
         connection.execute(
             "DELETE FROM events WHERE number = (SELECT max(number) FROM events WHERE event = %s)", (event,)
         )
