@@ -83,8 +83,14 @@ def _upgrade(connection: Any, address: str) -> int:
                 f"board {address}: has schema {version}, and this user may not upgrade it to {schema.VERSION}",
                 hint="run `tb status` once as the owner of its tables",
             ) from exc
+        if isinstance(exc, pg.LockNotAvailable):
+            raise _in_use(address) from exc
         raise
     return max(version, schema.VERSION)
+
+
+def _in_use(address: str) -> Unavailable:
+    return Unavailable(f"board {address}: in use for too long", hint="nothing is lost; run the same command again")
 
 
 def _roll_back(connection: Any) -> None:
@@ -136,7 +142,6 @@ def lock_tables(connection: Any, address: str, mode: str) -> None:
         except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
             connection.execute("ROLLBACK TO unlocked")
             if monotonic() > end:
-                hint = "nothing is lost; run the same command again"
-                raise Unavailable(f"board {address}: in use for too long", hint=hint) from exc
+                raise _in_use(address) from exc
         sleep(random() * 0.1)  # noqa: S311  (to part those who met)
         wait = min(wait * 2, LONGEST_WAIT)

@@ -7,9 +7,9 @@
 -- called only to refuse. A transaction of version 1 that has written something already is waited for, because to create
 -- a trigger PostgreSQL needs a lock on the table; one that has only read so far meets the trigger when it writes.
 --
--- What step 3 has to do: replace each trigger by one that asks for '3' (`POSTGRES_PASS` in __init__.py follows VERSION)
--- and has the name schema_3, also for each table that it adds, before it changes any row. A test compares the triggers
--- with the tables.
+-- What step 3 has to do before it changes any row: replace each trigger by one that asks for '3' and has the name
+-- schema_3 (`POSTGRES_PASS` in __init__.py follows VERSION), also for each table that it adds, and replace the function by
+-- one that tells of schema 3. A test compares the triggers with the tables.
 
 CREATE FUNCTION refuse_older_tiebreak() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

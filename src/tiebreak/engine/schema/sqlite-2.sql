@@ -14,9 +14,9 @@
 --
 -- `WHEN 0`: the function is looked up but never called, so the triggers cost next to nothing.
 --
--- What step 3 has to do: drop these triggers and create the same ones with the name of its own function
--- (`SQLITE_PASS` in __init__.py follows VERSION), also for each table that it adds. A test compares the triggers with the
--- tables.
+-- What step 3 has to do before it changes any row: drop these triggers and create the same ones with the name of its own
+-- function (`SQLITE_PASS` in __init__.py follows VERSION), also for each table that it adds. A test compares the triggers
+-- with the tables.
 
 CREATE TRIGGER acks_insert_pass AFTER INSERT ON acks WHEN 0
   BEGIN SELECT this_board_has_schema_2_please_upgrade_tiebreak(); END;
