@@ -27,6 +27,7 @@ from tests.races.plants import Set
 from tests.races.scenarios import Run, open_board
 from tiebreak import Board, Lost, NotFound, Refused
 from tiebreak.engine import attempts, postgres, statements
+from tiebreak.engine.schema import POSTGRES_PASS
 
 from . import test_kill
 from .writers import (
@@ -173,7 +174,7 @@ def answers_before_commit(put: Set) -> None:
     def write(self: Any, operate: Callable[[statements.PostgresTransaction], Any]) -> Any:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
-            self._one.execute("BEGIN")
+            self._one.execute(f"BEGIN; {POSTGRES_PASS}")
         now = self._one.execute(f"SELECT {attempts.CLOCK}").fetchone()[0]
         tx = statements.PostgresTransaction(self._one, self.refused, now)
         answer = operate(tx)
