@@ -71,7 +71,10 @@ STATEMENTS = {
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     ),
 }
-"""What processes of version 1 write with, in the words of that version."""
+"""What processes of version 1 write with: the texts of that version, with shorter lists of columns to return.
+
+`release`, `prune` and `move` stand for longer statements of the same kind.
+"""
 VALUES = {
     "agent": "alice~1",
     "project": "demo",
