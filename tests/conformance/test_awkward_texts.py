@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tiebreak import Board, Invalid, TiebreakError, Unavailable
-from tiebreak.engine.sides import TABLES
+from tiebreak.engine.schema import TABLES
 from tiebreak.model import encode
 from tiebreak.names import check
 from tiebreak.operations import every, find

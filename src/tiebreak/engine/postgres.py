@@ -33,9 +33,10 @@ from ..operations.events import carry
 from . import follow, without_password
 from .attempts import Attempt, Undone, carefully, outcome, quickly
 from .bell import Bell
+from .opening_postgres import prepare, schema_of
 from .refusals import Refusals
 from .statements import BoolAsInteger, PostgresTransaction, Unscoped, Waits
-from .terms import SCOPE, Terms
+from .terms import Terms
 from .trouble import CONFLICTS, GONE, diagnose, passing, unavailable
 
 TYPE_CHECKING = False
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-VERSION = 1
 DEADLINE = 30.0
 MOST_IDLE = 8
 TRIES = 12
@@ -422,48 +422,3 @@ def _each(tx: PostgresTransaction, calls: Sequence[Call], run: Callable[..., Any
         except Waits:
             raise Waits(len(answers)) from None
     return answers
-
-
-# ── Opening ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def prepare(connection: Any, address: str) -> None:
-    """Make the schema, or find it made; any number of processes may come at the same moment."""
-    version = _version(connection, address)
-    if version is None:
-        connection.execute("BEGIN")
-        connection.execute("SELECT pg_advisory_xact_lock(%s::int, 0)", (SCOPE,))
-        if _version(connection, address) is None:
-            path = os.path.join(os.path.dirname(__file__), "schema", f"postgres-{VERSION}.sql")
-            with open(path, encoding="utf-8") as file:
-                connection.execute(file.read())
-            connection.execute("INSERT INTO board (name, value) VALUES ('version', %s)", (str(VERSION),))
-        connection.execute("COMMIT")
-        version = VERSION
-    if version > VERSION:
-        raise Unavailable(
-            f"board {address}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
-            hint="upgrade tiebreak on this machine",
-        )
-
-
-def schema_of(connection: Any) -> str:
-    """The schema that the board is in: where it was found, and where it is looked for from now on."""
-    [found] = connection.execute(
-        "SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
-        "WHERE c.relname = 'board' AND c.relkind = 'r' AND pg_table_is_visible(c.oid)"
-    ).fetchone()
-    return str(found)
-
-
-def _version(connection: Any, address: str) -> int | None:
-    # Not to_regclass: it would remember, while waiting for the lock, that there was no such table.
-    there = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(oid)"
-    if connection.execute(there).fetchone() is None:
-        from .moving import closed_database
-
-        if (closed := closed_database(connection, address)) is not None:
-            raise closed
-        return None
-    row = connection.execute("SELECT value FROM board WHERE name = 'version'").fetchone()
-    return int(row[0]) if row else None

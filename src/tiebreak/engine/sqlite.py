@@ -24,7 +24,7 @@ from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
 from . import follow, forks
 from .gate import Gate
-from .opening import board_clock, create, prepare
+from .opening import allow_writing, board_clock, create, prepare
 from .refusals import Refusals
 
 TYPE_CHECKING = False
@@ -211,6 +211,7 @@ class SqliteEngine:
         connection.set_busy_timeout(int(self.deadline * 1000))
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.create_scalar_function("unicode_lower", _lower, 1, deterministic=True)
+        allow_writing(connection)
         connection.execute("PRAGMA synchronous = FULL")
         if sys.platform == "darwin":
             connection.execute("PRAGMA fullfsync = ON")
@@ -617,6 +618,9 @@ def unavailable(exc: apsw.Error, path: str) -> Unavailable:
     for kind, message, hint in _REASONS:
         if isinstance(exc, kind):
             return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
+    if str(exc).endswith("please_upgrade_tiebreak"):  # a trigger of a newer schema than ours, see `schema`
+        message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
+        return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))
     if str(exc).startswith("no such table"):
         from .moving import closed_file
 

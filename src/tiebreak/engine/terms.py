@@ -3,7 +3,8 @@
 Nothing that a promise needs is left to the defaults of a server, a database, a role or a pooler. The isolation level is
 READ COMMITTED, for which the statements are written. A commit is on the disk when it is acknowledged. Time-outs are
 ours. The board is looked for in the schema in which it was found when it was opened. All of it is said in the message
-that begins the transaction, so that it costs no round trip and works behind a pooler, where sessions are shared.
+that begins the transaction, so that it costs no round trip and works behind a pooler, where sessions are shared. So is
+the version of the schema, without which the board takes no write (see `schema`).
 
 The scopes are taken in the same message, each by a statement of its own and all transactions in the same order, and the
 clock is read after them: every look comes later, and sees what those who had the scope before have committed.
@@ -12,6 +13,7 @@ clock is read after them: every look comes later, and sees what those who had th
 from __future__ import annotations
 
 from ..names import checksum
+from .schema import POSTGRES_PASS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class Terms:
     def writing(self, connection: Any, scopes: Iterable[Scope]) -> tuple[Any, ...]:
         """Begin a transaction that writes, with its scopes; the server's time, its own number, the newest event's."""
         begun = connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{_DURABLE}{locks(scopes)}"
+            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{POSTGRES_PASS}; {_DURABLE}"
+            f"{locks(scopes)}"
             f"SELECT {CLOCK}, {_WRITER}"
         )
         return _row(begun, -1)
