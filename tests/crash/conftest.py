@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.boards import logs_are_sound, unchecked
 from tests.postgres import Server, server
 from tests.races import places
 from tests.races.places import PLACES, path
 
-__all__ = ["address", "path"]
+__all__ = ["address", "logs_are_sound", "path", "unchecked"]
 
 
 @pytest.fixture(params=sorted(PLACES.keys() - {"postgres"}))

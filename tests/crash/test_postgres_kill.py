@@ -193,6 +193,7 @@ def test_an_answer_given_before_its_commit_is_found(database: str, tmp_path: Pat
         kill_rounds(database, tmp_path, 12, crew=1, plant=answers_before_commit)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("event", "found"),
     [

@@ -18,11 +18,15 @@ from typing import Any
 
 import pytest
 
+from tests.log import boards
+from tests.log.boards import logs_are_sound, unchecked
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine.sqlite import SqliteEngine
 
 from ..cli.command import Tb, until
 from ..daemons import PATIENCE, Reply, Serving, serving
+
+__all__ = ["logs_are_sound", "unchecked"]
 
 WHO = {"agent": "me~1", "project": "demo"}
 LONG = 60_000
@@ -247,6 +251,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A daemon that the tests of a file share: they may add to its board, but not end it."""
     with serving(tmp_path_factory.mktemp("served")) as running:
         yield running
+    boards.judge(os.fspath(running.board))
 
 
 @pytest.fixture

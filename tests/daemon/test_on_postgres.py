@@ -20,6 +20,7 @@ from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
 
 from ..daemons import PATIENCE, free_port
+from ..log import boards
 from ..postgres import server
 
 
@@ -65,6 +66,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     made = Crew(tmp_path)
     yield made
     made.close()
+    boards.keep(made.address)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -38,7 +38,14 @@ PATIENCE = 200.0
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
-    ["pytest", "tiebreak.engine.postgres", "tests.races.plants", "tests.races.scenarios", "tests.crash.writers"]
+    [
+        "pytest",
+        "tiebreak.engine.postgres",
+        "tests.races.plants",
+        "tests.races.scenarios",
+        "tests.crash.writers",
+        "tests.histories.lives",
+    ]
 )
 
 

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from tests.daemons import Serving
+from tests.log import boards
 from tests.postgres import Server, server
 
 _MARK = "tb-state-"
@@ -75,6 +76,7 @@ def database(where: Server) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
     try:
         yield where.address(name)
+        boards.keep(where.address(name))
     finally:
         with psycopg.connect(where.address(), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # whoever was killed may still be connected

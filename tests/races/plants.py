@@ -1,8 +1,8 @@
 """Bugs to plant: each breaks one promise of the board, so that a checker can show that it notices.
 
 A plant gets a `setattr`: the plain one in a worker process, which ends with its bug, or monkeypatch's in a
-test. The SQL of the operations is put together from the constants of `operations.grants`, and other modules import
-those by name or keep whole statements; so a constant is replaced wherever its text is found.
+test. The SQL of the operations is put together from the constants of `operations.grants`, so most bugs are other words
+in one of those, swapped in every statement just before it runs.
 """
 
 from __future__ import annotations
@@ -15,29 +15,25 @@ from collections.abc import Callable
 from typing import Any
 
 from tiebreak import operations
-from tiebreak.engine import sqlite
+from tiebreak.engine import sqlite, statements
 from tiebreak.engine.gate import Gate
 from tiebreak.operations import claims, grants
 
 Set = Callable[[object, str, object], None]
 
 
-def _constant(put: Set, name: str, *swap: str, owner: Any = grants) -> None:
-    operations.every()
-    sound = getattr(owner, name)
-    broken = sound.replace(*swap)
+def _constant(put: Set, name: str, words: str, others: str, owner: Any = grants) -> None:
+    """Swap words in a piece of SQL, in every statement that has it."""
+    sound: str = getattr(owner, name, None) or getattr(owner, f"_{name}")
+    broken = sound.replace(words, others)
     assert broken != sound, f"{name} reads differently now: {sound}"
 
-    def spoiled(value: object) -> object:
-        if isinstance(value, str):
-            return value.replace(sound, broken)
-        return {k: spoiled(v) for k, v in value.items()} if isinstance(value, dict) else value
+    def spoiled(run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, sql, **params: run(self, sql.replace(sound, broken) if sound in sql else sql, **params)
 
-    for module in list(sys.modules.values()):
-        if module.__name__.startswith("tiebreak.operations"):
-            for known, value in list(vars(module).items()):
-                if isinstance(value, (str, dict)) and not known.startswith("__") and spoiled(value) != value:
-                    put(module, known, spoiled(value))
+    put(sqlite.SqliteTransaction, "all", spoiled(sqlite.SqliteTransaction.all))
+    put(sqlite.SqliteTransaction, "first", spoiled(sqlite.SqliteTransaction.first))
+    put(statements.PostgresTransaction, "all", spoiled(statements.PostgresTransaction.all))
 
 
 def taken_counts_as_free(put: Set) -> None:
@@ -69,11 +65,6 @@ def epoch_is_not_asked(put: Set) -> None:
 def holder_is_not_asked(put: Set) -> None:
     """Anybody who knows the epoch writes as the holder."""
     _constant(put, "MINE", "holder = :agent", "holder IS NOT NULL AND :agent <> ''")
-
-
-def lapse_is_not_asked(put: Set) -> None:
-    """A holder writes although its lease ran out."""
-    _constant(put, "MINE", "until > {now}", "until > 0")
 
 
 def no_transaction(put: Set) -> None:
@@ -233,6 +224,19 @@ def grants_are_not_told(put: Set) -> None:
     for module in list(sys.modules.values()):
         if module.__name__.startswith("tiebreak.operations") and getattr(module, "append", None) is original:
             put(module, "append", append)
+
+
+def lapses_are_not_told(put: Set) -> None:
+    """A grant passes although the one before it was never closed in the log."""
+    for owner in (sqlite.SqliteTransaction, statements.PostgresTransaction):
+        put(owner, "all", _without_lapses(owner.all))
+
+
+def _without_lapses(sound: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, sql: str, **params: Any) -> Any:
+        return [] if params.get("event") in ("task.expired", "hold.expired") else sound(self, sql, **params)
+
+    return run
 
 
 def pruned_keys_are_forgotten(put: Set) -> None:

@@ -23,6 +23,7 @@ from .scenarios import (
     wins,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked")
 EIGHT = [f"agent-{i}" for i in range(8)]
 
 
@@ -111,7 +112,7 @@ def test_a_pool_with_too_many_holders_is_found(path: str) -> None:
         (plants.epoch_stands_still, "issued more than once"),
         (plants.epoch_jumps, "have a gap"),
         (plants.epoch_is_not_asked, "an epoch that was not current"),
-        (plants.lapse_is_not_asked, "but .* had it"),
+        (plants.lapses_are_not_told, "while .* had it"),
         (plants.grants_are_not_told, "not in the log"),
     ],
 )

@@ -74,6 +74,7 @@ def test_twenty_schedulers_beside_a_daemon_that_fires_too(tmp_path: Path) -> Non
     assert len(keys) == len(set(keys)) <= INSTANTS
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_an_instant_that_is_run_twice_is_found(path: str) -> None:
     missed(path, 20)
     race(scheduler, [(path, agent) for agent in SCHEDULERS], plant=plants.instants_are_run_by_whoever_saw_them)

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.boards import logs_are_sound, unchecked
+
 from ..cli.command import measured
 from .arena import Arena
+
+__all__ = ["logs_are_sound", "unchecked"]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from tiebreak.model import agent_id
 
 from ..daemons import serving
+from ..log import boards
 from ..postgres import server
 from .arena import AGENT, Arena
 
@@ -23,6 +24,8 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         made = Arena(home, None if request.param == "file" else server().empty_board())
         yield made
         made.close()
+        if request.param == "postgres":
+            boards.keep(made.tb.environment["TIEBREAK_BOARD"])
         return
     with serving(tmp_path) as daemon:
         monkeypatch.setenv("TIEBREAK_TOKEN", daemon.token)

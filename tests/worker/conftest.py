@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.boards import logs_are_sound, unchecked
+
 from .shop import Shop
+
+__all__ = ["logs_are_sound", "unchecked"]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tiebreak.engine.opening import allow_writing
 from ..cli.command import TB, Answer, Tb, complaint
 from ..cli.terminals import shown
 from ..daemons import Serving
+from ..log import boards
 from ..postgres import server
 from .shop import Hand, Shop, until
 
@@ -67,6 +68,7 @@ def test_a_worker_that_may_not_run_commands_says_so_and_ends(tmp_path: Path) -> 
 def test_five_jobs_are_done_once_on_postgresql(tmp_path: Path) -> None:
     shop = Shop(tmp_path, server().empty_board())
     five_jobs_and_three_workers(shop)
+    boards.keep(shop.address)
     shop.close()
 
 
