@@ -366,6 +366,16 @@ class Board:
             return event
         raise TimedOut(f"nothing matched within {timeout}")
 
+    def settled(self, ref: str) -> Task:
+        """A task as it is; if only time has ended its last attempt, that is written down first.
+
+        For whoever waits for its end: where nobody sweeps, nobody else would write it down.
+        """
+        task: Task = self.tasks.get(ref=ref)
+        if task.lapsed and task.state == "claimed" and self.tasks.sweep(project=task.project):
+            task = self.tasks.get(ref=task.id)
+        return task
+
     def follow(
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> Iterator[Event]:

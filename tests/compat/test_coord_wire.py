@@ -228,8 +228,9 @@ def test_a_stale_holder_cannot_touch_the_next_ones_claim(daemon: Serving, method
 
 
 @pytest.mark.parametrize("method", ["tasks/complete", "tasks/extend"])
-def test_a_lease_that_ran_out_is_over_also_when_nobody_else_came(daemon: Serving, method: str) -> None:
+def test_a_lease_that_ran_out_is_over_once_it_is_reclaimed(daemon: Serving, method: str) -> None:
     task = lapsed(daemon, "tab-a")
+    daemon.rpc("tasks.sweep", project=None)
     refusal(daemon, method, id=task, agentId="tab-a")
     assert state(daemon, task) == "pending"
 

@@ -232,9 +232,10 @@ def test_a_worker_that_was_given_up_does_not_touch_the_next_ones_run(word: str, 
 
 
 @pytest.mark.parametrize("word", ["done", "fail", "heartbeat"])
-def test_a_report_after_the_lease_is_refused_also_when_nobody_else_came(word: str, queue: Queue) -> None:
+def test_a_report_after_the_lapse_was_written_is_refused_also_when_nobody_else_came(word: str, queue: Queue) -> None:
     new = queue.submit()
     queue.lapse("w1")
+    queue.daemon.rpc("tasks.sweep", project=queue.project)
     refused(queue.report(new, word, "w1"), 409)
     assert queue.get(new)["status"] == "pending"
 

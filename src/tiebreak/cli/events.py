@@ -91,14 +91,14 @@ def _wait_for_task(context: Context, args: Args) -> int:
     end = None if args.timeout is None else monotonic() + seconds(args.timeout, "timeout")
     while True:
         seen = board.events.last()
-        task = board.tasks.get(ref=args.ref)
+        task = board.settled(args.ref)
         if task.state in wanted or task.state in FINAL:
             break
         left = 3600.0 if end is None else end - monotonic()
         if left <= 0:
             raise TimedOut(f"{called(task)} is still {task.state}")
         if task.until is not None:  # time alone may end it
-            left = min(left, max(0.0, task.until - board.upkeep.now()) + 0.001)
+            left = min(left, max(0.01, task.until - board.upkeep.now() + 0.001))
         _until_changed(context, seen, left, task.id)
     context.answer(task, f"{called(task)} is {task.state}")
     return 0 if task.state == (args.state or "completed") else 1

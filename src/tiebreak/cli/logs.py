@@ -79,7 +79,7 @@ def follow(context: Context, task: Task, shown: Shown) -> Task:
     board, epoch, place = context.board, 0, 0
     while True:
         seen = board.events.last()
-        task = board.tasks.get(ref=task.id)
+        task = board.settled(task.id)
         if task.epoch != epoch and task.claimed_at:
             _rest(context, task, epoch, place, shown)
             epoch, place = task.epoch, 0

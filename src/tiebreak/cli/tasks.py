@@ -136,9 +136,7 @@ def show(context: Context, args: Args) -> None:
         ["state", Styled(task.state, STYLES.get(task.state, ""))],
         [
             "holder",
-            f"{who(task.holder)}, for another {span((task.until or now) - now)}"
-            if task.state == "claimed"
-            else who(task.holder),
+            f"{who(task.holder)}, {_lease(task, now)}" if task.state == "claimed" else who(task.holder),
         ],
         ["epoch", str(task.epoch)],
         ["attempts", f"{task.attempts} of {task.max_attempts}"],
@@ -228,8 +226,14 @@ def tasks(context: Context, args: Args) -> None:
         context.say(context.styled(f"more: --before {found[-1].number}", "dim"))
 
 
+def _lease(task: Task, now: float) -> str:
+    left = (task.until or now) - now
+    return f"whose lease ran out {span(-left)} ago" if task.lapsed else f"for another {span(left)}"
+
+
 def _row(task: Task, now: float) -> list[str]:
     left = span(task.until - now) if task.until and task.state == "claimed" else "-"
+    left = "lapsed" if task.lapsed and task.state == "claimed" else left
     name = task.name if not task.key or task.key == task.name else f"{task.name}  [{task.key}]"
     return [
         str(task.number),

@@ -177,6 +177,9 @@ def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int
     if holder == agent and epoch in (0, current):
         late = span((now - until) / 1_000_000)
         return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", hint=again, **facts)
+    if holder is None and 0 < epoch == current:
+        over = "your grant is over: it was given back, or its lease ran out"
+        return Fenced(f"{what}: {over}, nothing was written", hint=again, **facts)
     if holder is None:
         return Fenced(f"{what} is not held by you, nothing was written", hint=again, **facts)
     if holder == agent:

@@ -66,7 +66,9 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
     sentences = _told(_events(tx, [task.id], task.project, limit), limit)
     now = f"Now: {task.state}"
     if task.state == "claimed":
-        now += f" by {task.holder}, for another {span((task.until or 0) - tx.now / 1e6)} (epoch {task.epoch})"
+        left = (task.until or 0) - tx.now / 1e6
+        lease = f"whose lease ran out {span(-left)} ago" if task.lapsed else f"for another {span(left)}"
+        now += f" by {task.holder}, {lease} (epoch {task.epoch})"
     elif task.finished_at:
         now += f" since {ago(tx.now / 1e6 - task.finished_at)}"
     return [*sentences, record(Sentence, (0, tx.now, now + "."))]

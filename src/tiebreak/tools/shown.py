@@ -52,6 +52,7 @@ def task(one: Task, *, whole: bool = True, me: str | None = None) -> dict[str, A
         holder=one.holder if claimed else None,
         epoch=one.epoch if claimed else None,
         until=_time(one.until) if claimed else None,
+        lapsed=True if claimed and one.lapsed else None,
         ready_at=_time(one.ready_at),
         attempts=f"{one.attempts}/{one.max_attempts}" if one.attempts else None,
         posted=said(
