@@ -29,7 +29,7 @@ from .writers import (
     writer,
 )
 
-ROUNDS = 200
+ROUNDS = 75
 SOAK_ROUNDS = 20_000
 
 
@@ -201,7 +201,7 @@ def prune_rounds(address: str, rounds: int, plant: Plant | None = None) -> None:
 
 
 def test_a_killed_pruner_forgets_no_epoch(address: str) -> None:
-    prune_rounds(address, 12)
+    prune_rounds(address, 5)
 
 
 def test_an_epoch_that_was_pruned_away_is_found(path: str) -> None:

@@ -1,4 +1,4 @@
-"""A claim stays a probe of one index at a million tasks: the plans of the very statements that the engine sends.
+"""A claim stays a probe of one index on a large board: the plans of the very statements that the engine sends.
 
 `auto_explain` tells the plan of each statement as it runs, so nothing is planned that would not have been, and both
 kinds are looked at: those made for the values at hand, and the generic ones that prepared statements come to use.
@@ -21,7 +21,7 @@ from tiebreak import Board
 from ..postgres import WRITES
 from .conftest import engine_of, new_database
 
-TASKS, EVENTS, HOLDS = 1_000_000, 300_000, 100_000
+TASKS, EVENTS, HOLDS = 200_000, 60_000, 20_000
 BIG = {"tasks", "events", "holds", "edges"}
 ID = "'0190a000-0000-7000-8000-' || lpad(to_hex(n), 12, '0')"
 
@@ -55,8 +55,8 @@ ANALYZE tasks; ANALYZE events; ANALYZE holds; ANALYZE edges;
 
 
 @pytest.fixture(scope="module")
-def million() -> Iterator[str]:
-    """A board with a million tasks. The indexes are made when the rows are there: that is several times faster."""
+def large() -> Iterator[str]:
+    """A board with many tasks. The indexes are made when the rows are there: that is several times faster."""
     with new_database() as address:
         tiebreak.open(address).close()
         with psycopg.connect(address, autocommit=True, options=WRITES) as raw:
@@ -137,8 +137,8 @@ def quickly(nodes: list[dict[str, Any]]) -> None:
 
 
 @pytest.fixture(scope="module", params=["force_custom_plan", "force_generic_plan"])
-def explained(million: str, request: pytest.FixtureRequest) -> Iterator[Explained]:
-    made = Explained(million, request.param)
+def explained(large: str, request: pytest.FixtureRequest) -> Iterator[Explained]:
+    made = Explained(large, request.param)
     yield made
     made.board.close()
 
@@ -299,7 +299,7 @@ def without(address: str, index: str) -> Iterator[None]:
     ],
 )
 def test_the_checks_above_notice_when_an_index_is_gone(
-    million: str, explained: Explained, index: str, call: Callable[[Board], Any]
+    large: str, explained: Explained, index: str, call: Callable[[Board], Any]
 ) -> None:
-    with without(million, index), pytest.raises(AssertionError, match=r"reads all of|not used"):
+    with without(large, index), pytest.raises(AssertionError, match=r"reads all of|not used"):
         check(explained.of(call), index)

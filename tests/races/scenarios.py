@@ -272,7 +272,6 @@ class Churner:
 
 def churner(address: str, agent: str, diary: str, seconds: float, turns: int) -> Run:
     """Live for that long, or for that many turns."""
-    os.nice(10)  # a minute of this beside other tests: let them go first
     life = Churner(open_board(address, agent), agent, diary)
     yield
     end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Half a minute of everything over 64 connections while the daemon is killed three times: the history holds.
+"""Everything over 64 connections while the daemon is killed three times: the history holds.
 
 Clients go on by themselves. What each of them asked and was told is written down, and `history` holds it against the
 board afterwards. That it finds what it is there for is shown below, on doctored histories and on daemons with a bug.
@@ -28,7 +28,7 @@ from .history import OK, REFUSED, UNKNOWN, Call
 from .places import served
 from .scenarios import Run, open_board
 
-SECONDS = 30.0
+SECONDS = 16.0
 KILLS = 3
 
 
@@ -122,7 +122,7 @@ def live(daemon: Serving, crews: int, seconds: float, kills: int) -> tuple[list[
     with Crew(clients, each, patience=seconds + 150) as crew:
         crew.go()
         for _ in range(kills):
-            time.sleep(seconds / (kills + 1))
+            time.sleep(seconds / (2 * kills))  # the other half is for daemons that take their time to start
             moments.append(time.monotonic())
             daemon.kill()
             daemon.start()
@@ -147,7 +147,7 @@ def test_three_kills_of_the_daemon_lose_nothing_and_double_nothing(tmp_path: Pat
         history.judge(calls, found_on(daemon))
     answered = [call for call in calls if call.outcome == OK]
     assert {call.name for call in answered} == {*history.TOLD, *history.WINNING, "tasks.list"}
-    assert len(answered) > 300, "hardly anything happened"
+    assert len(answered) > 10 * SECONDS, "hardly anything happened"
     assert len(moments) == KILLS
     for moment in moments:
         across = [call for call in answered if call.begin < moment < call.end]

@@ -1,4 +1,4 @@
-"""Two thousand jobs, eight workers, and somebody who kills the workers at random: every job is done once."""
+"""A thousand jobs, eight workers, and somebody who kills the workers at random: every job is done once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiebreak.model import Event
 from ..cli.command import TB, clean_environment
 from ..worker.shop import Shop, until
 
-JOBS, WORKERS, SECONDS = 2000, 8, 15.0
+JOBS, WORKERS, SECONDS = 1000, 8, 6.0
 PATIENCE = 100.0
 
 

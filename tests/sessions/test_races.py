@@ -48,10 +48,9 @@ def refused_clearly(answer: Answer) -> bool:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", range(5))
-def test_of_twenty_spawners_one_wins_and_nineteen_are_told_why(arena: Arena, crowd: Crowd, part: int) -> None:
-    """Fifty rounds, in five parts that can run beside each other."""
-    for number in range(1, 11):
+@pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=pytest.mark.soak)])
+def test_of_twenty_spawners_one_wins_and_nineteen_are_told_why(arena: Arena, crowd: Crowd, rounds: int) -> None:
+    for number in range(1, rounds + 1):
         answers = crowd(20, *SPAWN)
         won = [answer for answer in answers if answer.code == 0]
         assert len(won) == 1, answers
@@ -131,11 +130,12 @@ def test_pressing_twice_while_a_live_coordinator_hands_over_makes_no_third(arena
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("victim", "times"), [("spawner", 34), ("supervisor", 33), ("command", 33)])
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("victim", ["spawner", "supervisor", "command"])
 def test_a_kill_at_any_moment_leaves_neither_two_nor_a_stuck_project(
     arena: Arena, crowd: Crowd, victim: str, times: int
 ) -> None:
-    """A hundred kills in all: one is killed while it comes to life, and whoever comes next finds a way."""
+    """One is killed while it comes to life, and whoever comes next finds a way."""
     dice = random.Random(f"{victim} 7")
     for _ in range(times):
         spawner = identity(crowd.begin(1, *SPAWN)[0])
@@ -173,11 +173,12 @@ def _comes_to_life(arena: Arena, crowd: Crowd) -> bool:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("times", [5, pytest.param(50, marks=pytest.mark.soak)])
 def test_a_drain_that_is_killed_at_any_moment_and_run_again_makes_exactly_one_replacement(
-    arena: Arena, crowd: Crowd
+    arena: Arena, crowd: Crowd, times: int
 ) -> None:
     dice = random.Random(11)
-    for number in range(1, 13):
+    for number in range(1, times + 1):
         if not arena.living():
             assert crowd(1, *SPAWN)[0].code == 0
         [old] = arena.living()

@@ -1,7 +1,7 @@
 """A worker that was stopped past its lease wakes up: its report is refused, its tree is gone, the other's result stays.
 
-Fifty times, in lanes side by side. Leases are short here, so on a busy machine a worker may lose one without having
-been stopped; such a round is held to the same rules but does not count towards the fifty.
+Many times, in lanes side by side. Leases are short here, so on a busy machine a worker may lose one without having
+been stopped; such a round is held to the same rules but does not count towards them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiebreak.model import Task, holder_id
 from ..cli.command import changed_command, gone
 from .shop import Hand, Shop, until
 
-LANES, ROUNDS, MOST = 10, 5, 15
+LANES, ROUNDS, MOST = 5, 3, 9
 LEASE = 2.0
 
 # The first attempt runs for ever, with a child in a session of its own; a later one is done at once.
@@ -34,14 +34,14 @@ echo $TIEBREAK_EPOCH
 """
 
 
-def test_fifty_zombies_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+def test_zombies_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(LANES) as lanes:
         done = list(lanes.map(lambda lane: run_lane(tmp_path / f"lane{lane}", lane), range(LANES)))
     assert sum(done) >= LANES * ROUNDS
 
 
 def run_lane(folder: Path, lane: int) -> int:
-    """Rounds on a board of its own until five of them had a zombie."""
+    """Rounds on a board of its own until enough of them had a zombie."""
     folder.mkdir()
     shop, chance = Shop(folder), random.Random(lane)
     options = ("--lease", f"{LEASE}s", "--concurrency", "1")
