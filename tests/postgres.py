@@ -36,9 +36,28 @@ def binaries() -> Path:
     return max(there, key=lambda folder: [int(p) for p in folder.parent.name.split(".") if p.isdecimal()])
 
 
+HOSTILE = {
+    "synchronous_commit": "off",
+    "default_transaction_read_only": "on",
+    "default_transaction_deferrable": "on",
+    "statement_timeout": "'1s'",
+    "lock_timeout": "'100ms'",
+    "idle_in_transaction_session_timeout": "'200ms'",
+    "search_path": "odd, public",
+    "TimeZone": "'Asia/Kathmandu'",
+    "DateStyle": "'German'",
+    "IntervalStyle": "'iso_8601'",
+    "client_encoding": "'LATIN1'",
+    "extra_float_digits": "'-15'",
+    "row_security": "off",
+}
+"""Settings that somebody may have given to a database, a role or a server, and that no promise may depend on."""
+
 _EMPTY = "; ".join(
     [
-        "BEGIN",
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        "SET LOCAL lock_timeout = 0",
+        "SET LOCAL statement_timeout = 0",
         POSTGRES_PASS,
         "SET LOCAL synchronous_commit = off",
         *(f"DELETE FROM {table}" for table in TABLES),
@@ -61,7 +80,8 @@ class Server:
         self.data = self.folder / "data"
         self.settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._cleaner: psycopg.Connection[Any] | None = None
+        self._cleaners: dict[str, psycopg.Connection[Any]] = {}
+        self._hostile: set[str] = set()
         if os.geteuid() == 0:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
@@ -97,8 +117,8 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT: at once but in good order. SIGQUIT: as in a crash."""
         assert self._process
-        if self._cleaner is not None:
-            self._cleaner.close()
+        for cleaner in self._cleaners.values():
+            cleaner.close()
         self._process.send_signal(how)
         self._process.wait(PATIENCE)
 
@@ -107,18 +127,33 @@ class Server:
         more = "".join(f"&{name}={value}" for name, value in options.items())
         return f"postgresql://tiebreak@/{database}?host={self.folder}{more}"
 
-    def empty_board(self) -> str:
+    def empty_board(self, database: str = "postgres") -> str:
         """The address of a board with nothing on it; the same one again and again, because making one takes time."""
-        address = self.address()
-        if self._cleaner is None or self._cleaner.closed:
+        address, cleaner = self.address(database), self._cleaners.get(database)
+        if cleaner is None or cleaner.closed:
             tiebreak.open(address).close()
-            self._cleaner = psycopg.connect(address, autocommit=True)
+            cleaner = self._cleaners[database] = psycopg.connect(address, autocommit=True)
         try:
-            self._cleaner.execute(_EMPTY)
+            cleaner.execute(_EMPTY)
         except psycopg.errors.UndefinedTable:  # the last one was moved elsewhere
-            self._cleaner.execute("ROLLBACK; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            cleaner.execute("ROLLBACK; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
             tiebreak.open(address).close()
         return address
+
+    def hostile_database(self, isolation: str) -> str:
+        """The name of a database whose defaults would break every promise that was left to them."""
+        name = "hostile_" + isolation.replace(" ", "_")
+        if name not in self._hostile:
+            self._hostile.add(name)
+            settings = {**HOSTILE, "default_transaction_isolation": f"'{isolation}'"}
+            with psycopg.connect(self.address(), autocommit=True) as connection:
+                how = "LOCALE_PROVIDER icu ICU_LOCALE 'de'" if connection.info.server_version >= 150000 else ""
+                connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 {how}")
+                with psycopg.connect(self.address(name), autocommit=True) as inside:
+                    inside.execute("CREATE SCHEMA odd")
+                for setting, value in settings.items():
+                    connection.execute(f"ALTER DATABASE {name} SET {setting} = {value}")
+        return name
 
     def close(self) -> None:
         """Stop it and remove everything."""

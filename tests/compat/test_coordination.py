@@ -181,7 +181,7 @@ def test_nothing_is_completed_or_released_after_its_lapse_was_written(shell: She
     board.tasks.sweep()
     assert "nothing was written" in complaint(shell("work-complete", "alice", "t"), 1)
     shell.lapse("claim", "alice", "a.py")
-    board.holds.take(resources=["file:a.py"])
+    shell.json("claim", "bob", "a.py")
     assert shell.code("release", "alice", "a.py") == 1
     assert [task["state"] for task in shell.json("work-list")] == ["pending"]
 

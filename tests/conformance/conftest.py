@@ -9,16 +9,17 @@ import pytest
 
 from tiebreak import Board
 
-from .engines import ENGINES, Place
+from .engines import ENGINES, MORE, Place
 
 # Each half of the last one runs by itself with every `make test`; both together take their time.
 WHOLE = [pytest.param(name, marks=pytest.mark.soak) if name == "postgres-daemon" else name for name in sorted(ENGINES)]
+WHOLE += [pytest.param(name, marks=pytest.mark.soak) for name in sorted(MORE)]
 
 
 @pytest.fixture(params=WHOLE)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh board on each engine."""
-    made: Place = ENGINES[request.param](tmp_path)
+    made: Place = {**ENGINES, **MORE}[request.param](tmp_path)
     yield made
     made.close()
 

@@ -6,10 +6,12 @@ this agent or that one, and a clock that a test can move.
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +21,7 @@ from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
 
+from ..pooler import Pooler
 from ..postgres import server
 
 if TYPE_CHECKING:
@@ -134,6 +137,34 @@ class PostgresPlace:
             board.close()
 
 
+class HostilePlace(PostgresPlace):
+    """A board in a database whose defaults would break every promise that was left to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = wall()
+        self._boards = []
+        self.address = server().empty_board(server().hostile_database("repeatable read"))
+
+
+class PooledPlace(PostgresPlace):
+    """The same behind a pooler, where each transaction may run on another connection than the last one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = wall()
+        self._boards = []
+        database = server().hostile_database("serializable")
+        server().empty_board(database)
+        self.address = pooler().address_of(database)
+
+
+@cache
+def pooler() -> Pooler:
+    """One pooler for all tests of this process."""
+    made = Pooler()
+    atexit.register(made.close)
+    return made
+
+
 class PostgresDaemonPlace(DaemonPlace):
     """A daemon in front of a board on a real server."""
 
@@ -156,3 +187,5 @@ ENGINES: dict[str, Callable[[Path], Place]] = {
     "postgres": PostgresPlace,
     "postgres-daemon": PostgresDaemonPlace,
 }
+MORE: dict[str, Callable[[Path], Place]] = {"postgres-hostile": HostilePlace, "postgres-pooled": PooledPlace}
+"""The same engine in rougher places; only under `make soak`."""

@@ -30,8 +30,9 @@ def mortal(_mortal: Server) -> Iterator[Server]:
     yield _mortal
     if _mortal._process is None or _mortal._process.poll() is not None:
         _mortal.start()
-    if _mortal._process is not before and _mortal._cleaner:
-        _mortal._cleaner.close()  # the connection it had is dead and does not know yet
+    if _mortal._process is not before:
+        for cleaner in _mortal._cleaners.values():
+            cleaner.close()  # the connection it had is dead and does not know yet
 
 
 @pytest.fixture

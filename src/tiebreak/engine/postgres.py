@@ -58,6 +58,7 @@ PATIENCE = 5.0
 """Seconds to wait for a server that restarts or fails over."""
 LINE = {
     "application_name": "tiebreak",
+    "client_encoding": "UTF8",
     "connect_timeout": 5,
     "tcp_user_timeout": 5000,
     "keepalives_idle": 5,
