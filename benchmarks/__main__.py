@@ -10,7 +10,20 @@ from importlib import import_module
 from .measure import Report, Settings, machine, progress
 
 NAMES = (
-    *("startup", "claims", "race", "growth", "contention", "waiting", "daemon", "hooks", "postgres", "scale", "jobs"),
+    *(
+        "startup",
+        "claims",
+        "race",
+        "growth",
+        "contention",
+        "waiting",
+        "daemon",
+        "hooks",
+        "postgres",
+        "scale",
+        "jobs",
+        "versions",
+    ),
 )
 HEAD = """# Results
 

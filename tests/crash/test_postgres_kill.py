@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
@@ -171,12 +171,12 @@ def test_a_killed_pruner_forgets_no_epoch(database: str) -> None:
 def answers_before_commit(put: Set) -> None:
     """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
 
-    def write(self: Any, operate: Callable[[statements.PostgresTransaction], Any]) -> Any:
+    def write(self: Any, operate: Callable[[statements.PostgresTransaction], Any], scopes: Any) -> Any:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
             self._one.execute(f"BEGIN; {POSTGRES_PASS}")
         now = self._one.execute(f"SELECT {terms.CLOCK}").fetchone()[0]
-        tx = statements.PostgresTransaction(self._one, self.refused, now)
+        tx = statements.PostgresTransaction(self._one, self.refused, now, scopes=scopes)
         answer = operate(tx)
         tx.write_events()
         self._answered += 1
@@ -239,14 +239,17 @@ def crash(server: Server) -> None:
     server.start()
 
 
-def crash_rounds(server: Server, address: str, folder: Path, rounds: int, options: str = "") -> None:
+def crash_rounds(
+    server: Server, address: str, folder: Path, rounds: int, options: str = "", plant: Plant | None = None
+) -> None:
     """Crash the server under load; the writers are the same all the time, and connect with these options."""
     prepare(address)
     chance = random.Random(rounds)
     names = [(f"survivor-{i}", str(folder / f"diary-{i}")) for i in range(CREW)]
     mine, theirs = processes.Pipe(duplex=False)
     enough = folder / "enough"
-    with Crew(survivor, [(address + options, *name, str(enough), theirs) for name in names]) as writers:
+    each = [(address + options, *name, str(enough), theirs) for name in names]
+    with Crew(survivor, each, plant=plant) as writers:
         writers.go()
         assert mine.poll(60.0)
         for _ in range(rounds):
@@ -281,18 +284,34 @@ def test_nothing_acknowledged_is_lost_or_done_twice_when_the_server_crashes(mort
         crash_rounds(mortal, address, tmp_path, CRASHES)
 
 
-def test_a_commit_that_is_not_synced_is_found(mortal: Server, tmp_path: Path) -> None:
+NOT_SYNCED = "&options=-csynchronous_commit%3Doff"
+
+
+@pytest.fixture
+def lazy(mortal: Server) -> Iterator[str]:
+    """A board on a server that syncs nothing by and by: what no commit has waited for is lost in a crash."""
     with places.database(mortal) as address:
-        with psycopg.connect(address, autocommit=True) as connection:  # nothing is synced by and by
+        with psycopg.connect(address, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
         crash(mortal)
-        try:
-            with pytest.raises(Broken, match="acknowledged and lost"):
-                crash_rounds(mortal, address, tmp_path, 3, "&options=-csynchronous_commit%3Doff")
-        finally:
-            with psycopg.connect(address, autocommit=True) as connection:
-                connection.execute("ALTER SYSTEM RESET wal_writer_delay")
-                connection.execute("SELECT pg_reload_conf()")
+        yield address
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM RESET wal_writer_delay")
+            connection.execute("SELECT pg_reload_conf()")
+
+
+def test_a_connection_that_says_otherwise_loses_nothing(mortal: Server, lazy: str, tmp_path: Path) -> None:
+    crash_rounds(mortal, lazy, tmp_path, 3, NOT_SYNCED)
+
+
+def durability_is_left_to_the_server(put: Set) -> None:
+    """A commit waits for the disk if the server's settings say so."""
+    put(terms, "_DURABLE", "")
+
+
+def test_a_commit_that_is_not_synced_is_found(mortal: Server, lazy: str, tmp_path: Path) -> None:
+    with pytest.raises(Broken, match="acknowledged and lost"):
+        crash_rounds(mortal, lazy, tmp_path, 3, NOT_SYNCED, durability_is_left_to_the_server)
 
 
 class Unlucky:

@@ -13,6 +13,7 @@ from tests.log.checker import Broken, read
 from tests.log.stories import events
 from tests.races.crew import PROJECT
 from tiebreak import Board, Event
+from tiebreak.engine.schema import SQLITE_PASS
 
 from . import judge
 from .diary import GRANTED, KEPT, Entry
@@ -104,6 +105,13 @@ def test_a_message_of_a_replaced_coordinator_is_found(board: Board) -> None:
         judge.no_message_of_a_replaced_coordinator(history(board, events(seats + "message.sent - ann")))
 
 
+def writing(path: Path) -> sqlite3.Connection:
+    """A connection beside the board's own that may write, as one of this version."""
+    made = sqlite3.connect(path)
+    made.create_function(SQLITE_PASS, 0, lambda: None)
+    return made
+
+
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
@@ -117,7 +125,7 @@ def test_a_board_that_differs_from_its_log_is_found(board: Board, tmp_path: Path
     board.tasks.claim(ref="t")
     board.holds.take(resources=["lock:x"])
     judge.the_board_agrees(history(board, read(board)))
-    with sqlite3.connect(tmp_path / "board.db") as database:
+    with writing(tmp_path / "board.db") as database:
         database.execute(damage)
     with pytest.raises(Broken, match=found):
         judge.the_board_agrees(history(board, read(board)))
@@ -127,7 +135,7 @@ def test_a_task_that_is_blocked_for_ever_is_found(board: Board, tmp_path: Path) 
     first = board.tasks.post(name="first")
     board.tasks.post(name="second", after=[first.id])
     judge.nothing_is_blocked_for_ever(history(board))
-    with sqlite3.connect(tmp_path / "board.db") as database:
+    with writing(tmp_path / "board.db") as database:
         database.execute("UPDATE tasks SET state = 'completed', finished_at = 1 WHERE name = 'first'")
     with pytest.raises(Broken, match="#2 is blocked, but all 1 that it comes after are completed"):
         judge.nothing_is_blocked_for_ever(history(board))
