@@ -235,8 +235,8 @@ def claim_many(
     lease: Lease = CLAIM_LEASE,
 ) -> list[Task]:
     """Win as many of these tasks as are free, in one step; those not won are left out."""
-    won = []
-    for ref in refs:
+    won: dict[int, Task] = {}
+    for i, ref in sorted(enumerate(refs), key=lambda each: each[1]):  # all lock in one order
         column, value = address(ref)
         task = _win(tx, column, value, agent, project, lease)
         if task is None and column == "key" and (named := lookup(tx, ref, project)) is not None:
@@ -245,10 +245,10 @@ def claim_many(
         if task is None and (limited := lookup(tx, ref, project)) is not None and limited.state == "pending":
             task = _win_limited_or_not(tx, limited.number, agent, lease)
         if task is not None:
-            won.append(task)
+            won[i] = task
         elif column == "id":
             tx.refuse("task.refused", project=project, subject=value, agent=agent)
-    return won
+    return [won[i] for i in sorted(won)]
 
 
 def as_holder(
