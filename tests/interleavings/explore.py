@@ -1,0 +1,201 @@
+"""Runs samples by all schedules with at most two cuts, and compares each outcome with those of the serial orders.
+
+An outcome is right if some serial order of the same calls on the same set-up has it: any order of the calls (those of
+one client in theirs); with the clock stepped before, between or after them, if it was stepped; and with any number of
+the calls of a client that died, from the first on.
+
+Two things count beside the outcome: a deadlock that the server had to end, and a transaction that takes a scope after
+it has looked at something (see `scheduler.Rules`).
+
+One relaxation: `next` may pass over a task that somebody else is changing when there is another one to take, and a
+sweep may leave such a task for the next sweep. So a serial order also counts in which, while it has its turn, a
+bystander has locked one of the tasks that the sample declares in `passes_over`. A sample of `next` for which there is
+only one task declares none: it must wait for whoever changes that one, and may not answer that there is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from .samples import Sample
+from .scheduler import Cut, Effect, Schedule, Trace, shortened
+from .world import World
+
+EFFECTS: tuple[Effect, ...] = ("", "clock", "death", "late death")
+MOST_CUTS = 2
+
+
+class Finding(NamedTuple):
+    """Something that must not happen, and the schedule by which it does."""
+
+    kind: str
+    """`outcome`, `deadlock`, `scope` or `stuck`."""
+    samples: tuple[str, ...]
+    schedule: Schedule
+    details: str
+
+    def __str__(self) -> str:
+        return f"[{self.kind}] {' | '.join(self.samples)}\n  {self.schedule}\n{self.details}"
+
+
+@dataclass
+class Explored:
+    """What came of exploring."""
+
+    schedules: int = 0
+    serial_runs: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, other: Explored) -> None:
+        """Count another one in."""
+        self.schedules += other.schedules
+        self.serial_runs += other.serial_runs
+        self.findings += other.findings
+
+    def kinds(self) -> set[str]:
+        """The kinds of what was found."""
+        return {finding.kind for finding in self.findings}
+
+
+class Explorer:
+    """Explores samples that run side by side."""
+
+    def __init__(self, world: World, samples: Sequence[Sample], *, scopes_first: bool = True) -> None:
+        self._world, self._samples = world, tuple(samples)
+        self._scripts = [sample.calls for sample in samples]
+        self._scopes_first = scopes_first
+        self._known: dict[Any, str] = {}
+        self.result = Explored()
+
+    # ── Schedules ────────────────────────────────────────────────────────────────────────────────────
+
+    def everything(self, most: int | None = None, seed: int = 0, *, enough: str = "") -> Explored:
+        """Every schedule, those with fewer cuts first; at most so many, then the last ones are chosen by a seed.
+
+        It ends early when it has found something of the kind that is `enough`.
+        """
+        chance = random.Random(seed)
+        level = [Schedule(order) for order in permutations(range(len(self._samples)))]
+        while level:
+            below: list[Schedule] = []
+            for schedule in level:
+                if self.result.schedules == most or enough in self.result.kinds():
+                    return self.result
+                trace = self.check(schedule)
+                below += [schedule._replace(cuts=(*schedule.cuts, cut)) for cut in self._next_cuts(schedule, trace)]
+            level = below
+            if most is not None:
+                chance.shuffle(level)
+        return self.result
+
+    def _next_cuts(self, schedule: Schedule, trace: Trace) -> Iterator[Cut]:
+        if len(schedule.cuts) == MOST_CUTS:
+            return
+        last = schedule.cuts[-1].after if schedule.cuts else 0
+        effects = EFFECTS if all(not cut.effect for cut in schedule.cuts) else ("",)
+        for after, others in trace.possible:
+            if after > last:
+                yield from (Cut(after, effect, other) for effect in effects for other in others)
+
+    # ── One schedule ─────────────────────────────────────────────────────────────────────────────────
+
+    def check(self, schedule: Schedule) -> Trace:
+        """Run one schedule, and remember what was wrong with it."""
+        trace, outcome = self._world.interleaved(self._scripts, schedule)
+        self.result.schedules += 1
+        for statement in trace.deadlocks:
+            self._found("deadlock", schedule, trace, shortened(statement))
+        if self._scopes_first:
+            for fault in trace.faults:
+                self._found("scope", schedule, trace, fault)
+        stepped = any(cut.effect == "clock" for cut in schedule.cuts[: trace.cuts_made])
+        if not any(outcome == serial for serial in self._serial(stepped, frozenset(trace.dead))):
+            self._found("outcome", schedule, trace, self._difference(outcome, stepped, frozenset(trace.dead)))
+        return trace
+
+    def _found(self, kind: str, schedule: Schedule, trace: Trace, details: str) -> None:
+        sent = "\n".join(f"    {who + 1}: {shortened(message)}" for who, message in trace.messages)
+        names = tuple(sample.name for sample in self._samples)
+        self.result.findings.append(Finding(kind, names, schedule, f"  {details}\n  messages:\n{sent}"))
+
+    # ── Serial orders ────────────────────────────────────────────────────────────────────────────────
+
+    def _serial(self, stepped: bool, dead: frozenset[int]) -> Iterator[str]:
+        """The outcomes of the serial orders, the plain ones first; what was worked out once is kept."""
+        counts = [len(script) for script in self._scripts]
+        for done in _as_far_as_any(counts, dead):
+            for merged in _merges([*done, int(stepped)]):
+                yield self._outcome_of(merged, dead, None)
+        for number, sample in enumerate(self._samples):
+            for task in sample.passes_over:
+                for done in _as_far_as_any(counts, dead):
+                    for merged in _merges([*done, int(stepped)]):
+                        yield self._outcome_of(merged, dead, (number, task))
+
+    def _outcome_of(self, merged: tuple[int, ...], dead: frozenset[int], passed: tuple[int, str] | None) -> str:
+        key = (merged, dead, passed)
+        if key not in self._known:
+            self.result.serial_runs += 1
+            clock = len(self._samples)
+            turns = ["clock" if turn == clock else turn for turn in merged]
+            self._known[key] = self._world.serial(
+                self._scripts, turns, dead, None if passed is None else dict([passed])
+            )
+        return self._known[key]
+
+    def _difference(self, outcome: str, stepped: bool, dead: frozenset[int]) -> str:
+        """How the outcome differs from the serial one that is most like it."""
+        found = json.loads(outcome)
+        serial = [json.loads(each) for each in self._serial(stepped, dead)]
+        return min((_differences(found, each) for each in serial), key=len)
+
+
+def _as_far_as_any(counts: list[int], dead: frozenset[int]) -> Iterator[list[int]]:
+    """How many calls of each client are done: all of them, but of one that died any number."""
+    options = [range(count + 1) if i in dead else [count] for i, count in enumerate(counts)]
+
+    def combine(rest: Sequence[Iterable[int]]) -> Iterator[list[int]]:
+        if not rest:
+            yield []
+            return
+        for first in rest[0]:
+            for others in combine(rest[1:]):
+                yield [first, *others]
+
+    return combine(options)
+
+
+@cache
+def _merged(counts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    if not any(counts):
+        return ((),)
+    out = []
+    for i, count in enumerate(counts):
+        if count:
+            rest = (*counts[:i], count - 1, *counts[i + 1 :])
+            out += [(i, *others) for others in _merged(rest)]
+    return tuple(out)
+
+
+def _merges(counts: list[int]) -> tuple[tuple[int, ...], ...]:
+    """All orders of so many turns of each."""
+    return _merged(tuple(counts))
+
+
+def _differences(found: Any, expected: Any, path: str = "") -> str:
+    if type(found) is type(expected) and isinstance(found, dict):
+        keys = sorted({*found, *expected})
+        return "".join(_differences(found.get(k), expected.get(k), f"{path}.{k}") for k in keys)
+    if type(found) is type(expected) and isinstance(found, list) and len(found) == len(expected):
+        return "".join(_differences(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(found, expected, strict=True)))
+    return "" if found == expected else f"\n    {path}: {_brief(found)} instead of {_brief(expected)}"
+
+
+def _brief(value: Any) -> str:
+    return shortened(json.dumps(value), 300)
