@@ -4,13 +4,17 @@ An outcome is right if some serial order of the same calls on the same set-up ha
 one client in theirs); with the clock stepped before, between or after them, if it was stepped; and with any number of
 the calls of a client that died, from the first on.
 
-Two things count beside the outcome: a deadlock that the server had to end, and a transaction that takes a scope after
-it has looked at something (see `scheduler.Rules`).
+Four things count beside the outcome, whatever the serial orders say: two live holders of one thing at the end; a task
+that was told as finished and is something else later; a deadlock that the server had to end; a transaction that takes
+a scope after it has looked at something (see `scheduler.Rules`).
 
-One relaxation: `next` may pass over a task that somebody else is changing when there is another one to take, and a
-sweep may leave such a task for the next sweep. So a serial order also counts in which, while it has its turn, a
-bystander has locked one of the tasks that the sample declares in `passes_over`. A sample of `next` for which there is
-only one task declares none: it must wait for whoever changes that one, and may not answer that there is nothing.
+Four relaxations. `next` may pass over tasks that somebody else is changing when there is another one to take; a sweep
+and a pruning may leave such tasks for the next time. So a serial order also counts in which, while it has its turn, a
+bystander has locked some of the tasks that the sample declares in `passes_over`, but not all. A sample of `next` for
+which there is only one task declares none: it must wait for whoever changes that one, and may not answer that there is
+nothing. The calls of a batch are of different callers, so each of them has its own place in the order. `agents.renew`
+and `holds.take` with `again` may tell what has run out by the time at which they began, for their fence is each row.
+And of `tasks.retry_many`, which decides about each task by itself, the outcome is not compared.
 """
 
 from __future__ import annotations
@@ -20,12 +24,15 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
+
+from tiebreak.globs import overlap
+from tiebreak.names import FINAL
 
 from .samples import Sample
 from .scheduler import Cut, Effect, Schedule, Trace, shortened
-from .world import World
+from .world import World, units
 
 EFFECTS: tuple[Effect, ...] = ("", "clock", "death", "late death")
 MOST_CUTS = 2
@@ -35,7 +42,7 @@ class Finding(NamedTuple):
     """Something that must not happen, and the schedule by which it does."""
 
     kind: str
-    """`outcome`, `deadlock`, `scope` or `stuck`."""
+    """`outcome`, `two holders`, `not final`, `deadlock` or `scope`."""
     samples: tuple[str, ...]
     schedule: Schedule
     details: str
@@ -109,13 +116,19 @@ class Explorer:
         """Run one schedule, and remember what was wrong with it."""
         trace, outcome = self._world.interleaved(self._scripts, schedule)
         self.result.schedules += 1
+        seen = json.loads(outcome)
+        for rivals in two_holders(seen["tables"]):
+            self._found("two holders", schedule, trace, rivals)
+        for change in changed_ends(seen):
+            self._found("not final", schedule, trace, change)
         for statement in trace.deadlocks:
             self._found("deadlock", schedule, trace, shortened(statement))
         if self._scopes_first:
             for fault in trace.faults:
                 self._found("scope", schedule, trace, fault)
         stepped = any(cut.effect == "clock" for cut in schedule.cuts[: trace.cuts_made])
-        if not any(outcome == serial for serial in self._serial(stepped, frozenset(trace.dead))):
+        compared = not any(sample.one_by_one for sample in self._samples)
+        if compared and not any(outcome == serial for serial in self._serial(stepped, frozenset(trace.dead))):
             self._found("outcome", schedule, trace, self._difference(outcome, stepped, frozenset(trace.dead)))
         return trace
 
@@ -128,25 +141,28 @@ class Explorer:
 
     def _serial(self, stepped: bool, dead: frozenset[int]) -> Iterator[str]:
         """The outcomes of the serial orders, the plain ones first; what was worked out once is kept."""
-        counts = [len(script) for script in self._scripts]
+        counts = [len(units(script)) for script in self._scripts]
         for done in _as_far_as_any(counts, dead):
             for merged in _merges([*done, int(stepped)]):
-                yield self._outcome_of(merged, dead, None)
+                yield self._outcome_of(merged, dead, (-1, ()))
         for number, sample in enumerate(self._samples):
-            for task in sample.passes_over:
+            for passed in _some_of(sample.passes_over):
                 for done in _as_far_as_any(counts, dead):
                     for merged in _merges([*done, int(stepped)]):
-                        yield self._outcome_of(merged, dead, (number, task))
+                        yield self._outcome_of(merged, dead, (number, passed))
+            if sample.by_its_own_clock and stepped:
+                for done in _as_far_as_any(counts, dead):
+                    for merged in _merges([*done, 1]):
+                        yield self._outcome_of(merged, dead, (-1, ()), number)
 
-    def _outcome_of(self, merged: tuple[int, ...], dead: frozenset[int], passed: tuple[int, str] | None) -> str:
-        key = (merged, dead, passed)
+    def _outcome_of(
+        self, merged: tuple[int, ...], dead: frozenset[int], passed: tuple[int, tuple[str, ...]], slow: int = -1
+    ) -> str:
+        key = (merged, dead, passed, slow)
         if key not in self._known:
             self.result.serial_runs += 1
-            clock = len(self._samples)
-            turns = ["clock" if turn == clock else turn for turn in merged]
-            self._known[key] = self._world.serial(
-                self._scripts, turns, dead, None if passed is None else dict([passed])
-            )
+            turns = ["clock" if turn == len(self._samples) else turn for turn in merged]
+            self._known[key] = self._world.serial(self._scripts, turns, dead, passed, slow)
         return self._known[key]
 
     def _difference(self, outcome: str, stepped: bool, dead: frozenset[int]) -> str:
@@ -154,6 +170,11 @@ class Explorer:
         found = json.loads(outcome)
         serial = [json.loads(each) for each in self._serial(stepped, dead)]
         return min((_differences(found, each) for each in serial), key=len)
+
+
+def _some_of(tasks: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Some of them, but not all: then there would be nothing else to take."""
+    return [some for size in range(1, min(len(tasks), 4)) for some in combinations(tasks, size)]
 
 
 def _as_far_as_any(counts: list[int], dead: frozenset[int]) -> Iterator[list[int]]:
@@ -186,6 +207,47 @@ def _merged(counts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 def _merges(counts: list[int]) -> tuple[tuple[int, ...], ...]:
     """All orders of so many turns of each."""
     return _merged(tuple(counts))
+
+
+def two_holders(tables: dict[str, Any]) -> Iterator[str]:
+    """Live holds of different holders that mean the same file, and pools and groups that are more than full."""
+    live = [row for rows in tables["holds"].values() for row in rows if row["holder"] and row["until"] == "live"]
+    for one, other in combinations(live, 2):
+        files = one["resource"].startswith("file:") and other["resource"].startswith("file:")
+        apart = one["project"] != other["project"] or one["holder"] == other["holder"]
+        if files and not apart and overlap(one["resource"][5:], other["resource"][5:]):
+            yield f"{one['holder']} holds {one['resource']} and {other['holder']} holds {other['resource']}"
+    for rows in tables["pools"].values():
+        for pool in rows:
+            taken = sum((row["project"], row["resource"]) == (pool["project"], pool["resource"]) for row in live)
+            if taken > pool["slots"]:
+                yield f"{taken} of {pool['slots']} slots of {pool['resource']} are held"
+    claimed = [row for rows in tables["tasks"].values() for row in rows if row["state"] == "claimed"]
+    for task in claimed:
+        group = [row for row in claimed if row["limit_group"] == task["limit_group"] and row["until"] == "live"]
+        if task["limit_group"] and len(group) > task["limit_size"]:
+            yield f"{len(group)} of the group {task['limit_group']} are claimed, the limit is {task['limit_size']}"
+
+
+def changed_ends(seen: dict[str, Any]) -> Iterator[str]:
+    """Tasks that a client was told to be finished, and that were something else later, without being reopened."""
+    rows = {name: rows[0]["state"] for name, rows in seen["tables"]["tasks"].items()}
+    for answers in seen["answers"]:
+        told: dict[str, str] = {}
+        for name, state in [*_states(answers), *rows.items()]:
+            reopened = any(event == "task.reopened" for event, *_ in seen["events"].get(name, ()))
+            if told.get(name) in FINAL and state != told[name] and not reopened:
+                yield f"{name} was told to be {told[name]}, and is {state} later"
+            told[name] = state
+
+
+def _states(answers: Any) -> Iterator[tuple[str, str]]:
+    """The tasks in answers, each with its state."""
+    if isinstance(answers, dict) and {"id", "state", "attempts"} <= set(answers):
+        yield answers["id"], answers["state"]
+    elif isinstance(answers, list):
+        for each in answers:
+            yield from _states(each)
 
 
 def _differences(found: Any, expected: Any, path: str = "") -> str:

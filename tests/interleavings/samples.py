@@ -20,7 +20,11 @@ class Sample(NamedTuple):
     calls: tuple[Call, ...]
     touches: frozenset[str]
     passes_over: tuple[str, ...] = ()
-    """Tasks that it may pass over while somebody else changes them, because there are others to take."""
+    """Tasks and schedules that it may pass over while somebody else changes them; not all of them at once."""
+    by_its_own_clock: bool = False
+    """Whether it decides what has run out by the time at which it began, whatever happened since."""
+    one_by_one: bool = False
+    """Whether it decides about each thing by itself that it found at one moment: its outcome is not compared."""
 
 
 def one(name: str, touches: str, /, once: str | None = None, passes_over: str = "", **params: Any) -> Sample:
@@ -64,11 +68,13 @@ POST_AFTER_Q = one("tasks.post", "Q", name="after Q", after=["Q"])
 CLAIM_Q = one("tasks.claim", "Q", ref="Q", **L)
 TAKE_BELOW = one("holds.take", "src", resources=["file:src/x.py"], **L)
 RENEW_GLOB = one("holds.renew", "src", resources=["file:src/**"], epochs=[1], **L, **A)
-RENEW_ALL = one("agents.renew", "A L R src deploy docs pool alice", lease=LONG, hold_lease=LONG, **A)
+RENEW_ALL = one("agents.renew", "A L R src deploy docs pool alice", lease=LONG, hold_lease=LONG, **A)._replace(
+    by_its_own_clock=True
+)
 TAKE_POOL_OF_ONE = one("holds.take", "pool", resources=["pool:x"], slots=1, **L)
 RENEW_SLOT = one("holds.renew", "pool", resources=["pool:x"], epochs=[1], slots=[1], **L, **A)
-PRUNE_ONE = one("upkeep.prune", "F G K marks", older_than=90, limit=1)
-PRUNE_ALL = one("upkeep.prune", "A F G K marks messages alice tick", older_than=0)
+PRUNE_ONE = one("upkeep.prune", "F G K C marks", older_than=90, limit=1, passes_over="F G K C")
+PRUNE_ALL = one("upkeep.prune", "A F G K C marks messages alice tick", older_than=90, passes_over="F G K C")
 SEND_SEATED = one("messages.send", "seat messages", body="order", epoch=1, **OLD)
 POST_SEATED = one("tasks.post", "seat session:old", name="by-old", key="by-old", **OLD)
 REPLACE_OLD = one(
@@ -105,8 +111,8 @@ SAMPLES: list[Sample] = [
     one("tasks.due", "A L H R J"),
     one("tasks.sweep", "A L M N H R", passes_over="A L H R"),
     one("tasks.sweep", "A L M N H R S1 limit", project=None, passes_over="A L H R S1"),
-    one("tasks.next", "D E", passes_over="D E", **L),
-    one("tasks.next", "D E Q", count=3, passes_over="D E Q", **L),
+    one("tasks.next", "D E", passes_over="D E Q J", **L),
+    one("tasks.next", "D E Q", count=3, passes_over="D E Q J", **L),
     NEXT_LONELY,
     one("tasks.next", "S1 S2 S3 limit", **L, **LIMITS),
     one("tasks.next", "P1 P2 queue", count=2, passes_over="P1 P2", **L, **QUEUES),
@@ -128,8 +134,8 @@ SAMPLES: list[Sample] = [
     RETRY_C,
     RETRY_F,
     one("tasks.retry", "L M N", ref="L"),
-    one("tasks.retry_many", "F G"),
-    one("tasks.retry_many", "C A", states=["cancelled"]),
+    one("tasks.retry_many", "F G")._replace(one_by_one=True),
+    one("tasks.retry_many", "C A", states=["cancelled"])._replace(one_by_one=True),
     one("tasks.get", "A", ref="A"),
     GET_L,
     one("tasks.list", "A L H F G"),
@@ -174,7 +180,9 @@ SAMPLES: list[Sample] = [
     one("holds.take", "src docs", resources=["file:**"], **L),
     TAKE_LOCK,
     one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], **L),
-    one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A),
+    one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A)._replace(
+        by_its_own_clock=True
+    ),
     one("holds.take", "new", resources=["file:new/x.py"], **L),
     one("holds.take", "new", resources=["file:new/*.py"], **L),
     one("holds.take", "pool", resources=["pool:x"], **L),
@@ -246,8 +254,8 @@ SAMPLES: list[Sample] = [
     one("schedules.resume", "rest", name="rest"),
     one("schedules.remove", "tick", name="tick"),
     one("schedules.remove", "rest", name="rest"),
-    one("schedules.fire", "tick"),
-    one("schedules.fire", "tick", project=None),
+    one("schedules.fire", "tick", passes_over="tick rest"),
+    one("schedules.fire", "tick", project=None, passes_over="tick rest"),
     one("schedules.list", "tick rest"),
     one("schedules.next", "tick", name="tick"),
     one("schedules.history", "tick", name="tick"),

@@ -5,28 +5,19 @@ from __future__ import annotations
 import pytest
 
 from .explore import Explorer
-from .plants import Plant, planted, without_row_locks, without_scopes
+from .plants import POST_AFTER_A, TAKE_FILE, TAKE_GLOB, Planted, planted, planted_bugs
 from .samples import COMPLETE_A, SAMPLES, Sample, one
 from .scheduler import Cut, Schedule
-from .world import LONG, world
-
-POST_AFTER_A = one("tasks.post", "A", name="after A", after=["A"])
-TAKE_FILE = one("holds.take", "new", resources=["file:new/x.py"], lease=LONG)
-TAKE_GLOB = one("holds.take", "new", resources=["file:new/*.py"], lease=LONG)
+from .world import world
 
 
-@pytest.mark.parametrize(
-    ("plant", "samples"),
-    [
-        pytest.param(without_row_locks(), (POST_AFTER_A, COMPLETE_A), id="a predecessor is not locked"),
-        pytest.param(without_scopes(), (TAKE_FILE, TAKE_GLOB), id="a glob is decided without its scope"),
-    ],
-)
-def test_a_planted_bug_is_found(plant: Plant, samples: tuple[Sample, Sample]) -> None:
+@pytest.mark.parametrize("bug", planted_bugs(), ids=lambda bug: f"{bug.number}: {bug.name}")
+def test_a_planted_bug_is_found(bug: Planted) -> None:
     here = world()
-    with planted(here.clients, plant):
-        explored = Explorer(here, samples, scopes_first=False).everything(enough="outcome")
-    assert "outcome" in explored.kinds(), "the bug is there, and nobody noticed"
+    with planted(here.clients, bug.plant):
+        explored = Explorer(here, bug.samples, scopes_first=False).everything(enough=bug.kind)
+    assert bug.plant.count, "there was nothing to rewrite: the plant has to follow the code"
+    assert bug.kind in explored.kinds(), "the bug is there, and nobody noticed"
 
 
 @pytest.mark.parametrize("samples", [(POST_AFTER_A, COMPLETE_A), (TAKE_FILE, TAKE_GLOB)], ids=["posts", "holds"])

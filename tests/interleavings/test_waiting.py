@@ -34,7 +34,7 @@ def test_whoever_waits_is_not_passed_by_when_a_claim_under_way_dies() -> None:
     )
     try:
         thread.start()
-        while not settled.wait(0.01) and not _somebody_is_blocked():
+        while thread.is_alive() and not settled.wait(0.01) and not _somebody_is_blocked():
             pass
         here.scheduler._kill(claimer)
         killed = monotonic()
@@ -50,7 +50,7 @@ def _run_to_commit(client: Client, turn: threading.Condition) -> None:
     while True:
         with turn:
             assert turn.wait_for(lambda: client.place != "running", PATIENCE)
-        if "COMMIT" in client.message:
+        if client.message.endswith("COMMIT"):
             return
         client.go()
 
