@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 import tiebreak
+from tiebreak.engine.opening import allow_writing
 
 if TYPE_CHECKING:
     from tiebreak import Board
@@ -44,6 +45,7 @@ def board(path: str, ready: int) -> Board:
     made.events.last()
     now = int(made.upkeep.status().now * 1_000_000)
     loader = apsw.Connection(path)
+    allow_writing(loader)
     loader.execute("PRAGMA synchronous = OFF")
     for low in range(1, ready + 1, AT_ONCE):
         values = {"low": low, "high": min(ready, low + AT_ONCE - 1), "at": now, "project": PROJECT, "agent": AGENT}
@@ -59,6 +61,7 @@ def board(path: str, ready: int) -> Board:
 def raw(path: str) -> apsw.Connection:
     """A bare connection to a board's file, as durable as the board itself, with SQLite's own checkpoints."""
     connection = apsw.Connection(path)
+    allow_writing(connection)
     connection.set_busy_timeout(5000)
     connection.execute("PRAGMA synchronous = FULL")
     return connection

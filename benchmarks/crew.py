@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
+from tests.postgres import WRITES
 
 import tiebreak
 
@@ -51,7 +52,7 @@ def filled(server: Server, name: str, ready: int) -> str:
     address = database(server, name)
     with board(address) as made:
         now = int(made.upkeep.now() * 1_000_000)
-    with psycopg.connect(address, autocommit=True) as connection:
+    with psycopg.connect(address, autocommit=True, options=WRITES) as connection:
         connection.execute("SET synchronous_commit = off")
         values = {"project": boards.PROJECT, "agent": boards.AGENT, "at": now, "ready": ready}
         connection.execute(TASKS, values)

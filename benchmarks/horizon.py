@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import psycopg
+from tests.postgres import WRITES
 
 from . import boards
 from .crew import BATCH, TASKS, Latency, board, filled, finish, latency
@@ -101,7 +102,7 @@ def finished(settings: Settings, server: Server, report: Report) -> None:
     address = filled(server, "latency", 3000)
     for ended in (0, settings.size(1_000, 100), settings.size(1_000_000, 2_000)):
         progress(f"latency with {ended:,} finished tasks …")
-        with psycopg.connect(address, autocommit=True) as connection:
+        with psycopg.connect(address, autocommit=True, options=WRITES) as connection:
             connection.execute("SET synchronous_commit = off")
             connection.execute("DELETE FROM tasks WHERE number > 1000000")
             connection.execute(_FINISHED, (boards.PROJECT, ended))
@@ -121,7 +122,7 @@ def crowded(settings: Settings, server: Server, report: Report) -> None:
     count, found = settings.size(200, 20), []
     address = filled(server, "latency", 1000)
     for claimed in (0, 1_000, 10_000):
-        with psycopg.connect(address, autocommit=True) as connection, board(address) as mine:
+        with psycopg.connect(address, autocommit=True, options=WRITES) as connection, board(address) as mine:
             connection.execute("DELETE FROM tasks")
             connection.execute(TASKS, {"project": boards.PROJECT, "agent": "x", "at": 1, "ready": claimed + 1000})
             claim = "UPDATE tasks SET state = 'claimed', holder = 'x~1', until = 9000000000000000, epoch = 1"

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import psycopg
-from tests.postgres import Server
+from tests.postgres import WRITES, Server
 
 from . import boards, horizon, peers
 from .crew import BATCH, FORK, Latency, board, database, filled, finish, together
@@ -76,7 +76,7 @@ class Pile:
                 assert len(mine.tasks.next(count=batch)) == batch
 
         took = together(self.address, processes, claim)
-        with psycopg.connect(self.address, autocommit=True) as connection:
+        with psycopg.connect(self.address, autocommit=True, options=WRITES) as connection:
             connection.execute("UPDATE tasks SET state = 'completed', finished_at = 1 WHERE state = 'claimed'")
         return {"next": calls * processes * batch / took}
 

@@ -18,9 +18,11 @@ from typing import Any
 import psycopg
 
 import tiebreak
-from tiebreak.engine.sides import TABLES
+from tiebreak.engine.schema import POSTGRES_PASS, TABLES, VERSION
 
 PATIENCE = 90.0
+WRITES = f"-ctiebreak.schema={VERSION}"
+"""With `options=WRITES`, a bare connection may write to a board; see `tiebreak.engine.schema`."""
 USER = "postgres"
 """Who runs the server when the tests run as root, whom it refuses."""
 
@@ -37,6 +39,7 @@ def binaries() -> Path:
 _EMPTY = "; ".join(
     [
         "BEGIN",
+        POSTGRES_PASS,
         "SET LOCAL synchronous_commit = off",
         *(f"DELETE FROM {table}" for table in TABLES),
         "DELETE FROM board WHERE name <> 'version'",

@@ -7,7 +7,7 @@ secret among the settings is masked here, too, for everybody but the worker that
 from __future__ import annotations
 
 from .errors import Invalid
-from .names import MAX_LIST, MAX_NAME, MAX_TEXT, boolean, json_text, key, label, note, seconds, shown
+from .names import MAX_LIST, MAX_NAME, MAX_TEXT, MAX_TITLE, boolean, json_text, key, label, note, seconds, shown, within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,19 +77,13 @@ def title(checked: Any) -> str:
     if isinstance(checked, dict):
         return str(checked["call"])
     line = " ".join(checked) if isinstance(checked, list) else checked.strip().splitlines()[0]
-    return "".join(c if c.isprintable() else " " for c in line)[:MAX_NAME].strip() or "job"
+    return "".join(c if c.isprintable() else " " for c in line)[:MAX_TITLE].strip() or "job"
 
 
 def _words(value: str, what: str, limit: int) -> str:
-    if len(value) > limit:
-        raise Invalid(f"{what}: {len(value)} characters, the limit is {limit}")
     if "\0" in value:
         raise Invalid(f"{what}: NUL characters are not allowed")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Invalid(f"{what}: contains a lone surrogate, which is not text") from None
-    return value
+    return within(value, what, limit)
 
 
 def _plain(value: Any, what: str, limit: int) -> str:
@@ -116,8 +110,9 @@ def environ(value: Any, what: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise Invalid(f"{what}: expected an object, got {shown(value)}")
     for name, text in value.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name or len(name) > MAX_NAME:
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise Invalid(f"{what}: {shown(name)} is not a name for a variable")
+        within(name, f"{what}: {shown(name)}", MAX_NAME)
         if not isinstance(text, str):  # without the value: it may be secret
             raise Invalid(f"{what}: {shown(name)} must be text")
         _words(text, f"{what}[{name}]", MAX_TEXT)

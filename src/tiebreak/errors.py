@@ -41,6 +41,8 @@ class Refused(TiebreakError):
     """The board understood and said no; nothing was changed."""
 
     rpc_code = -32002
+    kept = False
+    """Whether the lapses that were written down on the way to this refusal stay written: it speaks of them."""
 
 
 class Lost(Refused):

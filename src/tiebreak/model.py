@@ -102,7 +102,10 @@ _VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 class Task(Record):
-    """A piece of work. `holder`, `epoch` and `until` are the current grant, if it is claimed."""
+    """A piece of work. `holder`, `epoch` and `until` are the current grant, if it is claimed.
+
+    `lapsed`: its lease has run out, and nobody has written that down yet. Until then the holder may still come.
+    """
 
     number: int
     id: str
@@ -132,6 +135,7 @@ class Task(Record):
     finished_at: Time | None
     command: Json
     progress: Json
+    lapsed: bool
 
 
 class Job(Record):

@@ -64,16 +64,27 @@ POLICIES = ("skip", "run-once", "run-all")
 ROLES = ("coordinator", "worker")
 
 DAY = 86400.0
-MAX_NAME = 200
+MAX_TITLE = 200
+"""Characters of a name that is made from something longer, such as a command: they always fit into `MAX_NAME`."""
+
+# How long a text may be, in bytes of UTF-8, which are what databases count. PostgreSQL takes 2,704 bytes for one entry
+# of an index, all its columns and a few bytes of its own together. The largest entries are those of
+#   holds   (project, resource, slot)                          64 + 2,048 + 8         = 2,120
+#   events  (subject, number), a subject may be a resource          2,048 + 8         = 2,056
+#   tasks   (project, queue, callee, priority, number)         64 + 64 + 800 + 8 + 8  =   944
+# and `tests/unit/test_index_sizes.py` adds up those of every index. A message's body is in an index of words, whose
+# list of words PostgreSQL limits to a megabyte; a body of 64 KiB never reaches that.
+MAX_NAME = 800
 MAX_LABEL = 64
-MAX_KEY = 200
-MAX_RESOURCE = 1024
-MAX_NOTE = 1000
+MAX_KEY = 800
+MAX_RESOURCE = 2048
+MAX_NOTE = 4000
 MAX_TEXT = 65_536
 MAX_JSON = 262_144
 MAX_DEPTH = 100
 MAX_LIST = 1000
 MAX_GLOB = 256
+"""Characters, not bytes: comparing two globs takes time in proportion to both."""
 MAX_LEASE = 7 * DAY
 MAX_DELAY = 3650 * DAY
 
@@ -119,9 +130,25 @@ def _text(value: Any, what: str, limit: int) -> str:
         raise Invalid(f"{what}: expected text, got {shown(value)}")
     if not value.strip():
         raise Invalid(f"{what}: must not be empty")
-    if len(value) > limit:
-        raise Invalid(f"{what}: {len(value)} characters, the limit is {limit}")
+    return within(value, what, limit)
+
+
+def within(value: str, what: str, limit: int) -> str:
+    """A text that can be stored and has at most so many bytes; raises `Invalid`."""
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise Invalid(f"{what}: contains a lone surrogate, which is not text") from None
+    if size > limit:
+        raise Invalid(f"{what}: {size} bytes, the limit is {limit}")
     return value
+
+
+def cut(value: str, limit: int) -> str:
+    """The beginning of a text that has at most so many bytes, without half a character at its end."""
+    if len(value) * 4 <= limit:
+        return value
+    return value.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
 def _line(value: Any, what: str, limit: int) -> str:
@@ -146,15 +173,7 @@ def text(value: Any, what: str = "text") -> str:
     out = _text(value, what, MAX_TEXT)
     if "\0" in out:
         raise Invalid(f"{what}: NUL characters are not allowed")
-    return _encodable(out, what)
-
-
-def _encodable(value: str, what: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Invalid(f"{what}: contains a lone surrogate, which is not text") from None
-    return value
+    return out
 
 
 def label(value: Any, what: str = "label") -> str:
@@ -234,7 +253,7 @@ def resource(value: Any, what: str = "resource") -> str:
         from .paths import canonical
 
         path = canonical(rest)
-        if len(path) > MAX_GLOB and is_glob(path):  # comparing two globs takes time in proportion to both
+        if len(path) > MAX_GLOB and is_glob(path):
             raise Invalid(f"{what}: a glob of {len(path)} characters, the limit is {MAX_GLOB}")
         return "file:" + path
     return f"{kind}:{label(rest, what)}"
@@ -365,15 +384,19 @@ def _of_jobs(name: str) -> Callable[[Any, str], Any]:
 
 
 RULES: dict[str, Rule] = {
-    "Name": Rule(name, "one printable line, at most 200 characters", {"type": "string", "maxLength": 200}),
-    "Note": Rule(note, "one printable line, at most 1000 characters", {"type": "string", "maxLength": 1000}),
-    "Text": Rule(text, "text, at most 65536 characters", {"type": "string", "maxLength": 65536}),
-    "Label": Rule(label, "letters, digits and ._:/+@-, at most 64", {"type": "string", "maxLength": 64}),
-    "Key": Rule(key, "printable, no blanks, at most 200", {"type": "string", "maxLength": 200}),
+    "Name": Rule(name, "one printable line, at most 800 bytes", {"type": "string", "maxLength": MAX_NAME}),
+    "Note": Rule(note, "one printable line, at most 4000 bytes", {"type": "string", "maxLength": MAX_NOTE}),
+    "Text": Rule(text, "text, at most 65536 bytes", {"type": "string", "maxLength": MAX_TEXT}),
+    "Label": Rule(label, "letters, digits and ._:/+@-, at most 64", {"type": "string", "maxLength": MAX_LABEL}),
+    "Key": Rule(key, "printable, no blanks, at most 800 bytes", {"type": "string", "maxLength": MAX_KEY}),
     "Ref": Rule(ref, "a task: id, `#number`, unique id prefix or key", {"type": ["string", "integer"]}),
     "AgentId": Rule(agent, "`name` or `name~session`", {"type": "string", "maxLength": 129}),
     "Project": Rule(project, "a project's name", {"type": "string", "maxLength": 64}),
-    "Resource": Rule(resource, "`file:PATH`, `lock:`, `seat:` or `pool:NAME`", {"type": "string"}),
+    "Resource": Rule(
+        resource,
+        "`file:PATH`, `lock:`, `seat:` or `pool:NAME`, at most 2048 bytes",
+        {"type": "string", "maxLength": MAX_RESOURCE},
+    ),
     "Priority": Rule(_one_of(PRIORITIES), "`low`, `normal`, `high` or `urgent`", {"enum": list(PRIORITIES)}),
     "State": Rule(_one_of(STATES), "a task's state", {"enum": list(STATES)}),
     "Status": Rule(_one_of(STATUSES), "an agent's status", {"enum": list(STATUSES)}),

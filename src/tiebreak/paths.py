@@ -17,8 +17,8 @@ import sys
 from .errors import Invalid
 from .globs import ESCAPES, escape, is_glob, pieces, unescape
 
-MAX_LENGTH = 1024
-"""How many characters a path or glob may have."""
+MAX_LENGTH = 2043
+"""How many bytes of UTF-8 a path or glob may have: as many as a resource (`names.MAX_RESOURCE`) has after `file:`."""
 
 _FOLDS_CASE = sys.platform == "darwin"
 
@@ -117,8 +117,7 @@ def canonical(text: str) -> str:
     if text.endswith("/") and parts[-1] != "**":
         parts.append("**")
     out = "/".join(parts)
-    if len(out) > MAX_LENGTH:
-        raise _is_long(text)
+    _limit(out)  # again: its one spelling may be longer than the one that was given
     return out
 
 
@@ -149,8 +148,7 @@ def _check(text: str) -> None:
     """Refuse what no path may be: empty, too long, or with characters that break a line or an encoding."""
     if not text:
         raise Invalid("path is empty")
-    if len(text) > MAX_LENGTH:
-        raise _is_long(text)
+    _limit(text)
     if not (text.isascii() and text.isprintable()) and any(map(_is_forbidden, text)):
         raise Invalid(f"path {_quoted(text)} has control characters or is not valid Unicode")
 
@@ -159,8 +157,10 @@ def _is_forbidden(char: str) -> bool:
     return char < " " or "\x7f" <= char <= "\x9f" or char in "\u2028\u2029" or "\ud800" <= char <= "\udfff"
 
 
-def _is_long(text: str) -> Invalid:
-    return Invalid(f"path {_quoted(text)} is longer than {MAX_LENGTH} characters")
+def _limit(text: str) -> None:
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_LENGTH:
+        raise Invalid(f"path {_quoted(text)} has {size} bytes, the limit is {MAX_LENGTH}")
 
 
 def _is_top(text: str) -> Invalid:

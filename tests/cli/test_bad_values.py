@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak import errors, names
+from tiebreak import errors, names, paths
 
 from .command import Answer, Tb, complaint
 from .conftest import Rows
@@ -62,7 +62,7 @@ LIMITS = {
     "agent": names.MAX_LABEL,
     "project": names.MAX_LABEL,
     "resource": names.MAX_LABEL,
-    "path": names.MAX_RESOURCE,
+    "path": paths.MAX_LENGTH,
     "note": names.MAX_NOTE,
     "reason": names.MAX_NOTE,
     "channel": names.MAX_LABEL,
@@ -150,7 +150,7 @@ def test_bytes_that_are_not_text_on_standard_input(command: list[str], tb: Tb) -
     assert tb.json("events") == []
 
 
-@pytest.mark.parametrize("value", ["a\0b", "\0", "a\x1bb", "a\ud800b", "", "x" * 201, 7, None, ["x"], {"a": 1}, True])
+@pytest.mark.parametrize("value", ["a\0b", "\0", "a\x1bb", "a\ud800b", "", "x" * 801, 7, None, ["x"], {"a": 1}, True])
 def test_no_way_in_from_python_either(value: object, board: tiebreak.Board, rows: Callable[[], Rows]) -> None:
     before = rows()
     with pytest.raises(errors.Invalid):

@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 import tiebreak
+from tiebreak.engine.opening import allow_writing
 
 from .command import TB, Answer, Tb
 from .terminals import shown
@@ -23,6 +24,7 @@ ACTING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def change(tb: Tb, sql: str, *values: object) -> None:
     """Change the board behind its back."""
     connection = apsw.Connection(str(tb.path))
+    allow_writing(connection)
     connection.execute(sql, values)
     connection.close()
 

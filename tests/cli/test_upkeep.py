@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 import tiebreak
+from tiebreak.engine.opening import allow_writing
 
 from .command import PATIENCE, Answer, Tb, complaint, ended, until, until_asleep
 from .terminals import in_shell
@@ -186,6 +187,7 @@ def test_a_hold_of_the_dead_is_found_also_when_they_never_introduced_themselves(
 
 def test_a_wrong_clock_is_found(tb: Tb, lively: tiebreak.Board) -> None:
     connection = apsw.Connection(str(tb.path))
+    allow_writing(connection)
     connection.execute("UPDATE board SET value = value + 3600000000 WHERE name = 'clock.offset'")
     connection.close()
     assert findings(tb)["clock"][0]["level"] == "warn"

@@ -81,8 +81,8 @@ def test_the_same_agent_in_two_projects_is_two_entries(place: Place, alice: Boar
     "wrong",
     [
         {"doing": "two\nlines"},
-        {"doing": "x" * 1001},
-        {"program": "x" * 201},
+        {"doing": "x" * 4001},
+        {"program": "x" * 801},
         {"parent": "no body"},
         {"pid": -1},
         {"started": "now"},

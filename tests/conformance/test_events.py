@@ -437,6 +437,7 @@ def test_refusals_are_carried_once(alice: Board, bob: Board) -> None:
 def test_a_late_write_is_told_as_well(place: Place, alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["lock:deploy"], lease=60)
     place.advance(61)
+    bob.holds.take(resources=["lock:deploy"])
     with pytest.raises(Fenced):
         alice.holds.renew(resources=["lock:deploy"], epochs=[1])
     alice.messages.send(body="too late")

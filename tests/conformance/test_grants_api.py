@@ -378,9 +378,11 @@ def test_a_grant_can_be_renewed_by_hand(place: Place, alice: Board) -> None:
     assert len(alice.holds.list()) == 1
 
 
-def test_a_grant_that_was_lost_cannot_be_renewed_by_hand(place: Place, alice: Board) -> None:
+def test_a_grant_that_was_lost_cannot_be_renewed_by_hand(place: Place, alice: Board, bob: Board) -> None:
     grants: list[Any] = [alice.claim("work", lease=60), alice.hold("lock:deploy", lease=60)]
     place.advance(61)
+    bob.tasks.claim(ref="work")
+    bob.holds.take(resources=["lock:deploy"])
     for grant in grants:
         with pytest.raises(Fenced):
             grant.renew()

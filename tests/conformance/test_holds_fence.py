@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tiebreak import Board, Fenced, Invalid
+from tiebreak import Board, Fenced, Invalid, Lost
 
 from .engines import Place
 
@@ -52,20 +52,17 @@ def other_incarnation(place: Place) -> tuple[Board, int]:
     return place.open("alice~two"), 1
 
 
-def expired(place: Place) -> tuple[Board, int]:
+def expired_and_taken(place: Place) -> tuple[Board, int]:
     alice = place.open("alice")
     alice.holds.take(resources=[LOCK], lease=60)
     place.advance(60)
+    place.open("bob").holds.take(resources=[LOCK])
     return alice, 1
 
 
-def expired_without_an_epoch(place: Place) -> tuple[Board, int]:
-    return expired(place)[0], 0
-
-
-def expired_and_taken(place: Place) -> tuple[Board, int]:
-    alice, epoch = expired(place)
-    place.open("bob").holds.take(resources=[LOCK])
+def expired_taken_and_released(place: Place) -> tuple[Board, int]:
+    alice, epoch = expired_and_taken(place)
+    place.open("bob").holds.release(resources=[LOCK])
     return alice, epoch
 
 
@@ -99,9 +96,8 @@ CAUSES = [
     other_agent,
     other_agent_without_an_epoch,
     other_incarnation,
-    expired,
-    expired_without_an_epoch,
     expired_and_taken,
+    expired_taken_and_released,
     broken,
     transferred,
     released,
@@ -134,11 +130,50 @@ def test_a_late_writer_learns_who_has_it_now(place: Place) -> None:
     assert (refusal.value.data["holder"], refusal.value.data["epoch"]) == ("bob", 2)
 
 
-def test_a_late_writer_learns_that_its_lease_ran_out(place: Place) -> None:
-    alice, epoch = expired(place)
-    place.advance(5)
-    with pytest.raises(Fenced, match="ran out 5s ago"):
-        renew(alice, epoch)
+@pytest.mark.parametrize("write", [renew, release, transfer], ids=lambda write: write.__name__)
+def test_a_holder_that_comes_late_but_before_anybody_else_is_heard(
+    place: Place, write: Callable[[Board, int], Any]
+) -> None:
+    alice = place.open("alice")
+    alice.holds.take(resources=[LOCK], lease=60)
+    place.advance(61)
+    assert write(alice, 1)
+    assert alice.events.read(event="hold.expired") == []
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("file:src/**", "file:src/x.py"), ("file:src/x.py", "file:src/**")])
+def test_a_lapsed_hold_in_the_way_of_a_glob_is_over_for_good(place: Place, mine: str, theirs: str) -> None:
+    alice, bob = place.open("alice"), place.open("bob")
+    alice.holds.take(resources=[mine], lease=60)
+    place.advance(61)
+    bob.holds.take(resources=[theirs])
+    with pytest.raises(Fenced):
+        alice.holds.renew(resources=[mine], epochs=[1])
+    told = [(event.event, event.name, event.agent) for event in bob.events.read(event="hold")]
+    assert told[1:3] == [("hold.expired", mine, "alice"), ("hold.taken", theirs, "bob")]
+
+
+def test_a_glob_that_was_renewed_late_keeps_others_out(place: Place) -> None:
+    alice, bob = place.open("alice"), place.open("bob")
+    alice.holds.take(resources=["file:src/**"], lease=60)
+    place.advance(61)
+    alice.holds.renew(resources=["file:src/**"], epochs=[1], lease=60)
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["file:src/x.py"])
+
+
+def test_a_lapsed_slot_is_over_for_good_once_its_room_was_given_away(place: Place) -> None:
+    alice, bob, carol = (place.open(name) for name in ("alice", "bob", "carol"))
+    carol.holds.take(resources=["pool:x"], slots=2)
+    alice.holds.take(resources=["pool:x"], lease=60)
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["pool:x"])
+    carol.holds.release(resources=["pool:x"])
+    place.advance(61)
+    taken = bob.holds.take(resources=["pool:x"], slots=1)
+    with pytest.raises(Fenced):
+        alice.holds.renew(resources=["pool:x"], epochs=[1], slots=[1])
+    assert [(hold.slot, hold.holder) for hold in bob.holds.list()] == [(taken[0].slot, "bob")]
 
 
 def test_a_refused_write_tells_no_destructive_way_out(place: Place) -> None:

@@ -308,7 +308,7 @@ def test_a_limit_bounds_the_list(alice: Board) -> None:
         ["file:"],
         ["file:/etc/passwd"],
         ["file:../outside"],
-        ["file:" + "x" * 1100],
+        ["file:" + "x" * 2044],
         ["lock:a"] * 1001,
         "lock:a",
         [None],
@@ -330,7 +330,7 @@ def test_a_lease_without_sense_is_not_granted(alice: Board, lease: Any) -> None:
     "more",
     [
         {"note": "a\nb"},
-        {"note": "x" * 1001},
+        {"note": "x" * 4001},
         {"hashes": "of-a"},
         {"hashes": ["not a label"]},
         {"again": "yes"},

@@ -219,6 +219,7 @@ def test_only_the_current_attempt_writes(place: Place, alice: Board, how: str) -
     job, writes = running(alice), alice
     if how == "lapsed":
         place.advance(61)
+        alice.tasks.sweep()
     elif how == "another attempt":
         place.advance(61)
         win(alice)
@@ -278,6 +279,7 @@ def test_the_next_attempt_begins_without_progress(place: Place, alice: Board) ->
 def test_progress_is_fenced(place: Place, alice: Board) -> None:
     job = running(alice)
     place.advance(61)
+    alice.tasks.sweep()
 
     with unchanged(alice), pytest.raises(Fenced):
         alice.jobs.progress(ref=job.id, epoch=job.epoch, percent=40)

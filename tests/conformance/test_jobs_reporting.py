@@ -53,13 +53,23 @@ def test_a_heartbeat_tells_what_is_not_held_any_more_and_why(place: Place, alice
     assert reasons == {jobs[name].number: name for name in names if name != "kept"}
 
 
-def test_a_heartbeat_after_the_lease_revives_nothing(place: Place, alice: Board) -> None:
+def test_a_heartbeat_after_the_lapse_was_written_revives_nothing(place: Place, alice: Board) -> None:
     job = running(alice)
     place.advance(61)
+    alice.tasks.sweep()
 
     [missing] = alice.jobs.heartbeat(grants=[(job.number, job.epoch)])
 
     assert missing == {"number": job.number, "epoch": job.epoch, "reason": "pending"}
+
+
+def test_a_heartbeat_that_comes_late_but_before_anybody_else_keeps_the_job(place: Place, alice: Board) -> None:
+    job = running(alice)
+    place.advance(61)
+
+    assert alice.jobs.heartbeat(grants=[(job.number, job.epoch)]) == []
+    seen = alice.tasks.get(ref=job.id)
+    assert (seen.state, seen.epoch, seen.lapsed) == ("claimed", job.epoch, False)
 
 
 def test_a_heartbeat_with_an_old_epoch_prolongs_nothing(place: Place, alice: Board) -> None:
@@ -230,9 +240,19 @@ def test_a_late_report_is_refused_and_kept_aside(place: Place, alice: Board, bob
     assert alice.tasks.get(ref=late.id).result == "in time"
 
 
-def test_a_report_after_the_lease_is_refused_though_nobody_else_came(place: Place, alice: Board) -> None:
+def test_a_report_that_comes_late_but_before_anybody_else_is_accepted(place: Place, alice: Board) -> None:
     job = running(alice)
     place.advance(61)
+
+    assert report(alice, outcome(job))[0]["accepted"]
+    assert states(alice, job) == ["completed"]
+    assert orphans(alice) == []
+
+
+def test_a_report_after_the_lapse_was_written_is_refused_though_nobody_else_came(place: Place, alice: Board) -> None:
+    job = running(alice)
+    place.advance(61)
+    alice.tasks.sweep()
 
     assert not report(alice, outcome(job))[0]["accepted"]
     assert states(alice, job) == ["pending"]
@@ -283,6 +303,7 @@ def test_a_report_about_nothing_is_kept_aside(alice: Board) -> None:
 def test_the_story_tells_of_an_orphan(place: Place, alice: Board) -> None:
     job = running(alice)
     place.advance(61)
+    alice.tasks.sweep()
     report(alice, outcome(job))
 
     told = [sentence.text for sentence in alice.events.why(ref=job.id)]

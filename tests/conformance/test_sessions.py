@@ -174,11 +174,22 @@ def test_a_renewed_seat_does_not_lapse(place: Place, alice: Board, bob: Board) -
     assert seat(bob) == (LEAD, 1)
 
 
-def test_a_seat_that_lapsed_is_won_again_by_the_next_grant(place: Place, alice: Board) -> None:
+def test_a_seat_that_lapsed_unnoticed_by_others_is_kept(place: Place, alice: Board) -> None:
     live(alice, lease=60)
     place.advance(100)
-    assert alice.sessions.renew(session=LEAD).epoch == 2
-    assert seat(alice) == (LEAD, 2)
+    assert alice.sessions.renew(session=LEAD).epoch == 1
+    assert seat(alice) == (LEAD, 1)
+
+
+def test_a_seat_that_lapsed_was_taken_and_is_free_again_is_won_by_the_next_grant(
+    place: Place, alice: Board, bob: Board
+) -> None:
+    live(alice, lease=60)
+    place.advance(100)
+    bob.holds.take(resources=[SEAT])
+    bob.holds.release(resources=[SEAT])
+    assert alice.sessions.renew(session=LEAD).epoch == 3
+    assert seat(alice) == (LEAD, 3)
 
 
 def test_a_seat_that_was_taken_meanwhile_is_not_won_back(place: Place, alice: Board, bob: Board) -> None:
@@ -303,6 +314,8 @@ def test_a_message_as_the_coordinator_needs_the_seat_by_that_epoch(place: Place,
     with pytest.raises(Fenced):
         alice.messages.send(body="to all", epoch=1)
     place.advance(100)
+    alice.messages.send(body="late, but nobody else has the seat", agent=LEAD, epoch=1)
+    alice.holds.take(resources=[SEAT])
     with pytest.raises(Fenced):
         alice.messages.send(body="to all", agent=LEAD, epoch=1)
 

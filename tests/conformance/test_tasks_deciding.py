@@ -39,9 +39,17 @@ def test_a_lapsed_claim_can_be_called_off(place: Place, alice: Board) -> None:
     assert alice.tasks.cancel(ref=task.id).state == "cancelled"
 
 
+def test_a_lapsed_last_attempt_can_be_called_off_until_its_failure_is_written(place: Place, alice: Board) -> None:
+    task = claimed(alice, max_attempts=1, lease=10)
+    place.advance(10)
+
+    assert alice.tasks.cancel(ref=task.id).state == "cancelled"
+
+
 def test_a_claim_that_lapsed_for_good_cannot_be_called_off(place: Place, alice: Board) -> None:
     task = claimed(alice, max_attempts=1, lease=10)
     place.advance(10)
+    alice.tasks.sweep()
 
     with unchanged(alice), pytest.raises(Refused, match="failed"):
         alice.tasks.cancel(ref=task.id)

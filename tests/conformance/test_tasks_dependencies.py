@@ -293,22 +293,40 @@ def test_a_chain_that_was_reopened_from_its_start_runs_in_order(alice: Board) ->
     assert [task.id for task in alice.tasks.next(count=10)] == [first.id]
 
 
-def test_a_reopened_task_does_not_run_after_what_has_failed(alice: Board) -> None:
+@pytest.mark.parametrize("end", ["failed", "cancelled"])
+def test_what_comes_after_a_task_that_ended_badly_is_not_reopened_to_wait_for_ever(alice: Board, end: str) -> None:
     first = alice.tasks.post(name="first")
     second = alice.tasks.post(name="second", after=[first.id])
-    fail(alice, first)
+    if end == "failed":
+        fail(alice, first)
+    else:
+        alice.tasks.cancel(ref=first.id)
 
-    assert alice.tasks.retry(ref=second.id).state == "blocked"
+    with unchanged(alice), pytest.raises(Refused, match=f"cannot come after #{first.number} .*{end}"):
+        alice.tasks.retry(ref=second.id)
 
 
-def test_a_refusal_names_also_what_has_failed_and_is_still_in_the_way(alice: Board) -> None:
+def test_what_runs_anyway_is_reopened_after_a_task_that_failed(alice: Board) -> None:
     first = alice.tasks.post(name="first")
-    second = alice.tasks.post(name="second", after=[first.id])
+    second = alice.tasks.post(name="second", after=[first.id], run_anyway=True)
     fail(alice, first)
-    alice.tasks.retry(ref=second.id)
+    alice.tasks.cancel(ref=second.id)
 
-    with unchanged(alice), pytest.raises(Refused, match=f"by #{first.number}"):
-        alice.tasks.claim(ref=second.id)
+    assert alice.tasks.retry(ref=second.id).state == "pending"
+
+
+def test_reopening_several_leaves_out_what_would_wait_for_ever(alice: Board) -> None:
+    lost, kept = alice.tasks.post(name="lost", tags=["no"]), alice.tasks.post(name="kept")
+    after_lost = alice.tasks.post(name="after lost", after=[lost.id])
+    after_kept = alice.tasks.post(name="after kept", after=[kept.id])
+    alice.tasks.cancel(ref=lost.id)
+    alice.tasks.cancel(ref=kept.id)
+
+    reopened = alice.tasks.retry_many(states=["cancelled"], name_contains="kept")
+
+    assert [task.number for task in reopened] == [kept.number, after_kept.number]
+    assert alice.tasks.retry_many(states=["cancelled"], name_contains="after lost") == []
+    assert alice.tasks.get(ref=after_lost.id).state == "cancelled"
 
 
 def test_reopening_does_not_reopen_what_was_cancelled_with_it(alice: Board) -> None:

@@ -1,4 +1,8 @@
-"""No write by anybody but the current holder, under the current epoch and an unexpired lease, takes effect."""
+"""No write by anybody but the current holder, under the current epoch, takes effect.
+
+That a lease ran out ends nothing by itself. Its holder is refused from the moment that the lapse is written down, or
+that somebody else has won the task.
+"""
 
 from __future__ import annotations
 
@@ -70,21 +74,22 @@ def _lease_that_ran_out(place: Place) -> Writer:
     return Writer(alice, task, task.epoch)
 
 
-def _lease_that_ran_out_without_epoch(place: Place) -> Writer:
-    return _lease_that_ran_out(place)._replace(epoch=0)
-
-
-def _lease_that_ran_out_on_the_last_attempt(place: Place) -> Writer:
-    alice = place.open("alice")
-    task = claimed(alice, max_attempts=1, lease=LEASE)
-    place.advance(LEASE)
-    return Writer(alice, task, task.epoch)
-
-
 def _lapse_that_was_written_down(place: Place) -> Writer:
     writer = _lease_that_ran_out(place)
     writer.board.tasks.sweep()
     return writer
+
+
+def _lapse_that_was_written_down_without_epoch(place: Place) -> Writer:
+    return _lapse_that_was_written_down(place)._replace(epoch=0)
+
+
+def _lapse_of_the_last_attempt(place: Place) -> Writer:
+    alice = place.open("alice")
+    task = claimed(alice, max_attempts=1, lease=LEASE)
+    place.advance(LEASE)
+    alice.tasks.sweep()
+    return Writer(alice, task, task.epoch)
 
 
 def _claim_that_passed_to_another(place: Place) -> Writer:
@@ -158,10 +163,9 @@ SITUATIONS: list[Situation] = [
     _other_incarnation,
     _other_incarnation_without_epoch,
     _longer_incarnation,
-    _lease_that_ran_out,
-    _lease_that_ran_out_without_epoch,
-    _lease_that_ran_out_on_the_last_attempt,
     _lapse_that_was_written_down,
+    _lapse_that_was_written_down_without_epoch,
+    _lapse_of_the_last_attempt,
     _claim_that_passed_to_another,
     _claim_that_passed_to_another_without_epoch,
     _claim_that_was_released,

@@ -8,7 +8,7 @@ import pytest
 
 from tiebreak import Board
 from tiebreak.errors import NotFound, Refused
-from tiebreak.names import MAX_NAME
+from tiebreak.names import MAX_NAME, MAX_TITLE
 
 from .engines import Place
 from .tasks_support import changes, claimed, happened, in_state, unchanged
@@ -152,7 +152,7 @@ def test_a_long_name_does_not_make_an_ack_impossible(alice: Board) -> None:
     alice.tasks.complete(ref=task.id, ack=True)
 
     (ack,) = alice.tasks.list(about=task.id)
-    assert len(ack.name) == MAX_NAME
+    assert len(ack.name) == MAX_TITLE
 
 
 # ── Failing ──────────────────────────────────────────────────────────────────────────────────────────

@@ -77,7 +77,7 @@ def test_a_task_can_be_posted_into_another_project(alice: Board) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["n" * MAX_NAME, "🦀" * MAX_NAME, " spaced ", "'; DROP TABLE tasks; --", "日本語 مرحبا"]
+    "name", ["n" * MAX_NAME, "🦀" * (MAX_NAME // 4), " spaced ", "'; DROP TABLE tasks; --", "日本語 مرحبا"]
 )
 def test_an_unusual_name_is_not_altered(alice: Board, name: str) -> None:
     task = alice.tasks.post(name=name)

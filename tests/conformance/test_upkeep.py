@@ -49,10 +49,13 @@ def test_a_lapsed_claim_counts_as_pending(place: Place, alice: Board) -> None:
     assert (status.pending, status.claimed, status.failed) == (1, 0, 0)
 
 
-def test_a_lapsed_last_attempt_counts_as_failed(place: Place, alice: Board) -> None:
+def test_a_lapsed_last_attempt_counts_as_claimed_until_its_failure_is_written(place: Place, alice: Board) -> None:
     alice.tasks.post(name="work", key="work", max_attempts=1)
     alice.tasks.claim(ref="work", lease=60)
     place.advance(60)
+    status = alice.upkeep.status()
+    assert (status.pending, status.claimed, status.failed) == (0, 1, 0)
+    alice.tasks.sweep()
     status = alice.upkeep.status()
     assert (status.pending, status.claimed, status.failed) == (0, 0, 1)
 

@@ -19,14 +19,15 @@ import psycopg
 import pytest
 
 from tests.cli.command import until
-from tests.postgres import Server
+from tests.postgres import WRITES, Server
 from tests.races import checkers, places
 from tests.races.checkers import Broken, Grant
 from tests.races.crew import Crew, Plant, processes
 from tests.races.plants import Set
 from tests.races.scenarios import Run, open_board
 from tiebreak import Board, Lost, NotFound, Refused
-from tiebreak.engine import attempts, postgres, statements
+from tiebreak.engine import postgres, statements, terms
+from tiebreak.engine.schema import POSTGRES_PASS
 
 from . import test_kill
 from .writers import (
@@ -173,8 +174,8 @@ def answers_before_commit(put: Set) -> None:
     def write(self: Any, operate: Callable[[statements.PostgresTransaction], Any]) -> Any:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
-            self._one.execute("BEGIN")
-        now = self._one.execute(f"SELECT {attempts.CLOCK}").fetchone()[0]
+            self._one.execute(f"BEGIN; {POSTGRES_PASS}")
+        now = self._one.execute(f"SELECT {terms.CLOCK}").fetchone()[0]
         tx = statements.PostgresTransaction(self._one, self.refused, now)
         answer = operate(tx)
         tx.write_events()
@@ -207,7 +208,7 @@ def test_half_of_a_transaction_is_found(database: str, event: str, found: str) -
         board.tasks.complete(ref="key")
         board.holds.take(resources=["lock:a", "lock:b"])
     nothing_half_done(database)
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(database, options=WRITES) as connection:
         connection.execute(
             "DELETE FROM events WHERE number = (SELECT max(number) FROM events WHERE event = %s)", (event,)
         )

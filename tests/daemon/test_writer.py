@@ -15,6 +15,7 @@ import apsw
 import pytest
 
 from tiebreak.daemon import writer
+from tiebreak.engine.opening import allow_writing
 from tiebreak.operations import find
 
 from ..cli.command import until
@@ -209,6 +210,7 @@ def test_what_fails_in_a_batch_fails_alone(
 def write_lock(board: Path) -> Iterator[object]:
     """A program that knows nothing of the gate, in the middle of a transaction."""
     connection = apsw.Connection(str(board))
+    allow_writing(connection)
     connection.execute("BEGIN IMMEDIATE; UPDATE tasks SET name = 'not committed'")
     try:
         yield connection

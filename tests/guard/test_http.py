@@ -89,7 +89,7 @@ def test_command_and_http_and_the_decision_itself_are_one_guard(
 def test_a_refusal_by_policy_is_json_that_the_client_understands(repo: Path, door: Serving) -> None:
     git("config", "tiebreak.hooks", "closed", cwd=repo)
     broken = json.dumps({"session_id": "s", "cwd": str(repo), "tool_name": "Edit", "tool_input": {"file_path": 7}})
-    too_long = json.dumps({**json.loads(broken), "tool_input": {"file_path": "a" * 2000}})
+    too_long = json.dumps({**json.loads(broken), "tool_input": {"file_path": "a" * 3000}})
     for given in (broken, too_long):
         status, body = post(door, "/hooks/claude/PreToolUse", given)
         assert status == 200

@@ -19,8 +19,11 @@ from tests.cli.command import Answer, clean_environment, measured
 from tests.daemons import serving
 from tests.postgres import server
 from tiebreak import Board
+from tiebreak.engine import schema
 from tiebreak.engine.moving import Moved, move
-from tiebreak.engine.sides import CLOSED, TABLES
+from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.schema import TABLES
+from tiebreak.engine.sides import CLOSED
 from tiebreak.errors import Fenced, Refused, Unavailable
 
 PATIENCE = 60.0
@@ -122,9 +125,9 @@ def _rows_of(table: str) -> str:
 
 
 def _columns() -> dict[str, list[str]]:
-    schema = Path(tiebreak.__file__).parent / "engine" / "schema" / "sqlite-1.sql"
     connection = apsw.Connection(":memory:")
-    connection.execute(schema.read_text())
+    for step in schema.steps("sqlite", 0):
+        connection.execute(step)
     return {
         str(table): [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
         for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
@@ -230,6 +233,7 @@ def test_a_lease_keeps_what_it_has_left_by_a_clock_that_differs(tmp_path: Path, 
         board.upkeep.now()
     hour = 3600 * 1_000_000
     connection = apsw.Connection(str(path))
+    allow_writing(connection)
     connection.execute("UPDATE board SET value = value + ? WHERE name = 'clock.offset'", (hour,))
     connection.close()
     with opened(path) as board:

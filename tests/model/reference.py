@@ -6,7 +6,6 @@ with the name of the refusal; time is a number of microseconds that somebody mov
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 SECOND = 1_000_000
@@ -28,7 +27,7 @@ class No(Exception):
 
 
 class Task:
-    """A task; a claim is (holder, until), and it is over when its time is."""
+    """A task; a claim is (holder, until). When its time is over it can be won, and lasts until somebody says so."""
 
     def __init__(self, number: int, **facts: Any) -> None:
         self.number = number
@@ -65,10 +64,11 @@ class Reference:
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────────────
 
     def state(self, task: Task) -> str:
-        """The state that everybody sees: a lapsed claim is none."""
-        if task.state == "claimed" and task.until <= self.now:
-            return "pending" if task.attempts < task.max_attempts else "failed"
-        return task.state
+        """The state that everybody sees: what lapsed and can be won is pending; nothing fails by time alone."""
+        return "pending" if self._lapsed(task) and task.attempts < task.max_attempts else task.state
+
+    def _lapsed(self, task: Task) -> bool:
+        return task.state == "claimed" and task.until <= self.now
 
     def post(self, *, after: list[int], delay: int, **facts: Any) -> Task:
         if facts["key"] in self.keys:
@@ -92,21 +92,15 @@ class Reference:
     def claim(self, number: int, agent: str, lease: int) -> Task:
         task = self.tasks[number]
         if self.state(task) == "claimed":
-            raise No("Lost")
-        if task.state == "blocked":
-            task = self._unblocked_by_lapses(task)
+            if not self._lapsed(task):
+                raise No("Lost")
+            self._lapse(task)  # its last attempt: the refusal says that it failed, so that is so from now on
+        if task.state == "blocked":  # what blocks it may have lapsed by now
+            for earlier in self._earlier(task):
+                self._lapse(self.tasks[earlier])
         if self.state(task) != "pending" or task.ready_at > self.now:
             raise No("Refused")
         return self._grant(task, agent, lease)
-
-    def _unblocked_by_lapses(self, task: Task) -> Task:
-        """What blocks it may have lapsed by now; a refusal changes nothing, not even that."""
-        before = copy.deepcopy(self.tasks)
-        for number in self._earlier(task):
-            self._lapse(self.tasks[number])
-        if task.state != "pending" or task.ready_at > self.now:
-            self.tasks = before
-        return self.tasks[task.number]
 
     def _earlier(self, task: Task) -> set[int]:
         """Everything that it comes after, at first or second hand."""
@@ -138,13 +132,14 @@ class Reference:
     def _lapse(self, task: Task) -> None:
         if task.state != "claimed" or task.until > self.now:
             return
-        task.state, task.holder, task.until = self.state(task), None, 0
+        task.state = "pending" if task.attempts < task.max_attempts else "failed"
+        task.holder, task.until = None, 0
         if task.state == "failed":
             self._ended(task)
 
     def _held(self, number: int, agent: str, epoch: int) -> Task:
         task = self.tasks[number]
-        mine = self.state(task) == "claimed" and task.holder == agent and epoch in (0, task.epoch)
+        mine = task.state == "claimed" and task.holder == agent and epoch in (0, task.epoch)
         if not mine:
             raise No("Fenced")
         return task
@@ -176,14 +171,16 @@ class Reference:
 
     def cancel(self, number: int) -> None:
         task = self.tasks[number]
-        if self.state(task) in FINAL:
+        if task.state in FINAL:
             raise No("Refused")
         task.state, task.holder, task.until, task.ready_at = "cancelled", None, 0, 0
         self._ended(task)
 
     def retry(self, number: int) -> None:
         task = self.tasks[number]
-        if self.state(task) not in ("failed", "cancelled"):
+        over = task.state in ("failed", "cancelled") or (self._lapsed(task) and self.state(task) == "claimed")
+        doomed = any(self.tasks[n].state in ("failed", "cancelled") for n in task.after) and not task.run_anyway
+        if not over or doomed:
             raise No("Refused")
         self._lapse(task)
         task.holder, task.until, task.attempts, task.ready_at = None, 0, 0, 0
@@ -228,12 +225,23 @@ class Reference:
         if reasons:
             raise No("|".join(reasons))  # any of several reasons may be given
         self.pools = pools
+        for resource, _ in plan:
+            self._give_back_lapsed(resource, agent)
         for thing in plan:
             hold = self.holds.setdefault(thing, Hold())
             if thing not in self.live():
                 hold.epoch += 1
             hold.holder, hold.until = agent, self.now + lease
         return [(*thing, self.holds[thing].epoch) for thing in plan]
+
+    def _give_back_lapsed(self, resource: str, agent: str) -> None:
+        """What lapsed and is in the way of a grant is over for good."""
+        mine = FILES.get(resource, set())
+        for key, hold in self.holds.items():
+            same_file = hold.holder != agent and key[0] != resource and mine & FILES.get(key[0], set())
+            same_pool = key[0] == resource and resource.startswith("pool:")
+            if key not in self.live() and (same_file or same_pool):
+                hold.holder = None
 
     def _free(self, resource: str, agent: str, again: bool) -> bool:
         held = self.live().get((resource, 0))
@@ -249,8 +257,9 @@ class Reference:
         return next(slot for slot in range(size) if slot not in taken)
 
     def _mine(self, resource: str, agent: str, epoch: int) -> tuple[str, int]:
-        """The live grant that is meant; of a pool the one slot that this agent has."""
-        slots = [key for key, h in sorted(self.live().items()) if key[0] == resource and h.holder == agent]
+        """The grant that is meant; of a pool the one slot that this agent has, or had last if none is live."""
+        every = [key for key, h in sorted(self.holds.items()) if key[0] == resource and h.holder == agent]
+        slots = [key for key in every if key in self.live()] or every
         if len(slots) > 1:
             raise No("Invalid")
         if not slots or epoch not in (0, self.holds[slots[0]].epoch):
@@ -274,6 +283,7 @@ class Reference:
             raise No(f"{no}|{refused}" if collides else str(no)) from None  # two reasons: either may be given
         if collides:
             raise No(refused)
+        self._give_back_lapsed(resource, to)
         hold.holder, hold.until = to, self.now + lease
         hold.epoch += 1
         return hold.epoch

@@ -52,7 +52,6 @@ def test_a_board_does_what_its_reference_does_for_a_long_time(engine: str) -> No
         plants.epoch_jumps,
         plants.epoch_is_not_asked,
         plants.holder_is_not_asked,
-        plants.lapse_is_not_asked,
         plants.transfer_keeps_the_epoch,
         plants.giving_back_keeps_the_time,
     ],

@@ -19,7 +19,7 @@ from tiebreak.engine.refusals import Refusals
 from tiebreak.engine.statements import PostgresTransaction
 from tiebreak.operations.events import append
 
-from ..postgres import server
+from ..postgres import WRITES, server
 
 PATIENCE = 90.0
 """Seconds within which anything that is going to happen has happened, also on a busy machine."""
@@ -55,8 +55,8 @@ def database() -> Iterator[str]:
 
 @pytest.fixture
 def raw(address: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection beside all boards."""
-    with psycopg.connect(address, autocommit=True) as connection:
+    """A connection beside all boards, which may write."""
+    with psycopg.connect(address, autocommit=True, options=WRITES) as connection:
         yield connection
 
 

@@ -14,6 +14,7 @@ from tests.races import checkers
 from tests.races.crew import Crew
 from tiebreak import Board, Fenced, Lost, TiebreakError, TimedOut
 
+from ..postgres import WRITES
 from .conftest import PATIENCE, Stopped, in_thread, open_board, until, write_event
 
 WRITERS, READERS, TURNS = 8, 4, 40
@@ -22,7 +23,7 @@ WRITERS, READERS, TURNS = 8, 4, 40
 @pytest.fixture
 def late(address: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection in a transaction that has taken a number and stays open."""
-    with psycopg.connect(address, autocommit=True) as connection:
+    with psycopg.connect(address, autocommit=True, options=WRITES) as connection:
         connection.execute("BEGIN")
         write_event(connection, "test.late")
         yield connection
@@ -211,7 +212,7 @@ def slow_writer(database: str) -> Iterator[tuple[Board, Callable[[], None]]]:
         shipped = raw.execute("SELECT pg_get_functiondef('events_next'::regproc)").fetchone()
         slow_to_begin(raw)
         raw.execute(f"SELECT pg_advisory_lock({GATE})")
-        with psycopg.connect(database, autocommit=True) as writer:
+        with psycopg.connect(database, autocommit=True, options=WRITES) as writer:
             writer.execute("BEGIN")
             writing = in_thread(lambda: write_event(writer, "test.slow"))
             until(lambda: raw.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall(), "the writer has looked")
@@ -262,7 +263,7 @@ Run = Generator[None, None, Any]
 def writer(address: str, i: int, turns: int) -> Run:
     """Take numbers, dawdle, and commit or not; the numbers that were committed, and a last one that says so."""
     chance = random.Random(i)
-    connection = psycopg.connect(address, autocommit=True)
+    connection = psycopg.connect(address, autocommit=True, options=WRITES)
     yield
     committed = []
     for _ in range(turns):
@@ -341,6 +342,6 @@ def test_the_same_race_finds_a_cursor_that_goes_by_the_highest_number(database: 
 def misses_some(address: str) -> bool:
     """Whether a reader has passed over a number in one such race; the log is emptied for the next."""
     committed, seen = write_and_read(address, patience=10)  # who missed the last word waits in vain
-    with psycopg.connect(address) as raw:
+    with psycopg.connect(address, options=WRITES) as raw:
         raw.execute("DELETE FROM events")
     return any(set(committed) - set(numbers) for numbers in seen)

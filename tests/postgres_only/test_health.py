@@ -14,7 +14,7 @@ from tests.races.scenarios import next_claimer
 from tiebreak import Board
 from tiebreak.engine.trouble import diagnose
 
-from ..postgres import Server
+from ..postgres import WRITES, Server
 from .conftest import in_thread, open_board, tap, until
 
 MANY = 300
@@ -216,7 +216,7 @@ def test_a_transaction_that_stays_open_is_warned_of(address: str, board: Board, 
 
 def test_a_transaction_that_stays_open_after_writing_is_warned_of(address: str, board: Board, raw: Any) -> None:
     """It holds up every reader of events, and has no snapshot while it is idle."""
-    with psycopg.connect(address, autocommit=True) as forgotten:
+    with psycopg.connect(address, autocommit=True, options=WRITES) as forgotten:
         forgotten.execute("BEGIN")
         forgotten.execute("INSERT INTO pools VALUES ('p', 'pool:x', 1)")
         later = {what: level for level, what, _ in diagnose(Later(raw))}

@@ -17,8 +17,9 @@ from tests.races.crew import race
 from tiebreak import Board, Unavailable
 from tiebreak.engine import without_password
 from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.schema import VERSION
 
-from ..postgres import server
+from ..postgres import WRITES, server
 from .conftest import engine_of, new_database, open_board, until
 
 SECRET = "correct-horse"
@@ -39,7 +40,7 @@ def test_sixteen_processes_open_a_fresh_database_and_make_one_board(database: st
     numbers = race(opener, [(database, f"agent-{i}") for i in range(16)])
     assert sorted(numbers) == list(range(1, 17))
     with psycopg.connect(database) as raw:
-        assert raw.execute("SELECT name, value FROM board").fetchall() == [("version", "1")]
+        assert raw.execute("SELECT name, value FROM board").fetchall() == [("version", str(VERSION))]
         tables = raw.execute("SELECT count(*) FROM pg_tables WHERE tablename = 'tasks'").fetchone()
         assert tables == (1,)
 
@@ -163,7 +164,7 @@ def test_a_board_with_a_password_does_not_show_it(guarded: str) -> None:
 
 def test_a_board_of_a_newer_version_is_refused_and_left_alone(tb: Tb, database: str) -> None:
     open_board(database).close()
-    with psycopg.connect(database, autocommit=True) as raw:
+    with psycopg.connect(database, autocommit=True, options=WRITES) as raw:
         raw.execute("UPDATE board SET value = '99' WHERE name = 'version'")
         assert "newer tiebreak" in one_line(tb, database)
         assert raw.execute("SELECT value FROM board WHERE name = 'version'").fetchone() == ("99",)

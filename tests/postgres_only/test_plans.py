@@ -18,6 +18,7 @@ import pytest
 import tiebreak
 from tiebreak import Board
 
+from ..postgres import WRITES
 from .conftest import engine_of, new_database
 
 TASKS, EVENTS, HOLDS = 1_000_000, 300_000, 100_000
@@ -58,7 +59,7 @@ def million() -> Iterator[str]:
     """A board with a million tasks. The indexes are made when the rows are there: that is several times faster."""
     with new_database() as address:
         tiebreak.open(address).close()
-        with psycopg.connect(address, autocommit=True) as raw:
+        with psycopg.connect(address, autocommit=True, options=WRITES) as raw:
             raw.execute("SET synchronous_commit = off; SET maintenance_work_mem = '256MB'")
             indexes = raw.execute(
                 "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'tasks' AND indexname NOT LIKE '%key' "

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.postgres import WRITES
 from tiebreak import Board, Event, Lost
 from tiebreak.engine import statements
 from tiebreak.operations import claims, grants
@@ -60,7 +61,7 @@ def load(address: str, count: int) -> list[str]:
     """That many ready tasks, in one statement; their ids."""
     with open_board(address) as board:
         now = int(board.upkeep.status().now * 1_000_000)
-    with psycopg.connect(address) as connection:
+    with psycopg.connect(address, options=WRITES) as connection:
         rows = connection.execute(_TASKS, {"at": now, "project": PROJECT, "count": count}).fetchall()
         connection.execute(_EVENTS)
         connection.execute("ANALYZE tasks")
@@ -175,7 +176,7 @@ def test_a_claim_that_the_log_does_not_tell_of_is_found(database: str) -> None:
     refs = load(database, 20)
     won = contest(database, 4, TEN, refs)
     judge(database, refs, won)
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(database, options=WRITES) as connection:
         connection.execute("DELETE FROM events WHERE event = 'task.claimed' AND subject = %s", (refs[7],))
     with pytest.raises(Broken, match="the log tells"):
         judge(database, refs, won)

@@ -109,7 +109,10 @@ def test_two_records_that_claim_one_seat_are_told_apart_by_the_board(arena: Aren
     arena.board.sessions.adopt(session="twin~spawn-2", child=me.pid, child_started=me.started, **facts(me))
     import apsw
 
+    from tiebreak.engine.opening import allow_writing
+
     with apsw.Connection(str(arena.tb.path)) as raw:
+        allow_writing(raw)
         raw.execute("UPDATE sessions SET role = 'coordinator', state = 'alive' WHERE agent = 'twin~spawn-2'")
     answer = arena("ps", "--check")
     assert answer.code == 3

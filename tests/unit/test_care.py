@@ -18,6 +18,7 @@ import tiebreak
 from tiebreak import Board, TiebreakError, Unavailable, clock
 from tiebreak.clock import micros
 from tiebreak.engine import care
+from tiebreak.engine.opening import allow_writing
 
 LONG = 90.0
 
@@ -250,6 +251,7 @@ def test_an_index_that_misses_a_row_is_found(path: Path) -> None:
     connection.execute("DELETE FROM sqlite_schema WHERE name = 'tasks_key'")
     connection.close()
     connection = apsw.Connection(str(path))
+    allow_writing(connection)
     connection.execute("UPDATE tasks SET key = 'other'")  # unseen by the index
     connection.execute("PRAGMA writable_schema = ON")
     connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", entry)

@@ -20,7 +20,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
-from tiebreak.engine import connect, opening
+from tiebreak.engine import connect, opening, schema
 from tiebreak.engine.sqlite import SqliteEngine
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
@@ -73,7 +73,7 @@ APPLICATION = "PRAGMA application_id = 1234"
 FOREIGN = {
     "with tables": [TABLE],
     "with an application id": [TABLE, APPLICATION],
-    "with a version": [TABLE, f"PRAGMA user_version = {opening.VERSION}"],
+    "with a version": [TABLE, f"PRAGMA user_version = {schema.VERSION}"],
     "with an application id and no tables": [APPLICATION],
     "with a newer version": [TABLE, APPLICATION, "PRAGMA user_version = 99"],
     "in WAL mode": [TABLE, "PRAGMA journal_mode = WAL"],
@@ -202,7 +202,7 @@ def test_eight_processes_make_it_together(tmp_path: Path) -> None:
 
 def test_a_schema_that_cannot_be_applied_leaves_nothing_half_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "VERSION", 2)  # there is no second file
+        patch.setattr(schema, "VERSION", schema.VERSION + 1)  # there is no such file
         with pytest.raises(Unavailable):
             open_board(path)
     connection = apsw.Connection(str(path))

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tiebreak import repository as repositories
 from tiebreak.errors import Invalid
 from tiebreak.globs import is_glob, matches, overlap
-from tiebreak.paths import canonical, confine
+from tiebreak.names import MAX_RESOURCE, resource
+from tiebreak.paths import MAX_LENGTH, canonical, confine
 from tiebreak.repository import project_name, repository
 
 
@@ -159,14 +160,28 @@ def test_what_breaks_a_line_or_an_encoding_is_refused_in_one_safe_line(name: obj
 
 
 def test_a_refusal_does_not_repeat_a_book(repo: Path) -> None:
-    with pytest.raises(Invalid, match="longer than 1024") as caught:
+    with pytest.raises(Invalid, match="5000 bytes, the limit is 2043") as caught:
         at(repo, "x" * 5000)
     assert len(str(caught.value)) < 200
 
 
 def test_escaping_does_not_push_a_name_past_the_bound() -> None:
-    with pytest.raises(Invalid, match="longer than 1024"):
+    with pytest.raises(Invalid, match="3000 bytes, the limit is 2043"):
         canonical("[" * 1000)
+
+
+def test_composing_does_not_push_a_name_past_the_bound() -> None:
+    """Unicode writes some letters as two, whatever was given: so this one becomes twice as long."""
+    with pytest.raises(Invalid, match="2046 bytes, the limit is 2043"):
+        canonical("\u0958" * 341)
+
+
+def test_a_file_with_the_longest_path_is_a_resource() -> None:
+    assert len("file:") + MAX_LENGTH == MAX_RESOURCE
+    longest = "é" * (MAX_LENGTH // 2) + "x"
+    assert resource(f"file:{longest}") == f"file:{longest}"
+    with pytest.raises(Invalid, match="2049 bytes, the limit is 2048"):
+        resource(f"file:{longest}x")
 
 
 def test_composed_and_decomposed_unicode_are_one_resource(repo: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,86 @@ def test_a_number_of_absurd_length_stops_nobody(path: str, side: Path, alice: Bo
     assert len(alice.tasks.list(states=["pending"])) == 1
 
 
+def test_numbers_that_add_up_to_more_than_a_number_stop_nobody(path: str, side: Path, alice: Board) -> None:
+    side.write_text(WHOLE.replace("2\t1000", "9" * 18 + "\t" + "9" * 18, 1) * 20)
+    alice.tasks.post(name="other")
+    assert written(alice) == {"bob": 2**53}
+
+
+def test_a_huge_line_is_cut(path: str, side: Path, alice: Board) -> None:
+    side.write_text(WHOLE.replace("held by alice", "\u65e5" * 500_000).replace("subject", "s" * 100_000))
+    alice.tasks.post(name="other")
+    (event,) = alice.events.read(event="task.refused")
+    assert len((event.subject or "").encode()) == 2048
+    assert len((event.note or "").encode()) == 3999
+
+
+def test_no_nul_comes_from_the_side_file(path: str, side: Path, alice: Board) -> None:
+    """SQLite would store it, and the board could never move to PostgreSQL."""
+    side.write_text(WHOLE.replace("held by", "held\0by"))
+    alice.tasks.post(name="other")
+    (event,) = alice.events.read(event="task.refused")
+    assert event.note == "held by alice"
+
+
+def test_too_many_lines_are_dropped_and_counted(
+    path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST", 50)
+    side.write_text("".join(WHOLE.replace("subject", f"subject {number}") for number in range(80)))
+    alice.tasks.post(name="other")
+    assert len(alice.events.read(event="task.refused", limit=1000)) == 50
+    assert alice.engine.refusals_dropped == 60
+    assert side.stat().st_size == 0
+
+
+def test_a_side_file_without_end_is_read_to_a_bound(
+    path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGEST_FILE", 2 * len(WHOLE))
+    side.write_text(WHOLE * 10)
+    alice.tasks.post(name="other")
+    assert written(alice) == {"bob": 4}
+    assert alice.engine.refusals_dropped > 0
+
+
+def test_a_side_file_that_is_full_does_not_grow(path: str, side: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_FILE", 1000)
+    for number in range(100):
+        one = Refusals(str(side))
+        one.add("task.refused", 1, facts(subject=str(number)))
+        one.spill()
+    assert 900 < side.stat().st_size <= 1000
+
+
+def test_what_is_no_file_stops_nobody(path: str, side: Path, alice: Board, bob: Board) -> None:
+    made: list[Callable[[], object]] = [side.mkdir, lambda: os.mkfifo(side), lambda: side.symlink_to("nowhere")]
+    for make in made:
+        make()
+        lose(bob)
+        assert bob.events.why(ref="work")
+        bob.tasks.post(name="other")
+        side.rmdir() if side.is_dir() else side.unlink()
+    assert written(alice) == {"bob": 3}
+
+
+def test_a_side_file_of_somebody_else_stops_nobody(
+    path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may have left it."""
+    side.write_text(WHOLE)
+    really = os.open
+
+    def denied(name: Any, *rest: Any, **more: Any) -> int:
+        if name == str(side):
+            raise PermissionError(13, "Permission denied")
+        return really(name, *rest, **more)
+
+    monkeypatch.setattr(os, "open", denied)
+    alice.tasks.post(name="other")
+    assert len(alice.tasks.list(states=["pending"])) == 1
+
+
 # ── Commits that fail ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -299,6 +379,44 @@ def test_an_operation_that_fails_carries_none(path: str, side: Path, alice: Boar
     assert written(alice) == {}
     bob.tasks.post(name="works")
     assert written(alice)["bob"] >= 3
+
+
+def reject(board: Board) -> None:
+    """Let the database say no to every refusal."""
+    board.engine._writer.execute(  # type: ignore[attr-defined]
+        "CREATE TEMP TRIGGER no BEFORE INSERT ON main.events WHEN NEW.event = 'task.refused' "
+        "BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+
+
+def test_a_database_that_rejects_them_does_not_stop_the_write(path: str, side: Path, alice: Board, bob: Board) -> None:
+    run(LOSER, path, "carol~1", "2")
+    lose(bob, 3)
+    reject(bob)
+    assert bob.tasks.post(name="other").state == "pending"
+    assert bob.engine.refusals_dropped == 5
+    assert ("warn", "refusals", "5 dropped: the log does not tell of them") in bob.engine.diagnose()
+    assert side.stat().st_size == 0
+    assert unlocked(side)
+    assert [task.name for task in alice.tasks.list(states=["pending"])] == ["other"]
+    bob.tasks.post(name="another")
+    assert bob.engine.refusals_dropped == 5, "they are dropped once"
+
+
+def test_a_disk_too_full_for_them_but_not_for_the_write(alice: Board, bob: Board) -> None:
+    """They can wait until there is room; who writes now need not."""
+    engine: Any = bob.engine
+    for number in range(2000):
+        engine._refusals.add("task.refused", 1, facts(subject=f"{number}", note="n" * 500))
+    fill(bob)
+    engine._writer.pragma("max_page_count", engine._writer.pragma("page_count") + 20)
+    bob.tasks.post(name="small")
+    assert written(alice) == {}
+    make_room(bob)
+    bob.tasks.post(name="later")
+    assert len(engine._refusals.collect()) == 0
+    assert bob.engine.refusals_dropped == 0
+    assert alice.events.last() > 2000
 
 
 # ── In memory ────────────────────────────────────────────────────────────────────────────────────────────
@@ -388,6 +506,66 @@ def test_what_waits_is_told_per_subject_from_memory_and_file_together(path: str)
     assert counts(here.waiting("one")) == {"one": 2}
     assert here.waiting("three") == []
     assert counts(here.collect()) == {"one": 2, "two": 1}
+
+
+def test_what_is_beyond_the_end_is_counted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 50)
+    refusals = Refusals(path)
+    for number in range(80):
+        refusals.add("task.refused", number, facts(subject=str(number)))
+    assert refusals.dropped == 30
+    refusals.collect()
+    assert refusals.dropped == 30
+    refusals.kept()
+    assert refusals.dropped == 30
+    refusals.collect()
+    refusals.written()
+    assert refusals.dropped == 30
+
+
+def test_long_texts_do_not_fill_the_memory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    refusals = Refusals(path)
+    for number in range(100):
+        refusals.add("hold.refused", number, facts(subject=f"{number:04}" + "\u65e5" * 600))
+    rows = refusals.collect()
+    assert 40 < len(rows) < 60
+    refusals.written()
+    assert refusals.dropped == 100 - len(rows)
+
+
+SIZES = {"event": 64, "project": 64, "subject": 2048, "name": 2048, "kind": 64, "agent": 129, "note": 4000}
+
+
+@pytest.mark.parametrize("field", SIZES)
+@pytest.mark.parametrize("unit", ["x", "\u00e9", "\u65e5", "\U0001f600", "a\u0301", "\ud800", "\0", "\t\n"], ids=ascii)
+def test_every_field_is_cut_to_what_its_column_takes(path: str, field: str, unit: str) -> None:
+    refusals = Refusals(path)
+    given = {**facts(), field: unit * 5000}
+    refusals.add(given.pop("event", "task.refused"), 1, given)
+    (row,) = refusals.collect()
+    text = row[Event._fields.index(field)]
+    size = len(text.encode())
+    assert SIZES[field] - 3 <= size <= SIZES[field], "cut between two characters"
+    assert not set("\0\t\n") & set(text)
+    refusals.kept()
+    refusals.spill()
+    assert Refusals(path).collect() == [row]
+
+
+def test_what_is_set_aside_is_carried_by_nobody_until_it_is_settled(path: str) -> None:
+    refusals = Refusals("")
+    refusals.add("task.refused", 1, facts("bad"), count=3)
+    refusals.collect()
+    refusals.set_aside()
+    refusals.add("task.refused", 2, facts("good"))
+    assert counts(refusals.collect()) == {"good": 1}
+    refusals.written()
+    refusals.settle_aside(drop=False)
+    assert counts(refusals.collect()) == {"bad": 3}
+    refusals.set_aside()
+    refusals.settle_aside(drop=True)
+    assert (refusals.collect(), refusals.dropped) == ([], 3)
 
 
 def test_leaving_twice_leaves_once(path: str) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tiebreak.engine.opening import allow_writing
+
 from ..cli.command import TB, Answer, Tb, complaint
 from ..cli.terminals import shown
 from ..daemons import Serving
@@ -228,6 +230,7 @@ def test_a_waiting_worker_takes_what_comes(shop: Shop) -> None:
 def test_a_worker_runs_what_comes_round_without_a_daemon(shop: Shop) -> None:
     shop.board.schedules.add(name="yearly", expression="0 3 1 1 *", command="true")
     with apsw.Connection(shop.address) as raw:
+        allow_writing(raw)
         raw.execute("UPDATE schedules SET due = due - 366 * 86400000000")  # a year has gone by
     with shop.worker():
         until(lambda: [task.state for task in shop.board.schedules.history(name="yearly")] == ["completed"], "it ran")

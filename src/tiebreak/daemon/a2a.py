@@ -19,7 +19,7 @@ import msgspec
 
 from .. import __version__
 from ..errors import Invalid, NotFound, Refused, TiebreakError
-from ..names import FINAL, MAX_NAME, is_uuid, shown
+from ..names import FINAL, MAX_TITLE, is_uuid, shown
 from ..operations import find
 from ..text import parse_rfc3339, rfc3339
 from .routes import Problem, Request, Response, route
@@ -269,7 +269,7 @@ def _name(message: dict[str, Any]) -> str:
     """One line for the board: the beginning of the first text."""
     texts = [part["text"] for part in message["parts"] if isinstance(part.get("text"), str)]
     words = "".join(c if c.isprintable() else " " for c in (texts or [""])[0][:1000]).split()
-    return " ".join(words)[:MAX_NAME].strip() or f"message {message['messageId'][:100].strip()!a}"
+    return " ".join(words)[:MAX_TITLE].strip() or f"message {message['messageId'][:100].strip()!a}"
 
 
 def _tag(context: str) -> str:

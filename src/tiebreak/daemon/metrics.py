@@ -65,7 +65,7 @@ class Metrics:
         out += _head("commit_seconds", "histogram", "Time of a batch, from its start until it is on the disk.")
         out += self.commit.lines("tiebreak_commit_seconds")
         for name, (text, value) in gauges.items():
-            out += _head(name, "gauge", text)
+            out += _head(name, "counter" if name.endswith("_total") else "gauge", text)
             out.append(f"tiebreak_{name} {value:.15g}")
         return "\n".join(out) + "\n"
 

@@ -50,6 +50,7 @@ async def metrics(service: Service, request: Request) -> Response:
         "waiters": ("Open waits and streams.", len(service.hub)),
         "queue_depth": ("Writes that wait or are being written.", service.writer.depth),
         "wal_bytes": ("Size of the write-ahead log.", _wal_size(service.engine.path)),
+        "refusals_dropped_total": ("Refusals that the log does not tell of.", service.engine.refusals_dropped),
         "up_seconds": ("Seconds since the start.", time() - service.began),
     }
     return Response(service.metrics.text(gauges).encode(), type=b"text/plain; version=0.0.4; charset=utf-8")

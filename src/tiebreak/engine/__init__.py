@@ -55,6 +55,10 @@ if TYPE_CHECKING:
         def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
             """What the engine knows about its health: (`ok`, `warn` or `bad`; what; details)."""
 
+        @property
+        def refusals_dropped(self) -> int:
+            """How many refusals of this process will never be in the log."""
+
         def close(self) -> None:
             """Give everything back."""
 

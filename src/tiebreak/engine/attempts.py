@@ -18,33 +18,21 @@ from psycopg import errors as pg
 from ..errors import TiebreakError
 from ..operations import perform
 from ..operations.events import carry
-from .statements import PostgresTransaction
+from .statements import PostgresTransaction, Unscoped, Waits
 from .trouble import CONFLICTS, GONE, unavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..operations import Operation
+    from ..operations import Operation, Scope
     from .postgres import PostgresEngine
 
-CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _TRACE = (
     "SELECT EXISTS (SELECT 1 FROM events WHERE number >= %(floor)s AND at = %(at)s AND event = %(event)s "
     "AND agent IS NOT DISTINCT FROM %(agent)s AND subject IS NOT DISTINCT FROM %(subject)s)"
 )
-_WRITER = ", pg_current_xact_id()::text, (SELECT last_value FROM events_number)"
-
-
-def begin(connection: Any, how: str = "", also: str = "") -> tuple[Any, ...]:
-    """Begin a transaction; the server's time, and what else is asked for."""
-    # A host that loses power inside a transaction says nothing, and what it has locked must be free again soon.
-    begun = connection.execute(
-        f"BEGIN{how}; SET LOCAL idle_in_transaction_session_timeout = 5000; SELECT {CLOCK}{also}"
-    )
-    begun.set_result(-1)
-    return tuple(begun.fetchone())
 
 
 class Undone(Exception):
@@ -54,26 +42,47 @@ class Undone(Exception):
 class Attempt:
     """One try to run a write in a transaction."""
 
-    def __init__(self, engine: PostgresEngine, connection: Any, work: Callable[[PostgresTransaction], Any]) -> None:
+    def __init__(
+        self,
+        engine: PostgresEngine,
+        connection: Any,
+        work: Callable[[PostgresTransaction], Any],
+        scopes: Sequence[Scope],
+        *,
+        carry: bool = True,
+    ) -> None:
         self._engine = engine
+        self._carry = carry
         self._connection = connection
         self._work = work
+        self._scopes = scopes
         self.trace: dict[str, Any] = {}
         """An event that was sent with the COMMIT, who sent it, and from which number on it is to be looked for."""
         self.committing = self.changed = self.carries = False
+        self.laden = self.rejected = False
+        """Whether it took refusals along, and whether the server said no to it then: it may pass without them."""
         self.answer: Any = None
 
     def run(self) -> Any:
         """Begin, work, commit; nothing is committed when nothing was changed."""
         connection, engine = self._connection, self._engine
-        now, *self._told = begin(connection, also=_WRITER)
+        now, *self._told = engine.terms.writing(connection, self._scopes)
         tx = PostgresTransaction(
-            connection, engine.refused, engine.clock() if engine.clock else now, lambda: engine.settled(connection)
+            connection,
+            engine.refused,
+            now,
+            lambda: engine.settled_inside(connection),
+            clock=engine.clock,
+            scopes=self._scopes,
         )
         try:
             self.answer = self._work(tx)
         except TiebreakError:
             tx.hand_in()
+            raise
+        except (Unscoped, Waits):
+            if not tx.changes:
+                connection.execute("END")
             raise
         tx.hand_in()
         if tx.changes:
@@ -83,9 +92,12 @@ class Attempt:
         return self.answer
 
     def _commit(self, tx: PostgresTransaction) -> None:
-        self.carries = self._engine.carrying.acquire(blocking=False)  # one transaction at a time takes them along
+        # One transaction at a time takes them along.
+        self.carries = self._carry and self._engine.carrying.acquire(blocking=False)
         if self.carries:
-            carry(tx, self._engine.refused.collect())
+            rows = self._engine.refused.collect()
+            self.laden = bool(rows)
+            carry(tx, rows)
         self.committing = True
         try:
             tx.commit()
@@ -94,12 +106,16 @@ class Attempt:
                 self.trace = {**tx.trace, **dict(zip(("transaction", "floor"), self._told, strict=True))}
         self.changed = True
 
-    def end(self, *, committed: bool) -> None:
+    def end(self, *, committed: bool, problem: psycopg.Error | None = None) -> None:
         """What became of the refusals that this transaction took along."""
         if self.carries:
             self.carries = False
+            said_no = problem is not None and not self._connection.closed and not isinstance(problem, CONFLICTS)
+            self.rejected = said_no and self.laden
             if committed:
                 self._engine.refused.written()
+            elif self.rejected:
+                self._engine.refused.set_aside()
             else:
                 self._engine.refused.kept()
             self._engine.carrying.release()
@@ -125,6 +141,7 @@ def outcome(connection: Any, trace: dict[str, Any]) -> bool | None:
 def quickly(tx: PostgresTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> Any:
     """Run one call of a batch without a savepoint; an error that has to undo something undoes the batch."""
     before = tx.changes
+    tx.next_call()
     try:
         return perform(tx, operation, operation.checked(params), once)
     except (*CONFLICTS, *GONE, psycopg.OperationalError):
@@ -140,6 +157,7 @@ def carefully(
 ) -> Any:
     """Run one call of a batch after a savepoint, and set the next one; an error undoes and answers this one alone."""
     before, trace = tx.changes, tx.trace
+    tx.next_call()
     try:
         answer = perform(tx, operation, operation.checked(params), once)
         tx.write_events()

@@ -32,7 +32,8 @@ import apsw
 
 from .. import clock
 from ..errors import Refused, TiebreakError, Unavailable
-from .sides import AGAIN, AT_ONCE, CLOSED, TABLES, PostgresSide, SqliteSide, side, sync
+from .schema import TABLES
+from .sides import AGAIN, AT_ONCE, CLOSED, PostgresSide, SqliteSide, side, sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 
+import apsw
+
 from .. import clock
 from ..errors import Unavailable
+from . import schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    import apsw
-
     from .gate import Gate
 
-VERSION = 1
-"""The newest schema that this code knows."""
 APPLICATION_ID = 0x74696562  # "tieb"
 
 
@@ -38,6 +37,15 @@ def create(path: str) -> None:
             raise Unavailable(f"board {path}: is a folder, not a file") from None
 
 
+def allow_writing(connection: apsw.Connection) -> None:
+    """Register the function that the triggers of every table name: without it, SQLite refuses all writes."""
+    connection.create_scalar_function(schema.SQLITE_PASS, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
+
+
+def _nothing(*_: Any) -> None:
+    """Never called: it only has to exist."""
+
+
 def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
     """Make sure that the schema is the one that this code knows."""
     version = _version(connection, path)
@@ -46,15 +54,11 @@ def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
         version = _version(connection, path)
         if version == 0:
             raise _not_ours(path)
-    if version < VERSION:
+    if version < schema.VERSION:
         with gate:
             _migrate(connection, path)
         version = _version(connection, path)
-    if version > VERSION:
-        raise Unavailable(
-            f"board {path}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
-            hint="upgrade tiebreak on this machine",
-        )
+    schema.refuse_newer(version, path)
     if str(connection.pragma("journal_mode")).lower() != "wal":  # a copy made by other means
         with gate:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -74,23 +78,25 @@ def _not_ours(path: str) -> Unavailable:
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring the schema up to date, one file at a time; whoever comes second finds it done."""
+    """Make the tables or bring them up to date, in one transaction; the second of two processes finds it done."""
     if _version(connection, path) == 0:
         connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection, path)
-        for step in range(version + 1, VERSION + 1):
-            folder = os.path.join(os.path.dirname(__file__), "schema")
-            with open(os.path.join(folder, f"sqlite-{step}.sql"), encoding="utf-8") as file:
-                connection.execute(file.read())
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
+        run_steps(connection, _version(connection, path))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def run_steps(connection: apsw.Connection, version: int) -> None:
+    """Run the steps that a board of this version lacks, in the transaction of the caller."""
+    for step in schema.steps("sqlite", version):
+        connection.execute(step)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {max(version, schema.VERSION)}")
 
 
 def _rows(connection: apsw.Connection, sql: str, *params: str) -> list[Any]:

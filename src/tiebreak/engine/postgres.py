@@ -2,11 +2,12 @@
 
 Who is authoritative: the server's row locks. Transactions run at READ COMMITTED; a claim is one UPDATE with the
 condition that decides, and when it had to wait for another transaction PostgreSQL evaluates that condition anew on
-the row as it is then, so of any number of callers exactly one finds it free. Decisions over several rows take an
-advisory lock first (`serialize`). A deadlock or a serialisation failure undoes the transaction, and the operation runs
+the row as it is then, so of any number of callers exactly one finds it free. Two statements are two moments: what a
+decision over several rows relies on is kept still by an advisory lock (a scope) that is taken when the transaction
+begins, before its first look. A deadlock or a serialisation failure undoes the transaction, and the operation runs
 again from its beginning; nothing of the first run is left.
 
-Time is the server's, read when a transaction begins.
+Time is the server's, read after the scopes were taken.
 
 An answer is given after the commit; see `attempts` for what happens when the connection breaks meanwhile.
 
@@ -26,14 +27,16 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
-from ..errors import Invalid, TiebreakError, Unavailable
+from ..errors import Invalid, Refused, TiebreakError, Unavailable
 from ..operations import perform
 from ..operations.events import carry
 from . import follow, without_password
-from .attempts import Attempt, Undone, begin, carefully, outcome, quickly
+from .attempts import Attempt, Undone, carefully, outcome, quickly
 from .bell import Bell
+from .opening_postgres import prepare, schema_of
 from .refusals import Refusals
-from .statements import SCOPE, BoolAsInteger, PostgresTransaction
+from .statements import BoolAsInteger, PostgresTransaction, Unscoped, Waits
+from .terms import Terms
 from .trouble import CONFLICTS, GONE, diagnose, passing, unavailable
 
 TYPE_CHECKING = False
@@ -42,12 +45,11 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from ..model import Event
-    from ..operations import Operation
+    from ..operations import Operation, Scope
     from . import Call
 
     T = TypeVar("T")
 
-VERSION = 1
 DEADLINE = 30.0
 MOST_IDLE = 8
 TRIES = 12
@@ -86,7 +88,7 @@ class PostgresEngine:
             message = f"board {self.address}: not an address that PostgreSQL understands"
             raise Invalid(message, hint="postgresql://USER@HOST/DATABASE?name=value") from None
         self._begin()
-        self._with_connection(lambda connection: prepare(connection, self.address))
+        self.terms = self._with_connection(self._open)
 
     def _begin(self) -> None:
         self._pid = os.getpid()
@@ -97,6 +99,11 @@ class PostgresEngine:
         self._high = 0
         self.carrying = allocate_lock()
         self._bell = Bell(self._connect, self._with_connection)
+
+    def _open(self, connection: Any) -> Terms:
+        """Make the board or find it, and remember in which schema it is."""
+        prepare(connection, self.address)
+        return Terms(schema_of(connection), self.deadline, connection.info.server_version)
 
     # ── Connections ──────────────────────────────────────────────────────────────────────────────────
 
@@ -181,50 +188,77 @@ class PostgresEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(operation, params)
-        return self._write(lambda tx: perform(tx, operation, params, once))
+        answer = self._write(lambda tx: perform(tx, operation, params, once), operation.scopes(params, once))
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Run several in one transaction; an error undoes and answers that one alone."""
+        """Run several in one transaction; an error undoes and answers that one alone.
+
+        A call that has to wait for others does not do so with what the calls before it have locked: the batch is cut
+        before it, and goes on in another transaction.
+        """
+        answers: list[Any] = []
+        while len(answers) < len(calls):
+            answers += self._batch(calls[len(answers) :])
+        return answers
+
+    def _batch(self, calls: Sequence[Call]) -> list[Any]:
+        """The answers to as many of these calls as can be run in one transaction: to the first one at least."""
+        scopes = _scopes(calls)
         try:
-            return self._write(lambda tx: [quickly(tx, *call) for call in calls])
-        except Undone:
-            return self._write(lambda tx: self._with_savepoints(tx, calls))
+            try:
+                return self._write(lambda tx: _each(tx, calls, quickly), scopes)
+            except Undone:
+                return self._write(lambda tx: self._with_savepoints(tx, calls), scopes)
+        except Waits as cut:
+            return self._batch(calls[: max(1, cut.args[0])])
 
     def _with_savepoints(self, tx: PostgresTransaction, calls: Sequence[Call]) -> list[Any]:
         tx.connection.execute("SAVEPOINT one")
-        return [carefully(self.address, tx, *call) for call in calls]
+        return _each(tx, calls, lambda *call: carefully(self.address, *call))
 
     def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
         """A server is always waited for."""
         return None
 
-    def _write(self, work: Callable[[PostgresTransaction], T]) -> T:
+    def _write(self, work: Callable[[PostgresTransaction], T], scopes: Sequence[Scope]) -> T:
         """Run in a transaction, from its beginning again after a conflict, or after a break if it did not happen."""
-        end = monotonic() + self.deadline
-        for tries in range(TRIES):
+        end, tries, rejected = monotonic() + self.deadline, 0, False
+        while True:
             connection = self._take()
-            attempt = Attempt(self, connection, work)
+            attempt = Attempt(self, connection, work, scopes, carry=tries == 0)
             try:
                 answer: T = attempt.run()
+            except Unscoped as exc:
+                self._roll_back(connection)
+                scopes = [*scopes, exc.needed]
+                continue
             except psycopg.Error as exc:
-                if not self._go_on(connection, attempt, exc, last=tries + 1 == TRIES or monotonic() > end):
+                tries += 1
+                if not self._go_on(connection, attempt, exc, last=tries == TRIES or monotonic() > end):
+                    rejected = rejected or attempt.rejected  # it carries none when it is run again
                     sleep(random.random() * 0.002 * 2 ** min(tries, 6))  # noqa: S311  (to part those who met)
                     continue
                 answer = attempt.answer
             except BaseException:
                 attempt.end(committed=False)
+                self.refused.settle_aside(drop=False)
                 self._roll_back(connection)
                 raise
             attempt.end(committed=attempt.changed)
+            if rejected:
+                self.refused.settle_aside(drop=attempt.changed)
             if attempt.changed and not connection.closed:
                 self._bell.ring(connection)
             self._give_back(connection)
             return answer
-        raise AssertionError("the last try ends by itself")
 
     def _roll_back(self, connection: Any) -> None:
         try:
-            connection.execute("ROLLBACK")
+            if connection.closed or connection.info.transaction_status != IDLE:
+                connection.execute("ROLLBACK")
         except psycopg.Error:
             connection.close()
         self._give_back(connection)
@@ -234,14 +268,16 @@ class PostgresEngine:
         try:
             attempt.changed = connection.closed and attempt.committing and self._did_commit(attempt)
         finally:
-            attempt.end(committed=attempt.changed)
+            attempt.end(committed=attempt.changed, problem=problem)
         if attempt.changed:
             return True
         if connection.closed:
             self._forget_idle()
         else:
             self._roll_back(connection)
-        if last or not (isinstance(problem, CONFLICTS) or (connection.closed and passing(problem))):
+        again = isinstance(problem, CONFLICTS) or (connection.closed and passing(problem)) or attempt.rejected
+        if last or not again:
+            self.refused.settle_aside(drop=False)
             raise self._explained(problem) from problem
         return False
 
@@ -267,8 +303,8 @@ class PostgresEngine:
 
         def work(connection: Any) -> Any:
             settled = self.settled(connection) if operation.name.startswith(("events.", "upkeep.")) else 0
-            [now] = begin(connection, " ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            tx = PostgresTransaction(connection, self.refused, self.clock() if self.clock else now, lambda: settled)
+            now = self.terms.reading(connection)
+            tx = PostgresTransaction(connection, self.refused, now, lambda: settled, clock=self.clock)
             try:
                 return operation.function(tx, **params)
             finally:
@@ -282,9 +318,15 @@ class PostgresEngine:
 
         The server may tell a lower one again, when a writer had looked long before it said where it begins.
         """
-        told = int(connection.execute("SELECT events_settled()").fetchone()[0])
+        return self._highest(self.terms.asking(connection, "SELECT events_settled()"))
+
+    def settled_inside(self, connection: Any) -> int:
+        """The same, asked inside of a transaction that is under way."""
+        return self._highest(connection.execute("SELECT events_settled()").fetchone()[0])
+
+    def _highest(self, told: int) -> int:
         with self._lock:
-            self._high = max(self._high, told)
+            self._high = max(self._high, int(told))
             return self._high
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
@@ -307,8 +349,8 @@ class PostgresEngine:
 
     def _newest(self) -> int:
         # A number that was taken and given up again is none, or whoever waits would be woken by nothing for ever.
-        newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= %s"
-        return int(self._with_connection(lambda c: c.execute(newest, (self.settled(c),)).fetchone()[0]))
+        newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= {}"
+        return int(self._with_connection(lambda c: self.terms.asking(c, newest.format(self.settled(c)))))
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
         """The next events that match, and the number to go on after."""
@@ -330,62 +372,53 @@ class PostgresEngine:
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the server tells about itself and about the board's tables."""
-        return self._with_connection(diagnose)
+        return [*self._with_connection(diagnose), *self.refused.findings()]
+
+    @property
+    def refusals_dropped(self) -> int:
+        """How many refusals of this process will never be in the log."""
+        return self.refused.dropped
 
     def close(self) -> None:
         """Close the connections; refusals that nobody carried yet are written down without waiting for the disk."""
         if self._closed or self._pid != os.getpid():
             return
         try:
+            self._bell.close()
             rows = self.refused.collect()
             if rows:
-                self._with_connection(lambda connection: _leave(connection, rows))
-            self._bell.close()
+                self._with_connection(lambda connection: self._leave(connection, rows))
         except TiebreakError:
             pass  # what is lost here is an audit line, never a commit
         self._closed = True
         self._forget_idle()
 
-
-def _leave(connection: Any, rows: list[tuple[Any, ...]]) -> None:
-    tx = PostgresTransaction(connection, Refusals(""), 0)
-    carry(tx, rows)
-    connection.execute("BEGIN; SET LOCAL synchronous_commit = off")
-    tx.write_events()
-    connection.execute("COMMIT")
-
-
-# ── Opening ──────────────────────────────────────────────────────────────────────────────────────────
+    def _leave(self, connection: Any, rows: list[tuple[Any, ...]]) -> None:
+        self.terms.writing(connection, ())
+        connection.execute("SET LOCAL synchronous_commit = off")
+        tx = PostgresTransaction(connection, Refusals(""), 0)
+        carry(tx, rows)
+        tx.commit()
 
 
-def prepare(connection: Any, address: str) -> None:
-    """Make the schema, or find it made; any number of processes may come at the same moment."""
-    version = _version(connection, address)
-    if version is None:
-        connection.execute("BEGIN")
-        connection.execute("SELECT pg_advisory_xact_lock(%s::int, 0)", (SCOPE,))
-        if _version(connection, address) is None:
-            path = os.path.join(os.path.dirname(__file__), "schema", f"postgres-{VERSION}.sql")
-            with open(path, encoding="utf-8") as file:
-                connection.execute(file.read())
-            connection.execute("INSERT INTO board (name, value) VALUES ('version', %s)", (str(VERSION),))
-        connection.execute("COMMIT")
-        version = VERSION
-    if version > VERSION:
-        raise Unavailable(
-            f"board {address}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
-            hint="upgrade tiebreak on this machine",
-        )
+def _scopes(calls: Sequence[Call]) -> list[Scope]:
+    """The scopes of all calls together; one whose parameters are wrong needs none, and is told so later."""
+    needed: dict[Scope, None] = {}
+    for operation, params, once in calls:
+        try:
+            needed.update(dict.fromkeys(operation.scopes(operation.checked(params), once)))
+        except TiebreakError:
+            continue
+    return list(needed)
 
 
-def _version(connection: Any, address: str) -> int | None:
-    # Not to_regclass: it would remember, while waiting for the lock, that there was no such table.
-    there = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(oid)"
-    if connection.execute(there).fetchone() is None:
-        from .moving import closed_database
-
-        if (closed := closed_database(connection, address)) is not None:
-            raise closed
-        return None
-    row = connection.execute("SELECT value FROM board WHERE name = 'version'").fetchone()
-    return int(row[0]) if row else None
+def _each(tx: PostgresTransaction, calls: Sequence[Call], run: Callable[..., Any]) -> list[Any]:
+    """Run call by call; one that has to wait for others says how many were run before it."""
+    answers: list[Any] = []
+    tx.in_batch = len(calls) > 1
+    for call in calls:
+        try:
+            answers.append(run(tx, *call))
+        except Waits:
+            raise Waits(len(answers)) from None
+    return answers

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from random import random
-from time import monotonic, sleep
 
 import apsw
 
 from ..errors import Refused, Unavailable
 from . import without_password
 from .gate import Gate
-from .opening import APPLICATION_ID, VERSION, board_clock, create, prepare
+from .opening import allow_writing, board_clock, create, prepare, run_steps
+from .schema import POSTGRES_PASS, TABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,14 +20,6 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-TABLES = (
-    *("tasks", "edges", "marks", "queues", "outputs", "holds", "pools"),
-    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
-)
-"""Everything that travels, about in the order in which operations touch it (see `PostgresSide.keep_out`).
-
-`board` does not travel: it is about the place, not about what is in it.
-"""
 CLOSED = "closed_"
 """How the names of a closed board's tables begin (see `moving`)."""
 DEADLINE = 30.0
@@ -145,6 +136,7 @@ class SqliteSide(Side):
         made.set_busy_timeout(int(DEADLINE * 1000))
         made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         made.execute("PRAGMA synchronous = FULL")
+        allow_writing(made)
         return made
 
     def identity(self) -> Row:
@@ -203,9 +195,7 @@ class SqliteSide(Side):
         for table in ("messages_words", *TABLES, "board"):
             self.rows(f"DROP TABLE IF EXISTS {table}")
             self.rows(f"DROP TABLE IF EXISTS {CLOSED}{table}")
-        self.rows(_schema("sqlite", VERSION))
-        self.rows(f"PRAGMA application_id = {APPLICATION_ID}")
-        self.rows(f"PRAGMA user_version = {VERSION}")
+        run_steps(self._db, 0)
         for fact in kept.items():
             self.rows("INSERT INTO board VALUES (?, ?)", *fact)
 
@@ -241,12 +231,6 @@ def sync(folder: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _schema(engine: str, version: int) -> str:
-    path = os.path.join(os.path.dirname(__file__), "schema", f"{engine}-{version}.sql")
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def _server(address: str) -> PostgresSide:
@@ -293,10 +277,14 @@ class PostgresSide(Side):
         return self.rows("SELECT to_regclass(?)", table)[0][0] is not None
 
     def begin(self) -> None:
-        """No habit of the server may end it early."""
+        """Bring the board up to date first, if there is one. No habit of the server may end the transaction early."""
         if self._in_transaction():
             return
-        self.rows("BEGIN ISOLATION LEVEL READ COMMITTED")
+        if self.has("board"):
+            from .opening_postgres import prepare
+
+            prepare(self._connection, self._shown)
+        self.rows(f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {POSTGRES_PASS}")
         for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
             self.rows(f"SET LOCAL {setting} = 0")
         # What is told to be done is on the disk: the other side's next commit relies on it.
@@ -319,30 +307,15 @@ class PostgresSide(Side):
         self.keep_out()
 
     def keep_out(self) -> None:
-        """Lock all tables, giving way to who needs one that is locked and has another: they must not fail for this.
+        """Lock all tables.
 
         Readers wait, too: a table cannot be renamed while somebody reads it, and a writer that waits here may have
         read it already.
         """
-        if not self.has("board"):
-            return
-        end = monotonic() + DEADLINE
-        self.rows("SAVEPOINT unlocked")
-        self.rows("SET LOCAL lock_timeout = '300ms'")
-        while True:
-            try:
-                self.rows(f"LOCK TABLE {', '.join((*TABLES, 'board'))} IN ACCESS EXCLUSIVE MODE")
-                return self._locked()
-            except Exception as exc:
-                if getattr(exc, "sqlstate", "") not in ("55P03", "40P01"):
-                    raise
-                self.rows("ROLLBACK TO unlocked; SET LOCAL lock_timeout = '300ms'")
-                if monotonic() > end:
-                    raise Unavailable(f"board {self}: in use for too long", hint=AGAIN) from exc
-            sleep(random() * 0.1)  # noqa: S311  (to part those who met)
+        if self.has("board"):
+            from .opening_postgres import lock_tables
 
-    def _locked(self) -> None:
-        self.rows("SET LOCAL lock_timeout = 0; RELEASE unlocked")
+            lock_tables(self._connection, self._shown, "ACCESS EXCLUSIVE")
 
     def now(self) -> int:
         """The server's clock."""
@@ -350,13 +323,13 @@ class PostgresSide(Side):
 
     def make(self, kept: dict[str, str]) -> None:
         """All in the one transaction: until its end, whoever has it open sees what was there before."""
-        from .postgres import VERSION as NEWEST
+        from .opening_postgres import run_steps
 
         self.rows(f"DROP TABLE IF EXISTS {', '.join(p + t for t in (*TABLES, 'board') for p in ('', CLOSED))}")
         self.rows(f"DROP FUNCTION IF EXISTS events_settled(), {CLOSED}events_settled(), events_next()")
+        self.rows("DROP FUNCTION IF EXISTS refuse_older_tiebreak()")
         self.rows("DROP SEQUENCE IF EXISTS events_number")
-        self.rows(_schema("postgres", NEWEST))
-        self.rows("INSERT INTO board VALUES ('version', ?)", str(NEWEST))
+        run_steps(self._connection, 0)
 
     def columns(self, table: str) -> list[str]:
         """In their order."""

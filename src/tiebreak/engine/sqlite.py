@@ -24,7 +24,7 @@ from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
 from . import follow, forks
 from .gate import Gate
-from .opening import board_clock, create, prepare
+from .opening import allow_writing, board_clock, create, prepare
 from .refusals import Refusals
 
 TYPE_CHECKING = False
@@ -52,8 +52,11 @@ SHORT = 0.002
 
 _FRAGMENTS = {
     "now": ":now",
+    "fresh": ":now",
     "skip_locked": "",
     "share": "",
+    "lock": "",
+    "lock_tasks": "",
     "position": "instr",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
@@ -117,8 +120,14 @@ class SqliteTransaction:
         rows = self._cursor.execute(text, order(params)).fetchall()
         return rows[0] if rows else None
 
-    def serialize(self, *scope: str) -> None:
+    passes_over = False
+    """Nobody else changes anything while a transaction writes, so nothing is ever passed over."""
+
+    def serialize(self, *names: str, shared: bool = False) -> None:
         """Nothing to do: the write lock already lets one transaction in at a time."""
+
+    def wait_for_locked(self) -> None:
+        """Nothing to do: no row is ever locked by somebody else."""
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""
@@ -137,6 +146,10 @@ def _match(words: str) -> str:
 def _lower(*args: Any) -> Any:
     """SQLite's own lower() knows only ASCII."""
     return None if args[0] is None else args[0].lower()
+
+
+class _NotCarried(Exception):
+    """Refusals could not be written down: the write is done again without them."""
 
 
 class _Reader:
@@ -198,6 +211,7 @@ class SqliteEngine:
         connection.set_busy_timeout(int(self.deadline * 1000))
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.create_scalar_function("unicode_lower", _lower, 1, deterministic=True)
+        allow_writing(connection)
         connection.execute("PRAGMA synchronous = FULL")
         if sys.platform == "darwin":
             connection.execute("PRAGMA fullfsync = ON")
@@ -211,10 +225,13 @@ class SqliteEngine:
         if not operation.writes:
             return self._read(lambda tx: operation.function(tx, **params))
         glance = operation.glance if once is None else None
-        return self._write(
+        answer = self._write(
             lambda tx: perform(tx, operation, params, once),
             None if glance is None else lambda tx: glance(tx, **params),
         )
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Run several in one transaction, each in a savepoint; an error undoes and answers that one alone."""
@@ -253,6 +270,7 @@ class SqliteEngine:
         execute = tx._cursor.execute
         execute("SAVEPOINT one")
         before = self._writer.total_changes()
+        tx.now = self._now()
         try:
             answer = perform(tx, operation, params, once)
         except _ENVIRONMENT:
@@ -295,7 +313,7 @@ class SqliteEngine:
         if self._pid != os.getpid():
             self._after_fork()
 
-    def _transact(self, work: Callable[[SqliteTransaction], T]) -> T:
+    def _transact(self, work: Callable[[SqliteTransaction], T], *, carry: bool = True) -> T:
         writer = self._writer
         self._refuse_ghost()
         writer.execute("BEGIN IMMEDIATE")
@@ -306,12 +324,14 @@ class SqliteEngine:
             tx.undone = 0
             answer = work(tx)
             changed = writer.total_changes() - before > tx.undone
-            carried = changed and self._carry_refusals(tx)
+            carried = changed and carry and self._carry_refusals(tx)
             writer.execute("COMMIT" if changed else "ROLLBACK")
-        except BaseException:
+        except BaseException as exc:
             self._refusals.kept()
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
+            if isinstance(exc, _NotCarried):
+                return self._transact(work, carry=False)
             raise
         try:
             if carried:
@@ -335,10 +355,18 @@ class SqliteEngine:
             )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
+        """Write down what was refused earlier; raises `_NotCarried` if that fails."""
         if rows := self._refusals.collect():
             from ..operations.events import carry
 
-            carry(tx, rows)
+            try:
+                carry(tx, rows)
+            except (apsw.Error, ValueError, OverflowError) as exc:
+                if isinstance(exc, _ENVIRONMENT):
+                    self._refusals.kept()  # a full disk may have room for them later
+                else:
+                    self._refusals.drop()
+                raise _NotCarried from exc
         return True
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
@@ -536,7 +564,12 @@ class SqliteEngine:
             repair_permissions(self.path)
             with self._writing, self._gate:
                 self._shorten_wal()
-        return diagnose(self.path, self._connect, self._gate, self._now)
+        return [*diagnose(self.path, self._connect, self._gate, self._now), *self._refusals.findings()]
+
+    @property
+    def refusals_dropped(self) -> int:
+        """How many refusals of this process will never be in the log."""
+        return self._refusals.dropped
 
     def close(self) -> None:
         """Close the connections; refusals that nobody carried yet are left beside the board."""
@@ -585,6 +618,9 @@ def unavailable(exc: apsw.Error, path: str) -> Unavailable:
     for kind, message, hint in _REASONS:
         if isinstance(exc, kind):
             return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
+    if str(exc).endswith("please_upgrade_tiebreak"):  # a trigger of a newer schema than ours, see `schema`
+        message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
+        return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))
     if str(exc).startswith("no such table"):
         from .moving import closed_file
 

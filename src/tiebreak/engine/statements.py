@@ -3,33 +3,37 @@
 Events are put off and written together, by one statement, when the transaction is about to commit or when a statement
 is about to read them: nobody else sees them before the commit anyway, and each statement is a round trip. What
 orders the events of one task or resource is the lock on its row, and that is kept until the commit.
+
+Time is the server's, read when the transaction begins, after its scopes were taken; each call of a batch adds to it
+what this machine's clock has counted since. So it is never ahead of the server's, and a lapse is never seen too early.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from time import monotonic
 
 from psycopg import ClientCursor
 from psycopg.types.numeric import Int8Dumper
 
-from ..names import checksum
+from ..operations import scope
 from ..operations.events import INSERT, WRITTEN
+from .terms import CLOCK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
+    from ..operations import Scope
     from .refusals import Refusals
-
-SCOPE = 0x7469
-"""The first half of every advisory lock that operations take."""
 
 _FRAGMENTS = {
     "now": ":now",
-    "skip_locked": "FOR UPDATE SKIP LOCKED",
     "share": "FOR SHARE",
+    "lock": "FOR UPDATE",
+    "lock_tasks": "FOR UPDATE OF tasks",
     "position": "strpos",
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",
@@ -44,14 +48,35 @@ _TYPED = ", ".join(f"{each} {'bigint' if each in _NUMBERS else 'text'}" for each
 _MANY = f"{_EVENTS}SELECT * FROM json_to_recordset(CAST(%s AS json)) AS told ({_TYPED})"  # noqa: S608
 FEW = 4
 """So many events travel with the COMMIT; more are quicker as one list."""
-_prepared: dict[str, tuple[str, bool]] = {}
+_prepared: dict[tuple[str, bool, bool], tuple[str, bool]] = {}
 
 
-def _dialect(sql: str) -> tuple[str, bool]:
+def _dialect(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
     """The operation's SQL as psycopg takes it, with this engine's fragments; and whether it is about events."""
-    filled = sql.format_map(_FRAGMENTS).replace("%", "%%")
-    done = _prepared[sql] = (re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled), "events" in filled)
+    fragments = {
+        **_FRAGMENTS,
+        "skip_locked": "FOR UPDATE" if waits else "FOR UPDATE SKIP LOCKED",
+        "fresh": ":now" if given_clock else CLOCK,
+    }
+    filled = sql.format_map(fragments).replace("%", "%%")
+    filled = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled)
+    done = _prepared[sql, waits, given_clock] = (filled, "events" in filled)
     return done
+
+
+class Unscoped(BaseException):
+    """An operation needs a scope that its transaction did not begin with: it begins anew, with the scope.
+
+    Not an `Exception`: nothing between the operation and the engine may take it for an answer.
+    """
+
+    def __init__(self, needed: Scope) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+class Waits(BaseException):
+    """A call of a batch has to wait for others: it must not do so while it keeps what the calls before it locked."""
 
 
 class BoolAsInteger(Int8Dumper):
@@ -74,11 +99,42 @@ def _match(words: str) -> str:
 class PostgresTransaction:
     """A transaction as operations see it."""
 
-    __slots__ = ("_events", "_refusals", "_refused", "_settled", "changes", "connection", "now", "trace")
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_events",
+        "_refusals",
+        "_refused",
+        "_scopes",
+        "_settled",
+        "_since",
+        "_waits",
+        "changes",
+        "connection",
+        "in_batch",
+        "now",
+        "trace",
+    )
 
-    def __init__(self, connection: Any, refusals: Refusals, now: int, settled: Callable[[], int] | None = None) -> None:
+    passes_over = True
+
+    def __init__(
+        self,
+        connection: Any,
+        refusals: Refusals,
+        now: int,
+        settled: Callable[[], int] | None = None,
+        *,
+        clock: Callable[[], int] | None = None,
+        scopes: Iterable[Scope] = (),
+    ) -> None:
         self.connection = connection
-        self.now = now
+        self._begun, self._since, self._clock = now, monotonic(), clock
+        self.now = clock() if clock else now
+        self._scopes = set(scopes)
+        self._waits = False
+        self.in_batch = False
+        """Whether other calls have locked something in this transaction."""
         self._refusals = refusals
         self._settled = settled
         self._events: list[dict[str, Any]] = []
@@ -94,7 +150,8 @@ class PostgresTransaction:
             self._events.append(params)
             self.changes += 1
             return []
-        statement, of_events = _prepared.get(sql) or _dialect(sql)
+        key = (sql, self._waits, self._clock is not None)
+        statement, of_events = _prepared.get(key) or _dialect(*key)
         if of_events:
             self.write_events()
             if self._settled is not None and "%(settled)s" in statement:
@@ -138,14 +195,25 @@ class PostgresTransaction:
         return rows
 
     def forget(self, changes: int, trace: dict[str, Any]) -> None:
-        """What was done since then was undone: its absence tells nothing any more."""
+        """What was done since then was undone, so a missing event no longer proves that the commit failed."""
         self._events.clear()
         self.changes, self.trace = changes, trace
 
-    def serialize(self, *scope: str) -> None:
-        """Let no other transaction that names this scope run until this one has ended."""
-        key = checksum("\0".join(scope).encode()) & 0x7FFFFFFF
-        self.connection.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", (SCOPE, key))
+    def next_call(self) -> None:
+        """Another call begins to run: it has a time of its own."""
+        self.now = self._clock() if self._clock else self._begun + int((monotonic() - self._since) * 1_000_000)
+
+    def serialize(self, *names: str, shared: bool = False) -> None:
+        """Be the only transaction with this scope, since it began; begins anew with the scope if need be."""
+        name, _ = needed = scope(*names, shared=shared)
+        if (name, False) not in self._scopes and needed not in self._scopes:
+            raise Unscoped(needed)
+
+    def wait_for_locked(self) -> None:
+        """Let `{skip_locked}` wait from now on; a call of a batch is run again, in a transaction of its own."""
+        if self.in_batch:
+            raise Waits
+        self._waits = True
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""

@@ -4,11 +4,19 @@ An operation is a function of a transaction with keyword parameters. Its decorat
 (`tasks.claim`) and says whether it writes. From that one
 declaration come the local call, the JSON-RPC method, the remote client, the validation of parameters
 and the reference. Nothing in this package knows which database it runs on.
+
+Locks before looks. A decision over several rows needs a scope (`tx.serialize`): of all transactions that name it, one
+runs at a time. Scopes are taken when the transaction begins, before anything is looked at and before the clock is read,
+all of them sorted. An operation declares those that it will need; one that finds out later begins anew with it, so
+nothing that was seen before the scope was taken is ever relied on. Whatever else an operation reads and relies on is
+locked (`{share}`, `{lock}`) or repeated in the condition of its write. The order of locks, for all operations: scopes
+(sorted; a key for repeated calls is one), sessions, schedules, tasks (a task before those that come after it, else by
+number), holds, then what belongs to them.
 """
 
 from __future__ import annotations
 
-from ..errors import Invalid
+from ..errors import Invalid, Refused
 from ..names import check, shown
 
 TYPE_CHECKING = False
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
         @property
         def now(self) -> int:
-            """Board time of this transaction."""
+            """Board time, read when this call began to run: after all scopes were taken."""
 
         def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
             """Run a statement and return its rows."""
@@ -32,8 +40,14 @@ if TYPE_CHECKING:
         def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
             """Run a statement and return its first row."""
 
-        def serialize(self, *scope: str) -> None:
-            """Let no other transaction that names this scope run until this one has ended."""
+        def serialize(self, *names: str, shared: bool = False) -> None:
+            """Be the only transaction with this scope, since it began; begins anew with the scope if need be."""
+
+        passes_over: bool
+        """Whether `{skip_locked}` can pass over rows at all, because others change rows at the same time."""
+
+        def wait_for_locked(self) -> None:
+            """Let `{skip_locked}` wait from now on; a call of a batch is run again, in a transaction of its own."""
 
         def refuse(self, event: str, **facts: Any) -> None:
             """Remember a refusal; it is written down together with a later change."""
@@ -67,6 +81,18 @@ MODULES = {
 """Where the operations of each group are, those that are called most often first."""
 
 
+Scope = tuple[str, bool]
+"""What transactions take turns in: a name, and whether this one shares it with others that share it."""
+
+
+def scope(*names: str, shared: bool = False) -> Scope:
+    """A scope; with `shared`, it keeps out only those who do not share it."""
+    return "\0".join(names), shared
+
+
+KEYS = ("keys",)
+"""The scope of all keys: shared by those who may add a task with a key, taken alone by pruning."""
+
 SPAWNED = "~spawn-"
 """What tells the ids of agents that tiebreak started itself: their writes are refused once they were replaced."""
 
@@ -82,9 +108,11 @@ class Operation(Generic[P, R]):
         glance: Callable[..., None] | None,
         commands: Callable[[dict[str, Any]], bool] | None,
         withheld: tuple[str, Callable[..., None]] | None = None,
+        scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
     ) -> None:
         self.name = name
         self.writes = writes
+        self._scopes = scopes
         self._commands = commands
         self.glance = glance
         """A read that may already refuse, so that whoever loses need not queue behind those who write."""
@@ -115,6 +143,11 @@ class Operation(Generic[P, R]):
         """Whether such a call puts commands on the board, lets them run or hands them out: only for who is known."""
         return self._commands is not None and self._commands(params)
 
+    def scopes(self, params: dict[str, Any], once: str | None = None) -> list[Scope]:
+        """What a call with these checked parameters takes before it looks at anything."""
+        needed = [] if self._scopes is None else self._scopes(params)
+        return [*needed, scope("once", once)] if isinstance(once, str) else needed
+
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters, validated and normalised; raises `Invalid`."""
         out = {}
@@ -143,12 +176,13 @@ def operation(
     glance: Callable[..., None] | None = None,
     commands: bool | Callable[[dict[str, Any]], bool] = False,
     withheld: tuple[str, Callable[..., None]] | None = None,
+    scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
 ) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
-    """Declare a function of a transaction as an operation."""
+    """Declare a function of a transaction as an operation; `scopes` are those that a call nearly always needs."""
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
         brings = commands if callable(commands) else lambda _: bool(commands)
-        made = Operation(name, function, writes, glance, brings, withheld)
+        made = Operation(name, function, writes, glance, brings, withheld, scopes)
         REGISTRY[name] = made
         return made
 
@@ -180,15 +214,28 @@ def _place(wanted: Operation[..., Any]) -> tuple[int, int, int]:
     return list(MODULES).index(group), modules.index(modules[-1]), wanted.function.__code__.co_firstlineno
 
 
-def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R:
-    """Run an operation with checked parameters; with `once`, answer a repeated call as the first time."""
-    if SPAWNED in (params.get("agent") or ""):
-        from .fences import admit
+def holds_of(params: dict[str, Any]) -> list[Scope]:
+    """The scope of whoever decides about several holds of a project."""
+    return [scope("holds", params["project"])]
 
-        admit(tx, params["agent"])
-    if once is None or not wanted.writes:
-        return wanted.function(tx, **params)
-    return _repeatable(tx, wanted, params, once)
+
+def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R | Refused:
+    """Run an operation with checked parameters; with `once`, answer a repeated call as the first time.
+
+    A refusal that speaks of what it has written down is an answer, so that it is committed before it is raised.
+    """
+    try:
+        if SPAWNED in (params.get("agent") or ""):
+            from .fences import admit
+
+            admit(tx, params["agent"])
+        if once is None or not wanted.writes:
+            return wanted.function(tx, **params)
+        return _repeatable(tx, wanted, params, once)
+    except Refused as refusal:
+        if not refusal.kept:
+            raise
+        return refusal
 
 
 def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:

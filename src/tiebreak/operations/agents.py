@@ -15,7 +15,8 @@ from ..names import short
 from ..processes import Identity, alive, from_token
 from . import operation
 from .events import append
-from .grants import by_name
+from .grants import by_name, keeping
+from .references import STORED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ ACTIVE = 60 * SECOND
 IDLE = 1800 * SECOND
 FORGOTTEN = 86_400 * SECOND
 RECENT_EVENTS = 5000
+_RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
+"""What an agent has that has not run out; a courtesy, for what ran out is not wanted any more. The fence is the row."""
 _NOT_BY_THE_AGENT = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
 
 _COLUMNS = columns(Agent).replace("status", "'' AS status")
@@ -107,8 +110,7 @@ def renew(
     who = {"agent": agent, "project": project}
     for table, also, length in (("tasks", " AND state = 'claimed'", lease), ("holds", "", hold_lease)):
         tx.all(
-            f"UPDATE {table} SET until = {{now}} + :lease WHERE project = :project{also} AND holder = :agent "
-            "AND until > {now} AND until < {now} + :lease",
+            keeping(table, f"project = :project{also}", "epoch", fence=_RUNNING),
             lease=micros(length),
             **who,
         )
@@ -122,7 +124,7 @@ def renew(
         )
     tx.all("UPDATE agents SET seen_at = {now}, left_at = 0 WHERE project = :project AND id = :agent", **who)
     rows = tx.all(
-        f"SELECT {columns(Task)} FROM tasks WHERE project = :project AND state = 'claimed' AND holder = :agent "
+        f"SELECT {STORED} FROM tasks WHERE project = :project AND state = 'claimed' AND holder = :agent "
         "AND until > {now} ORDER BY number",
         **who,
     )

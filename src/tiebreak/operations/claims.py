@@ -1,9 +1,9 @@
 """Claims: won by exactly one, worked on and finished by that one alone.
 
-A claim is a grant (see `grants`), so extending, completing, failing and releasing are fenced by holder, epoch
-and lease, without exception. Attempts are counted when a task is won, so that one that kills its workers ends.
+A claim is a grant (see `grants`), so extending, completing, failing and releasing are fenced by holder and epoch,
+without exception. Attempts are counted when a task is won, so that one that kills its workers ends.
 
-An expired claim can be won like a free task; `settle` only writes down what time has already done.
+A lapsed claim can be won like a free task. Until somebody does, or writes the lapse down, its holder may still come.
 """
 
 from __future__ import annotations
@@ -14,38 +14,46 @@ from ..model import Task, holder_id, record
 from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
-from . import operation
+from . import KEYS, operation, scope
 from .events import of_task
-from .expiry import expire_before, let_others_go_on, settle
-from .grants import EXTEND, GIVE_BACK, LIVE, MINE, fenced, granted_by, lost, winning, writing
+from .expiry import expire_before, expire_one, let_others_go_on, settle
+from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..names import AgentId, Epoch, Json, Lease, Name, Note, Priority, Project, Ref
-    from . import Transaction
+    from . import Scope, Transaction
 
 CLAIM_LEASE = 300.0
 WAIT = "claim it with --wait to wait for it; `tb next` finds other work"
 OVER = "`tb next` finds other work"
 MAX_BACKOFF = 3600 * SECOND
+TRIES = 10
+"""How often somebody reaches for a task that is free whenever it is looked at and taken whenever it is reached for."""
 
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
-    ", state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, "
-    "progress = NULL"
+    "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, progress = NULL"
 )
 WON = STORED + ", displaced"
 COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
+_TOUCHED = "updated_at = {now}"
 _UNTIL = Task._fields.index("until")
 # Whatever has no limit is won by one statement; the others have to be counted first.
 _WIN = {
-    column: winning("tasks", CLAIMED, f"{this} AND {READY} AND limit_group IS NULL", WON)
+    column: winning("tasks", f"{this} AND {READY} AND limit_group IS NULL", WON, CLAIMED)
     for column, this in ADDRESS.items()
 }
-_WIN_LIMITED = winning("tasks", CLAIMED, f"number = :number AND {READY}", WON)
+_WIN_LIMITED = winning("tasks", f"number = :number AND {READY}", WON, CLAIMED)
+
+
+def _may_post(params: dict[str, Any]) -> list[Scope]:
+    """Whoever claims a key may be the first to name it, and posts it then."""
+    return [scope(*KEYS, shared=True)] if params.get("create", True) and address(params["ref"])[0] == "key" else []
 
 
 def _held_by_somebody(
@@ -62,7 +70,7 @@ def _held_by_somebody(
         raise _not_won(tx, task, agent, since=row[-1])
 
 
-@operation("tasks.claim", writes=True, glance=_held_by_somebody)
+@operation("tasks.claim", writes=True, glance=_held_by_somebody, scopes=_may_post)
 def claim(
     tx: Transaction,
     *,
@@ -79,24 +87,44 @@ def claim(
     """
     column, value = address(ref)
     won = _win(tx, column, value, agent, project, lease)
-    if won is not None:
-        return won
-    _held_by_somebody(tx, ref=ref, agent=agent, project=project)
-    task = lookup(tx, ref, project)
-    if task is None and column == "key" and create:
-        from .tasks import post
+    for _ in range(TRIES):
+        if won is not None:
+            return won
+        _held_by_somebody(tx, ref=ref, agent=agent, project=project)
+        task = _named(tx, ref, agent, project, create)
+        settled = _settled(tx, task)
+        won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
+        if won is None and not _free_again(tx, task := find(tx, f"#{task.number}", project)):
+            refusal = _not_won(tx, task, agent)
+            refusal.kept = settled > 0  # or it would tell of an end that is not written
+            raise refusal
+    raise Refused(f"{called(task)} passes from hand to hand", hint=WAIT, state=task.state, id=task.id)
 
-        task = post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
-    elif task is None:
-        task = find(tx, ref, project)  # says what is missing
-    elif task.state == "blocked":
-        expire_before(tx, task.number)  # perhaps it waits only for a claim that lapsed
-    elif task.state == "claimed":
-        raise _not_won(tx, task, agent)
-    won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
-    if won is None:
-        raise _not_won(tx, find(tx, task.id, project), agent)
-    return won
+
+def _named(tx: Transaction, ref: str, agent: str, project: str, create: bool) -> Task:
+    """The task that is to be claimed; posted, if nobody has named its key before."""
+    task = lookup(tx, ref, project)
+    if task is not None:
+        return task
+    if not create or address(ref)[0] != "key":
+        return find(tx, ref, project)  # says what is missing
+    from .tasks import post
+
+    return post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
+
+
+def _settled(tx: Transaction, task: Task) -> int:
+    """Write down the lapses that decide about a task that cannot be won as it is; how many there were."""
+    if task.state == "blocked":
+        return expire_before(tx, task.number)  # perhaps it waits only for a claim that lapsed
+    return expire_one(tx, task.number) if task.state == "claimed" and task.lapsed else 0  # its last attempt
+
+
+def _free_again(tx: Transaction, task: Task) -> bool:
+    """Whether a task that was just lost can be won by now: on PostgreSQL two statements are two moments."""
+    if task.state == "pending":
+        return micros(task.ready_at or 0) <= tx.now
+    return task.state == "blocked" and not unfinished(tx, task.number)
 
 
 def _win_limited(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
@@ -163,12 +191,7 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             id=task.id,
         )
     if task.state == "blocked":
-        rows = tx.all(
-            "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
-            "WHERE edges.task = :number AND state <> 'completed' ORDER BY tasks.number",
-            number=task.number,
-        )
-        waits = ", ".join(f"#{number}" for (number,) in rows)
+        waits = ", ".join(f"#{number}" for number in unfinished(tx, task.number))
         return Refused(f"{called(task)} is blocked by {waits}", hint=WAIT, state=task.state, id=task.id)
     if task.state == "pending":
         left = (task.ready_at or 0.0) - tx.now / SECOND
@@ -183,6 +206,16 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
     by = f" by {task.holder}" if task.holder else ""
     hint = OVER if task.state == "completed" else f"`tb retry '#{task.number}'` reopens it"
     return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
+
+
+def unfinished(tx: Transaction, number: int) -> list[int]:
+    """The tasks that a task comes after and that have not been completed."""
+    rows = tx.all(
+        "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
+        "WHERE edges.task = :number AND state <> 'completed' ORDER BY tasks.number",
+        number=number,
+    )
+    return [found for (found,) in rows]
 
 
 def _win_limited_or_not(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
@@ -218,18 +251,42 @@ def claim_many(
     return won
 
 
-def as_holder(tx: Transaction, change: str, *, ref: str, agent: str, project: str, epoch: int, **params: Any) -> Task:
-    """Change a task as its holder, or explain why the fence did not let it pass."""
+def as_holder(
+    tx: Transaction,
+    making: Callable[..., str],
+    also: str,
+    *,
+    ref: str,
+    agent: str,
+    project: str,
+    epoch: int,
+    **params: Any,
+) -> Task:
+    """Change a task as its holder, or explain why the fence did not let it pass.
+
+    `making` makes the statement, by what becomes of the grant: `keeping`, `giving_back`, `closing` or just `writing`.
+    """
     column, value = address(ref)
     task = None
     if column == "key":
         task = find(tx, ref, project)
         column, value = "number", task.number
-    statement = writing("tasks", change, f"{ADDRESS[column]} AND state = 'claimed'", STORED)
+    statement = making("tasks", f"{ADDRESS[column]} AND state = 'claimed'", STORED, also)
     row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
     raise stale(tx, task or find(tx, ref, project), agent, epoch)
+
+
+def as_held(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) -> Task:
+    """The task, for a write beside it that only its holder may make; the grant stays until that is done."""
+    column, value = address(ref)
+    if column == "key":
+        column, value = "number", find(tx, ref, project).number
+    row = tx.first(holding(ADDRESS[column], STORED), value=value, project=project, agent=agent, epoch=epoch)
+    if row is None:
+        raise stale(tx, find(tx, ref, project), agent, epoch)
+    return record(Task, row)
 
 
 def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
@@ -275,15 +332,14 @@ def extend(
     lease: Lease = CLAIM_LEASE,
 ) -> Task:
     """Keep a claim for another lease, counted from now."""
-    change = f"{EXTEND}, updated_at = {{now}}"
-    task = as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
+    task = as_holder(tx, keeping, _TOUCHED, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
     of_task(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
     return task
 
 
 @operation("tasks.check", writes=False)
 def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", epoch: Epoch = 0) -> Task:
-    """The task, if this agent holds it now by the grant with that epoch; refused as any write of it would be.
+    """The task, if this agent holds it now by the grant with that epoch, and its lease has not run out.
 
     For a look before a side effect that the board cannot fence. It may be over a moment later.
     """
@@ -291,7 +347,7 @@ def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     if column == "key":
         column, value = "number", find(tx, ref, project).number
     row = tx.first(
-        f"SELECT {STORED} FROM tasks WHERE {ADDRESS[column]} AND state = 'claimed' AND {MINE}",
+        f"SELECT {STORED} FROM tasks WHERE {ADDRESS[column]} AND state = 'claimed' AND until > {{now}} AND {MINE}",
         value=value,
         project=project,
         agent=agent,
@@ -317,7 +373,9 @@ def complete(
     ack_payload: Json | None = None,
 ) -> Task:
     """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
-    task = as_holder(tx, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result))
+    task = as_holder(
+        tx, closing, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result)
+    )
     of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
     let_others_go_on(tx, task)
     if ack:
@@ -336,9 +394,7 @@ def complete(
     return task
 
 
-_RETRYING = (
-    f"state = 'pending', reason = :reason, result = :result, ready_at = :ready_at, {GIVE_BACK}, updated_at = {{now}}"
-)
+_RETRYING = f"state = 'pending', reason = :reason, result = :result, ready_at = :ready_at, {_TOUCHED}"
 _FAILED = f"state = 'failed', reason = :reason, result = :result, {FINISHED}"
 
 
@@ -358,12 +414,13 @@ def fail(
 
     The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
     """
-    before = find(tx, ref, project)
+    before = find(tx, ref, project, "{lock}")
     again = retry and before.attempts < before.max_attempts
     wait = _backoff(tx, before) if again else 0
     ready_at = tx.now + wait if wait else 0
     task = as_holder(
         tx,
+        giving_back if again else closing,
         _RETRYING if again else _FAILED,
         ref=f"#{before.number}",
         agent=agent,
@@ -405,8 +462,8 @@ def release(
     reason: Note | None = None,
 ) -> Task:
     """Give a claim back at once, without using the attempt up."""
-    change = f"state = 'pending', attempts = attempts - 1, {GIVE_BACK}, updated_at = {{now}}"
-    task = as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch)
+    also = f"state = 'pending', attempts = attempts - 1, {_TOUCHED}"
+    task = as_holder(tx, giving_back, also, ref=ref, agent=agent, project=project, epoch=epoch)
     of_task(tx, "task.released", task, agent=agent, epoch=task.epoch, note=reason)
     return task
 

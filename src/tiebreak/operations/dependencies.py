@@ -3,17 +3,22 @@
 A task is blocked until every task that it comes after is completed. When one of those fails or is cancelled,
 it is cancelled with that reason, and so are those that come after it; unless it was posted to run anyway. The
 graph has no circles because an edge that would close one is refused.
+
+Who counts what a task waits for has locked first what could change the count. Whoever ends a task has locked its row,
+then locks those that come after it, and counts anew for each. Whoever adds an edge or reopens a task locks what it
+comes after (shared), then the task. So of two that meet the later one sees what the earlier one did, and all lock a
+task before those that come after it.
 """
 
 from __future__ import annotations
 
 from ..errors import Refused
 from ..model import Task, record
-from . import operation
+from . import operation, scope
 from .events import of_task
 from .expiry import expire_one
-from .grants import GIVE_BACK
-from .references import SHOWN, STATE, STORED, called, find
+from .grants import giving_back
+from .references import SHOWN, STORED, called, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,18 +29,24 @@ if TYPE_CHECKING:
 
 
 def find_predecessors(tx: Transaction, after: list[str], project: str, run_anyway: bool) -> list[Task]:
-    """The tasks to come after; one that has already ended badly is refused."""
+    """The tasks to come after; one that has already ended badly is refused.
+
+    They are locked: an end that is being written now is seen here, and a later one sees the new edge.
+    """
     numbers = {find(tx, ref, project).number for ref in after}
-    for number in sorted(numbers):  # an end that is being written now must be seen here, or must see the new edge
-        tx.all("SELECT number FROM tasks WHERE number = :number {share}", number=number)
-    found = {number: find(tx, f"#{number}", project) for number in sorted(numbers)}
-    for task in found.values():
+    found = [find(tx, f"#{number}", project, "{share}") for number in sorted(numbers)]
+    refuse_ended_badly(found, run_anyway)
+    return found
+
+
+def refuse_ended_badly(before: list[Task], run_anyway: bool) -> None:
+    """Refuse what would wait for ever: to come after a task that failed or was cancelled."""
+    for task in before:
         if task.state in ("failed", "cancelled") and not run_anyway:
             raise Refused(
                 f"cannot come after {called(task)}, which is {task.state}",
                 hint="retry that one first, or run anyway",
             )
-    return list(found.values())
 
 
 def link(tx: Transaction, task: int, after: int) -> None:
@@ -47,27 +58,30 @@ def link(tx: Transaction, task: int, after: int) -> None:
     )
 
 
-@operation("tasks.depend", writes=True)
+@operation("tasks.depend", writes=True, scopes=lambda _: [scope("edges")])
 def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", project: Project = "") -> Task:
     """Let a task that nobody has started come after others; a circle is refused."""
-    tx.serialize("edges")
-    task = find(tx, ref, project)
+    tx.serialize("edges")  # two edges that are added at the same moment may close a circle together
+    number = find(tx, ref, project).number
+    before = find_predecessors(tx, after, project, runs_anyway(tx, number))
+    task = find(tx, f"#{number}", project, "{lock}")
     if task.state not in ("blocked", "pending"):
         raise Refused(f"{called(task)} is {task.state} already")
     expire_one(tx, task.number)
-    [(anyway,)] = tx.all("SELECT run_anyway FROM tasks WHERE number = :number", number=task.number)
-    before = find_predecessors(tx, after, project, bool(anyway))
     before = [b for b in before if not _linked(tx, task.number, b.number)]
     for b in before:
         _refuse_circle(tx, task, b)
         link(tx, task.number, b.number)
     if before:
-        row = _refresh(tx, task.number)
-        if row is None:
-            raise Refused(f"{called(task)} was claimed meanwhile")
-        task = record(Task, row)
+        task = record(Task, _refresh(tx, task.number) or task)
         of_task(tx, "task.linked", task, agent=agent, note="after " + ", ".join(f"#{b.number}" for b in before))
     return task
+
+
+def runs_anyway(tx: Transaction, number: int) -> bool:
+    """Whether a task runs also when one that it comes after failed or was cancelled; that never changes."""
+    row = tx.first("SELECT run_anyway FROM tasks WHERE number = :number", number=number)
+    return bool(row and row[0])
 
 
 def _linked(tx: Transaction, task: int, after: int) -> bool:
@@ -100,25 +114,27 @@ def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Ta
 
 def cancel_row(tx: Transaction, number: int, reason: str | None) -> Task | None:
     """Call a task off; None if it had ended already."""
-    row = tx.first(
-        f"UPDATE tasks SET state = 'cancelled', reason = :reason, {GIVE_BACK}, blockers = 0, ready_at = 0, "
-        f"finished_at = {{now}}, updated_at = {{now}} "
-        f"WHERE number = :number AND {STATE} IN ('blocked', 'pending', 'claimed') RETURNING {STORED}",
-        number=number,
-        reason=reason,
-    )
+    row = tx.first(_CANCEL, number=number, reason=reason)
     return None if row is None else record(Task, row)
+
+
+_CANCEL = giving_back(
+    "tasks",
+    "number = :number",
+    STORED,
+    "state = 'cancelled', reason = :reason, blockers = 0, ready_at = 0, finished_at = {now}, updated_at = {now}",
+    fence="state IN ('blocked', 'pending', 'claimed')",
+)
 
 
 def release_dependents(tx: Transaction, ended: Task) -> None:
     """Let those that come after a finished task go on, or cancel them with it."""
-    tx.serialize("edges")
     ends = [ended]
     while ends:
         end = ends.pop()
         rows = tx.all(
             "SELECT tasks.number, run_anyway FROM edges JOIN tasks ON tasks.number = edges.task "
-            "WHERE edges.after = :number AND state = 'blocked' ORDER BY tasks.number",
+            "WHERE edges.after = :number AND state = 'blocked' ORDER BY tasks.number {lock_tasks}",
             number=end.number,
         )
         for number, run_anyway in rows:
@@ -135,7 +151,7 @@ def release_dependents(tx: Transaction, ended: Task) -> None:
 
 
 def waiting_for(tx: Transaction, number: int) -> int:
-    """How many of the tasks that a task comes after it still has to wait for."""
+    """How many of the tasks that a task comes after it still has to wait for; its row is locked."""
     row = tx.first(
         "SELECT count(*) FROM edges JOIN tasks ON tasks.number = edges.after "
         f"WHERE edges.task = :number AND NOT {_DONE}",
@@ -147,7 +163,7 @@ def waiting_for(tx: Transaction, number: int) -> int:
 # A predecessor that ended badly is done only for a task that runs anyway. Counted anew each time: a task that was
 # reopened may end twice, and must not count for two.
 _DONE = (
-    f"(state = 'completed' OR ({STATE} IN ('failed', 'cancelled') "
+    "(state = 'completed' OR (state IN ('failed', 'cancelled') "
     "AND (SELECT later.run_anyway FROM tasks AS later WHERE later.number = :number) = 1))"
 )
 

@@ -1,8 +1,8 @@
-"""Expiry: writing down what time has already done.
+"""Expiry: writing down that claims have lapsed.
 
-Nothing depends on it for being right: a lapsed claim counts as pending (as failed, when its attempts are used up)
-in every read and can be won in every claim. Written down, it becomes an event, and those that come after a failed
-task learn of it.
+No sweeper is needed for being right: a lapsed claim can be won in every claim, and whatever needs to know that it is
+over writes it down first (see `grants`). Written down, it becomes an event, a last attempt becomes a failure, and those
+that come after a failed task learn of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..model import Task, holder_id, record
 from ..names import MAX_NOTE, shown
 from . import operation
 from .events import of_task
-from .grants import GIVE_BACK
+from .grants import giving_back, lapsing
 from .references import LAPSED, STORED
 
 TYPE_CHECKING = False
@@ -36,6 +36,8 @@ _LIMITED = (
     "AND limit_group IS NOT NULL)"
 )
 _LOOK = f"SELECT {_LAPSED}, {_DUE}, {_PAUSED}, {_LIMITED}"
+UNSETTLED = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
+"""A look: whether there is a lapsed claim, or a delay that is over, which nobody has written down yet."""
 SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _PAUSED, _LIMITED))
 """A condition: nothing in the project stands between a ready task and whoever wants it; costs four index probes."""
 
@@ -69,30 +71,42 @@ def expire(tx: Transaction, project: str) -> int:
     )
 
 
-def expire_one(tx: Transaction, number: int) -> None:
-    """Write down that the claim of one task has lapsed, if it has."""
-    _expire(tx, f"number = :number AND {LAPSED}", number=number)
+def expire_one(tx: Transaction, number: int) -> int:
+    """Write down that the claim of one task has lapsed, if it has; whether it had, as a number."""
+    return _expire(tx, f"number = :number AND {LAPSED} {{lock}}", number=number)
 
 
-def expire_before(tx: Transaction, number: int) -> None:
-    """Write down the lapsed claims among all the tasks that one comes after, near and far."""
+def expire_before(tx: Transaction, number: int) -> int:
+    """Write down the lapsed claims among all the tasks that one comes after, near and far; how many there were."""
     rows = tx.all(
         "WITH RECURSIVE earlier (number) AS (SELECT after FROM edges WHERE task = :number UNION "
         "SELECT edges.after FROM edges JOIN earlier ON edges.task = earlier.number) "
-        f"SELECT tasks.number FROM tasks JOIN earlier ON tasks.number = earlier.number WHERE {LAPSED}",
+        f"SELECT tasks.number FROM tasks JOIN earlier ON tasks.number = earlier.number WHERE {LAPSED} "
+        "ORDER BY tasks.number",
         number=number,
     )
-    for (lapsed,) in rows:
-        expire_one(tx, lapsed)
+    return sum(expire_one(tx, lapsed) for (lapsed,) in rows)
 
 
-def _expire(tx: Transaction, which: str, why: str = "the lease of attempt {} of {} ran out", **params: Any) -> int:
+_THIS = "number = :number AND state = 'claimed'"
+_ENDING = "state = :state, updated_at = {now}, reason = :reason, finished_at = :finished"
+_LAPSE = lapsing("tasks", _THIS, STORED, _ENDING)
+_FORFEIT = giving_back("tasks", _THIS, STORED, _ENDING, fence="epoch = :epoch")
+
+
+def _expire(
+    tx: Transaction,
+    which: str,
+    why: str = "the lease of attempt {} of {} ran out",
+    statement: str = _LAPSE,
+    **params: Any,
+) -> int:
     rows = tx.all(f"SELECT {STORED} FROM tasks WHERE {which}", **params)
+    count = 0
     for old in (record(Task, row) for row in rows):
         again = old.attempts < old.max_attempts
         row = tx.first(
-            f"UPDATE tasks SET state = :state, {GIVE_BACK}, updated_at = {{now}}, reason = :reason, "
-            f"finished_at = :finished WHERE number = :number AND epoch = :epoch AND {LAPSED} RETURNING {STORED}",
+            statement,
             state="pending" if again else "failed",
             reason=why.format(old.attempts, old.max_attempts)[:MAX_NOTE],
             finished=0 if again else tx.now,
@@ -100,11 +114,12 @@ def _expire(tx: Transaction, which: str, why: str = "the lease of attempt {} of 
             epoch=old.epoch,
         )
         if row is not None:
+            count += 1
             task = record(Task, row)
             of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
             if not again:
                 let_others_go_on(tx, task)
-    return len(rows)
+    return count
 
 
 @operation("tasks.forfeit", writes=True)
@@ -117,10 +132,9 @@ def forfeit(
     one that lives, or may live, is refused.
     """
     _refuse_the_living(holder)
-    which = "project = :project AND state = 'claimed' AND holder = :holder"
-    tx.all(f"UPDATE tasks SET until = {{now}} WHERE {which} AND until > {{now}}", project=project, holder=holder)
+    which = "project = :project AND state = 'claimed' AND holder = :holder ORDER BY number {lock}"
     why = (reason or "its worker died").replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
-    return _expire(tx, f"{which} ORDER BY number", why, project=project, holder=holder)
+    return _expire(tx, which, why, _FORFEIT, project=project, holder=holder)
 
 
 def _refuse_the_living(holder: str) -> None:

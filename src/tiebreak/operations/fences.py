@@ -6,7 +6,6 @@ fence is on the session and not on the name, so whoever acts from inside a repla
 
 from __future__ import annotations
 
-from ..clock import micros
 from ..errors import Fenced
 from ..model import holder_id
 from ..names import short
@@ -21,13 +20,13 @@ SEAT = "seat:coordinator"
 def admit(tx: Transaction, agent: str) -> None:
     """Raise `Fenced` if this agent acts from a session whose seat is somebody else's."""
     row = tx.first(
-        "SELECT agent, project, fenced_by, epoch FROM sessions WHERE session = :session "
-        "AND (fenced_by IS NOT NULL OR (role = 'coordinator' AND ended_at > 0))",
+        # Locked: nobody is replaced between this look and the write that it lets pass.
+        "SELECT agent, project, fenced_by, epoch, role, ended_at FROM sessions WHERE session = :session {share}",
         session=agent.partition("~")[2],
     )
-    if row is None:
+    if row is None or not (row[2] is not None or (row[4] == "coordinator" and row[5] > 0)):
         return
-    who, project, heir, epoch = row
+    who, project, heir, epoch = row[:4]
     why = f"{short(heir)} has its seat" if heir else "its session has ended"
     tx.refuse(
         "hold.fenced",
@@ -48,9 +47,9 @@ def admit(tx: Transaction, agent: str) -> None:
 
 
 def seated(tx: Transaction, agent: str, project: str, epoch: int) -> None:
-    """Raise `Fenced` unless this agent is the project's coordinator by the grant with this epoch."""
+    """Raise `Fenced` unless this agent is the project's coordinator by this grant, and stays it until the commit."""
     from .resources import current, stale
 
-    hold = current(tx, project, SEAT, 0)
-    if (holder_id(hold), hold.epoch) != (agent, epoch) or micros(hold.until or 0) <= tx.now:
+    hold = current(tx, project, SEAT, 0, "{share}")
+    if (holder_id(hold), hold.epoch) != (agent, epoch):
         raise stale(tx, SEAT, 0, agent, project, epoch)

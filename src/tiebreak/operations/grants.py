@@ -1,15 +1,22 @@
-"""The one primitive: everything that can be won is won, kept and given back by the statements below.
+"""Grants: the only module that writes who has something (`holder`), by which grant (`epoch`) and until when.
 
-    UPDATE … SET holder = me, epoch = epoch + 1, until = now + lease WHERE … AND (free OR expired)
+Tasks, holds and schedules are different tables with the same four columns (`holder`, `epoch`, `until`, `displaced`).
+Every statement that writes one of them is made by a function below; other modules say which row is meant, and what
+else changes with it.
 
-One row: I won. No row: somebody else did, and I am told who. Tasks and holds are different tables with
-the same four columns (`holder`, `epoch`, `until`, `displaced`), and every statement that writes them is put
-together from the clauses below.
+    UPDATE … SET holder = me, epoch = epoch + 1, until = now + lease WHERE … AND (free OR lapsed)
 
-Why it is safe: the database serialises writers of one row, so of any number of callers exactly one finds
-the row free; the epoch is raised by the same statement that decides, so it counts grants without a gap;
-and every later write names holder *and* epoch *and* an unexpired lease in its WHERE clause, so a holder
-whose grant has passed on changes nothing, however late its write arrives.
+One row: I won. No row: somebody else did, and I am told who.
+
+Why it is safe. The database serialises writers of one row, so of any number of callers exactly one finds the row free.
+The epoch is raised by the statement that decides, so it counts grants without a gap. Every later write of the holder
+names holder *and* epoch in its condition, so a holder whose grant has passed on changes nothing, however late it comes.
+
+A lapse counts only when it is written. That a lease ran out makes a thing winnable, and nothing else follows from it
+until a statement on that very row says so: either the one that wins the row, or `lapsing`, which ends a lapsed grant
+for the sake of a decision over several rows (a glob, a pool, a last attempt). So a holder that comes late is decided
+about by its row and not by a clock: a renewal that arrives before the lapse is written counts, one that arrives
+afterwards does not. A clock that is read too early makes a lapse be noticed later; it never lets two have one thing.
 """
 
 from __future__ import annotations
@@ -26,28 +33,90 @@ if TYPE_CHECKING:
 
 FREE = "(holder IS NULL OR until <= {now})"
 LIVE = "(holder IS NOT NULL AND until > {now})"
-MINE = "(holder = :agent AND until > {now} AND (:epoch = 0 OR epoch = :epoch))"
-"""The fence: this incarnation, this grant, not yet expired."""
-
-MINE_EACH = "(holder = :agent AND until > {now} AND epoch = given.e)"
+LAPSED = "(holder IS NOT NULL AND until <= {now})"
+MINE = "(holder = :agent AND (:epoch = 0 OR epoch = :epoch))"
+"""The fence: this incarnation, this grant."""
+MINE_EACH = "(holder = :agent AND epoch = given.e)"
 """The same for several rows at once, each named with its epoch in `given` (see `rows`)."""
 
-GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {now} + :lease"
-PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {now} + :lease"
-EXTEND = "until = {now} + :lease"
-GIVE_BACK = "displaced = NULL, holder = NULL, until = 0"
-CLOSE = "displaced = NULL, until = 0"
-"""The grant ends with its task; the holder stays, to tell who ended it."""
+# `fresh` is the time at which the row is written, `now` the time at which the statement was sent: a writer that had to
+# wait for the row gets all of its lease.
+_GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {fresh} + :lease"
+_PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {fresh} + :lease"
+_KEEP = "until = {fresh} + :lease"
+_GIVE_BACK = "displaced = NULL, holder = NULL, until = 0"
+_CLOSE = "displaced = NULL, until = 0"
 
 
-def winning(table: str, also: str, where: str, returning: str) -> str:
-    """The statement that wins one row: the row as it is now, or no row if it was not free."""
-    return f"UPDATE {table} SET {GRANT}{also} WHERE {where} AND {FREE} RETURNING {returning}"
+def winning(table: str, where: str, returning: str, also: str = "", given: str = "", source: str = "") -> str:
+    """The statement that wins rows that are free: the rows as they are now, none if somebody else has them."""
+    return _writing(table, _GRANT, f"{where} AND {FREE}", returning, also, given, source)
 
 
-def writing(table: str, change: str, where: str, returning: str) -> str:
-    """The statement that changes a row as its holder: the row as it is now, or no row if the fence stopped it."""
-    return f"UPDATE {table} SET {change} WHERE {where} AND {MINE} RETURNING {returning}"
+def keeping(
+    table: str, where: str, returning: str, also: str = "", given: str = "", source: str = "", fence: str = MINE
+) -> str:
+    """The statement by which a holder keeps what it has for another lease."""
+    return _writing(table, _KEEP, f"{where} AND {fence}", returning, also, given, source)
+
+
+def passing_on(table: str, where: str, returning: str, also: str = "") -> str:
+    """The statement by which a holder hands its grant to another agent (`:to`): a grant of its own."""
+    return _writing(table, _PASS_ON, f"{where} AND {MINE}", returning, also)
+
+
+def giving_back(table: str, where: str, returning: str, also: str = "", fence: str = MINE) -> str:
+    """The statement that ends a grant and leaves the thing free.
+
+    With another `fence`, it is a decision about the thing itself: cancelled, broken, reopened, its session ended.
+    """
+    return _writing(table, _GIVE_BACK, f"{where} AND {fence}", returning, also)
+
+
+def lapsing(table: str, where: str, returning: str, also: str = "") -> str:
+    """The statement that writes down that the grant with this epoch has lapsed; no row if it was renewed meanwhile."""
+    return _writing(table, _GIVE_BACK, f"{where} AND epoch = :epoch AND {LAPSED}", returning, also)
+
+
+def closing(
+    table: str, where: str, returning: str, also: str = "", given: str = "", source: str = "", fence: str = MINE
+) -> str:
+    """The statement that ends a grant together with the work; the holder stays, to tell who ended it."""
+    return _writing(table, _CLOSE, f"{where} AND {fence}", returning, also, given, source)
+
+
+def writing(table: str, where: str, returning: str, also: str) -> str:
+    """The statement by which a holder changes something else of what it has; the grant stays as it is."""
+    return f"UPDATE {table} SET {also} WHERE {where} AND {MINE} RETURNING {returning}"
+
+
+def holding(where: str, returning: str) -> str:
+    """A look at a task that its holder is about to rely on; the grant cannot pass on before the transaction ends."""
+    return f"SELECT {returning} FROM tasks WHERE {where} AND state = 'claimed' AND {MINE} {{share}}"
+
+
+def _writing(table: str, change: str, where: str, returning: str, also: str, given: str = "", source: str = "") -> str:
+    more = f", {also}" if also else ""
+    return f"{given}UPDATE {table} SET {change}{more}{source and f' FROM {source}'} WHERE {where} RETURNING {returning}"
+
+
+def beginning(columns: tuple[str, ...], returning: str) -> str:
+    """The statement that adds a task; a key goes on counting the epochs of its earlier tasks, which were pruned."""
+    marks = ", ".join(f":{name}" for name in columns)
+    return (
+        f"INSERT INTO tasks (id, epoch, created_at, updated_at, {', '.join(columns)}) "
+        "VALUES (:id, coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = :key), 0), "
+        f"{{now}}, {{now}}, {marks}) RETURNING {returning}"
+    )
+
+
+def remembering(where: str) -> str:
+    """The statement that keeps the epochs of keys whose tasks are about to lose them; a mark never goes back."""
+    return (
+        "INSERT INTO marks (project, key, epoch) SELECT project, key, epoch FROM tasks "
+        f"WHERE key IS NOT NULL AND {where} ON CONFLICT (project, key) DO UPDATE SET "
+        "epoch = CASE WHEN excluded.epoch > marks.epoch THEN excluded.epoch ELSE marks.epoch END"
+    )
 
 
 def by_name(column: str, param: str = "who") -> str:

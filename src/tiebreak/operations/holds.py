@@ -2,9 +2,13 @@
 
 Each resource has one row for ever, so its epoch is never forgotten, and the row is won like everything
 else (see `grants`). Two things are decided over several rows, under `tx.serialize`: taking several
-resources (all of them or none, in sorted order) and globs, which conflict with every live hold that
+resources (all of them or none, in sorted order) and globs, which conflict with every hold that
 could match the same path. A glob is a resource of its own with its own epoch; the check against other
 patterns comes before the row is won, and both happen in one serialised transaction.
+
+Renewing and releasing decide about one row each and take no scope. That is safe because a lapsed hold in the way is not
+passed over but given back first, on its own row: a renewal that comes first keeps it, and one that comes later finds
+it gone.
 """
 
 from __future__ import annotations
@@ -14,12 +18,12 @@ from ..errors import Invalid, NotFound, Refused
 from ..globs import is_glob, overlap
 from ..model import Hold, Released, holder_id, record
 from ..names import short
-from . import operation
+from . import holds_of, operation
 from .agents import incarnation_of
-from .grants import GIVE_BACK, LIVE, PASS_ON, by_name, writing
+from .grants import LIVE, by_name, giving_back, passing_on
 from .line import conflict, somebody_waits
 from .pools import slot_of, take_slot
-from .resources import COLUMNS, THIS, called, current, ensure, grant, prolong, refuse, stale, tell
+from .resources import COLUMNS, THIS, called, current, ensure, grant, lapse, prolong, refuse, stale, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ def _wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: 
         wait_your_turn(tx, resources, agent, project, place)
 
 
-@operation("holds.take", writes=True, glance=_held_by_somebody)
+@operation("holds.take", writes=True, glance=_held_by_somebody, scopes=holds_of)
 def take(
     tx: Transaction,
     *,
@@ -136,19 +140,26 @@ def _take(
 
 
 def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
-    """The live hold of somebody else, under another name, that could mean the same file as this one."""
+    """The hold of somebody else, under another name, that could mean the same file; lapsed ones are given back."""
     if not resource.startswith("file:"):
         return None
+    tx.serialize("holds", project)
     narrow = "" if is_glob(resource[5:]) else " AND glob = 1"
     rows = tx.all(
-        f"SELECT {COLUMNS} FROM holds WHERE project = :project AND {LIVE}{narrow} "
+        f"SELECT {COLUMNS} FROM holds WHERE project = :project AND holder IS NOT NULL{narrow} "
         "AND holder <> :agent AND resource <> :resource AND substr(resource, 1, 5) = 'file:' ORDER BY resource",
         project=project,
         agent=agent,
         resource=resource,
     )
-    others = (record(Hold, row) for row in rows)
-    return next((other for other in others if overlap(resource[5:], other.resource[5:])), None)
+    others = [hold for hold in (record(Hold, row) for row in rows) if overlap(resource[5:], hold.resource[5:])]
+    live = next((hold for hold in others if micros(hold.until or 0) > tx.now), None)
+    if live is not None:
+        return live
+    ended = [lapse(tx, hold) for hold in others]
+    if all(ended):
+        return None
+    return _in_the_way(tx, resource, agent, project)  # one of them was renewed or released just now: look again
 
 
 @operation("holds.renew", writes=True)
@@ -165,14 +176,14 @@ def renew(
 ) -> list[Hold]:
     """Keep holds for another lease, all of them or none. A given hash vouches for the file as it is now."""
     _check_lists(resources, epochs, slots)
-    held = []
-    for i, resource in enumerate(resources):
+    held = {}
+    for i, resource in _in_order(resources):
         epoch, slot = _at(epochs, i, 0), slot_of(tx, resource, _at(slots, i, None), agent, project)
         hold = prolong(tx, resource, slot, agent, project, epoch, lease, _at(hashes, i, None))
         if hold is None:
             raise stale(tx, resource, slot, agent, project, epoch)
-        held.append(hold)
-    return held
+        held[i] = hold
+    return [held[i] for i in range(len(resources))]
 
 
 @operation("holds.release", writes=True)
@@ -188,12 +199,11 @@ def release(
 ) -> list[Released]:
     """Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile."""
     _check_lists(resources, epochs, slots)
-    out = []
-    for i, resource in enumerate(resources):
+    out = {}
+    for i, resource in _in_order(resources):
         epoch, slot = _at(epochs, i, 0), slot_of(tx, resource, _at(slots, i, None), agent, project)
-        before = current(tx, project, resource, slot)
         row = tx.first(
-            writing("holds", GIVE_BACK, THIS, COLUMNS),
+            giving_back("holds", THIS, COLUMNS),
             agent=agent,
             epoch=epoch,
             project=project,
@@ -202,15 +212,15 @@ def release(
         )
         if row is None:
             raise stale(tx, resource, slot, agent, project, epoch)
-        now = _at(hashes, i, None)
-        changed = None if now is None or before.hash is None else now != before.hash
+        given, now = record(Hold, row), _at(hashes, i, None)
+        changed = None if now is None or given.hash is None else now != given.hash
         note = "the file was changed by somebody else meanwhile" if changed else None
-        tell(tx, "hold.released", record(Hold, row), agent=agent, note=note)
-        out.append(record(Released, (resource, slot, before.epoch, changed)))
-    return out
+        tell(tx, "hold.released", given, agent=agent, note=note)
+        out[i] = record(Released, (resource, slot, given.epoch, changed))
+    return [out[i] for i in range(len(resources))]
 
 
-@operation("holds.transfer", writes=True)
+@operation("holds.transfer", writes=True, scopes=holds_of)
 def transfer(
     tx: Transaction,
     *,
@@ -227,7 +237,7 @@ def transfer(
     number = slot_of(tx, resource, slot, agent, project)
     heir = incarnation_of(tx, to, project)
     row = tx.first(
-        writing("holds", f"{PASS_ON}, taken_at = {{now}}", THIS, COLUMNS),
+        passing_on("holds", THIS, COLUMNS, "taken_at = {now}"),
         agent=agent,
         epoch=epoch,
         to=heir,
@@ -250,7 +260,7 @@ def transfer(
     return hold
 
 
-@operation("holds.break", writes=True)
+@operation("holds.break", writes=True, scopes=holds_of)
 def break_hold(
     tx: Transaction,
     *,
@@ -269,26 +279,19 @@ def break_hold(
         raise Invalid(f"slot: which slot of {resource}?", hint="`tb holds` shows who has which; say it with --slot")
     slot = slot or 0
     tx.serialize("holds", project)
-    row = tx.first(
-        f"SELECT holder FROM holds WHERE {THIS} AND {LIVE} AND :epoch IN (0, epoch)",
-        project=project,
-        resource=resource,
-        slot=slot,
-        epoch=epoch,
-    )
-    if row is None:
+    held = current(tx, project, resource, slot, "{lock}")
+    holder = holder_id(held)
+    if not holder or micros(held.until or 0) <= tx.now or epoch not in (0, held.epoch):
         raise NotFound(f"{called(resource)} is not held by anybody")
-    broken = tx.first(
-        f"UPDATE holds SET {GIVE_BACK} WHERE {THIS} AND holder = :holder RETURNING {COLUMNS}",
+    row = tx.first(
+        giving_back("holds", THIS, COLUMNS, fence="epoch = :epoch"),
         project=project,
         resource=resource,
         slot=slot,
-        holder=row[0],
+        epoch=held.epoch,
     )
-    if broken is None:
-        raise NotFound(f"{called(resource)} was released meanwhile")
-    hold = record(Hold, broken)
-    tell(tx, "hold.broken", hold, agent=agent, note=f"held by {short(row[0])}: {reason}"[:1000])
+    hold = record(Hold, row or held)
+    tell(tx, "hold.broken", hold, agent=agent, note=f"held by {short(holder)}: {reason}"[:1000])
     return hold
 
 
@@ -314,6 +317,11 @@ def listing(
     )
     holds = [record(Hold, row) for row in rows]
     return [hold for hold in holds if matching is None or conflict(matching, hold.resource)][:limit]
+
+
+def _in_order(resources: list[str]) -> list[tuple[int, str]]:
+    """The resources with their places, in the order in which everybody locks them."""
+    return sorted(enumerate(resources), key=lambda each: (each[1], each[0]))
 
 
 def _check_lists(resources: list[str], *others: list[int]) -> None:

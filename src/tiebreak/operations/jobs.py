@@ -15,15 +15,15 @@ from ..commands import callee, masked, title
 from ..errors import Invalid, NotFound, Refused
 from ..model import Job, Task, columns, record
 from ..names import FINAL, JOB, MAX_NOTE, json_text
-from . import operation
-from .claims import complete, fail, release
+from . import KEYS, operation, scope
+from .claims import COMPLETED, complete, fail, release
 from .dependencies import release_dependents
 from .events import append
-from .grants import EXTEND, MINE, MINE_EACH
+from .grants import MINE_EACH, closing, keeping, remembering
 from .picking import Wanted, win
 from .references import FINISHED, STATE, STORED, by_key, called, find, lookup
 from .rows import given, listed
-from .tasks import add
+from .tasks import add, names_a_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         Seconds,
         Size,
     )
-    from . import Transaction
+    from . import Scope, Transaction
 
 LEASE = 30.0
 _JOB = columns(Job)
@@ -64,7 +64,7 @@ _ENDED = "number, id, project, name, kind, priority, epoch"
 # ── Submitting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("jobs.submit", writes=True, commands=True)
+@operation("jobs.submit", writes=True, commands=True, scopes=names_a_key)
 def submit(
     tx: Transaction,
     *,
@@ -136,23 +136,21 @@ def _given_up(tx: Transaction, known: Task, unique_for: float | None) -> bool:
     """Let an old job give its key up, if it is over; its epoch stays with the key."""
     if unique_for is None or known.state not in FINAL or tx.now - micros(known.created_at) < micros(unique_for):
         return False
-    freed = tx.all(
-        "UPDATE tasks SET key = NULL WHERE number = :number AND key = :key AND finished_at > 0 RETURNING epoch",
-        number=known.number,
-        key=known.key,
-    )
-    for (epoch,) in freed:
-        tx.all(
-            "INSERT INTO marks (project, key, epoch) VALUES (:project, :key, :epoch) "
-            "ON CONFLICT (project, key) DO UPDATE SET epoch = excluded.epoch",
-            project=known.project,
-            key=known.key,
-            epoch=epoch,
-        )
-    return bool(freed)
+    this = {"number": known.number, "key": known.key}
+    over = "number = :number AND key = :key AND finished_at > 0"
+    if tx.first(f"SELECT number FROM tasks WHERE {over} {{lock}}", **this) is None:
+        return False
+    tx.all(remembering(over), **this)
+    tx.all(f"UPDATE tasks SET key = NULL WHERE {over}", **this)
+    return True
 
 
-@operation("jobs.submit_many", writes=True, commands=True)
+def _name_keys(params: dict[str, Any]) -> list[Scope]:
+    keyed = any(isinstance(job, dict) and job.get("key") is not None for job in params["jobs"])
+    return [scope(*KEYS, shared=True)] if keyed else []
+
+
+@operation("jobs.submit_many", writes=True, commands=True, scopes=_name_keys)
 def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", project: Project = "") -> list[Task]:
     """Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`."""
     checked = []
@@ -242,16 +240,18 @@ def heartbeat(
     `cancelled`), `lost` if somebody else has it, or `gone`. Nothing changes hands, so it leaves no event.
     """
     held = set()
-    for table, params in given(("n", "e"), grants):
+    for table, params in given(("n", "e"), sorted(grants)):
         rows = tx.all(
-            f"{table}UPDATE tasks SET {EXTEND}, updated_at = {{now}} FROM given "
-            f"WHERE number = given.n AND state = 'claimed' AND {MINE_EACH} RETURNING number, epoch",
+            keeping("tasks", _EACH, "number, epoch", "updated_at = {now}", table, "given", MINE_EACH),
             agent=agent,
             lease=micros(lease),
             **params,
         )
         held.update(rows)
     return [_missing(tx, number, epoch, agent) for number, epoch in grants if (number, epoch) not in held]
+
+
+_EACH = "number = given.n AND state = 'claimed'"
 
 
 def _missing(tx: Transaction, number: int, epoch: int, agent: str) -> dict[str, Any]:
@@ -339,10 +339,9 @@ def _complete_alike(
 ) -> list[tuple[Any, ...]]:
     rows = []
     for (epoch, result), numbers in alike.items():
-        for these, params in listed("n", numbers):
+        for these, params in listed("n", sorted(numbers)):
             rows += tx.all(
-                f"UPDATE tasks SET state = 'completed', result = :result, reason = NULL, {FINISHED} "
-                f"WHERE number IN ({these}) AND state = 'claimed' AND {MINE} RETURNING {_ENDED}",
+                closing("tasks", f"number IN ({these}) AND state = 'claimed'", _ENDED, COMPLETED),
                 agent=agent,
                 epoch=epoch,
                 result=result,
@@ -355,11 +354,11 @@ def _complete_each(
     tx: Transaction, alike: dict[tuple[int, str | None], list[int]], agent: str
 ) -> list[tuple[Any, ...]]:
     rows = []
-    ends = [(number, epoch, result) for (epoch, result), numbers in alike.items() for number in numbers]
+    ends = sorted((number, epoch, result) for (epoch, result), numbers in alike.items() for number in numbers)
     for table, params in given(("n", "e", "r"), ends):
+        also = f"state = 'completed', result = given.r, reason = NULL, {FINISHED}"
         rows += tx.all(
-            f"{table}UPDATE tasks SET state = 'completed', result = given.r, reason = NULL, {FINISHED} FROM given "
-            f"WHERE number = given.n AND state = 'claimed' AND {MINE_EACH} RETURNING {_ENDED}",
+            closing("tasks", _EACH, _ENDED, also, table, "given", MINE_EACH),
             agent=agent,
             **params,
         )

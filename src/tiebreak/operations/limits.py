@@ -1,9 +1,9 @@
 """Limits: of a group of tasks at most so many are claimed at any time.
 
-A limit is a decision over several rows, so whoever wins a task that has one says so first (`tx.serialize`), counts the
-claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up no room,
-once that is written down: one that cannot be written down now is just being extended, or ended. Each task brings the
-size of its group along: it may be won while fewer than that are claimed.
+A limit is a decision over several rows, so whoever wins a task that has one does so alone (`tx.serialize`): it counts
+the claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up no
+room, once that is written down: one that cannot be written down now is just being extended, or ended. Each task brings
+the size of its group along: it may be won while fewer than that are claimed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND s
 
 
 def taken(tx: Transaction, project: str) -> dict[str, int]:
-    """How many of each group are claimed, for who has settled what lapsed; groups of which none is are left out."""
+    """How many of each group are claimed, lapsed ones included; groups with no claimed task are omitted."""
     return dict(tx.all(f"{_TAKEN}limit_group IS NOT NULL GROUP BY limit_group", project=project))
 
 
 def alone(tx: Transaction, project: str) -> None:
-    """Let nobody else win a limited task of this project until this transaction has ended."""
+    """Be the only transaction that wins limited tasks of this project, from its beginning to its end."""
     tx.serialize("limits", project)
 
 

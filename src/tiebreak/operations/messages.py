@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..errors import Invalid, NotFound
 from ..model import Message, columns, record
 from ..names import PRIORITIES, short
-from . import operation
+from . import operation, scope
 from .events import append
 from .fences import seated
 
@@ -24,7 +24,7 @@ _FROM = "messages LEFT JOIN acks ON acks.message = messages.number AND acks.agen
 _FOR_ME = "(recipient = :me OR (recipient IS NULL AND sender <> :me))"
 
 
-@operation("messages.send", writes=True)
+@operation("messages.send", writes=True, scopes=lambda params: [scope("messages", params["project"])])
 def send(
     tx: Transaction,
     *,

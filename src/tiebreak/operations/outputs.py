@@ -10,8 +10,9 @@ from __future__ import annotations
 from ..names import json_text
 from ..text import moment
 from . import operation
-from .claims import as_holder, check
+from .claims import as_held, as_holder
 from .events import append as append_event
+from .grants import writing
 from .references import find
 
 TYPE_CHECKING = False
@@ -39,7 +40,7 @@ def append(
     `start` is where a chunk begins, in bytes of UTF-8 from the beginning of the attempt, over both streams. A chunk
     that is there already is not added again, so that a call may be repeated.
     """
-    task = check(tx, ref=ref, agent=agent, project=project, epoch=epoch)
+    task = as_held(tx, ref=ref, agent=agent, project=project, epoch=epoch)
     cap = _cap(tx, task.number)
     for chunk in chunks:
         for start, size, text in _pieces(chunk["start"], chunk["text"].encode(), cap):
@@ -168,7 +169,7 @@ def progress(
     """Say how far the current attempt of a job is; only its holder may, and the next claim begins anew."""
     said: dict[str, Any] = {"percent": percent, "note": note}
     change = "progress = :progress, updated_at = {now}"
-    task = as_holder(tx, change, ref=ref, agent=agent, project=project, epoch=epoch, progress=json_text(said))
+    task = as_holder(tx, writing, change, ref=ref, agent=agent, project=project, epoch=epoch, progress=json_text(said))
     append_event(
         tx,
         "task.progress",

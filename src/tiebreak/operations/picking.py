@@ -11,9 +11,9 @@ from ..clock import micros
 from ..model import Task
 from ..names import PRIORITIES
 from . import operation
-from .claims import CLAIM_LEASE, CLAIMED, READY, WON, granted
-from .expiry import SETTLED, settle
-from .grants import FREE, GRANT
+from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
+from .expiry import SETTLED, UNSETTLED, settle
+from .grants import winning
 from .limits import alone, groups_with_work, taken
 from .references import tagged
 from .rows import given, parameter
@@ -33,7 +33,6 @@ _TASKS = " AND limit_group IS NULL"
 _JOBS = " AND limit_size = 0 AND callee IS NOT NULL"
 """Those without a limit; the two wordings name different indexes."""
 _BEST_FIRST = "ORDER BY priority DESC, number LIMIT :count"
-_WIN = f"UPDATE tasks SET {GRANT}{CLAIMED}"
 _AT_ONCE = 100
 """How many lanes are looked at by one statement."""
 
@@ -125,11 +124,38 @@ def _narrowed(kind: str | None, queue: str | None, this: str) -> str:
 def win(
     tx: Transaction, wanted: Wanted, *, agent: str, count: int, lease: float, returning: str
 ) -> list[tuple[Any, ...]]:
-    """Win what is asked for, as many as there are up to `count`; the rows come in any order."""
+    """Win what is asked for, as many as there are up to `count`; the rows come in any order.
+
+    What somebody else is just changing is passed over, if there is anything else to be had. If there is not, it is
+    waited for: whoever had it may die and leave it as it was, and nobody would be told.
+    """
     grant = {"agent": agent, "lease": micros(lease)}
+    for _ in range(TRIES):
+        rows, lanes = _win(tx, wanted, count, grant, returning)
+        if rows or not tx.passes_over or not _something_is_there(tx, wanted, lanes):
+            break
+        tx.wait_for_locked()
+    return rows
+
+
+def _something_is_there(tx: Transaction, wanted: Wanted, lanes: list[Lane]) -> bool:
+    """Whether there is something ready in one of these lanes, or something that may have become ready."""
+    for begin in range(0, len(lanes), _AT_ONCE):
+        some = lanes[begin : begin + _AT_ONCE]
+        ready = [f"EXISTS (SELECT 1 FROM tasks WHERE {wanted.condition(lane, i)})" for i, lane in enumerate(some)]
+        params = {name: value for i, lane in enumerate(some) for name, value in _of_lane(lane, i).items()}
+        if tx.first(f"{UNSETTLED} OR {' OR '.join(ready)}", **wanted.params, **params) is not None:
+            return True
+    return False
+
+
+def _win(
+    tx: Transaction, wanted: Wanted, count: int, grant: dict[str, Any], returning: str
+) -> tuple[list[tuple[Any, ...]], list[Lane]]:
+    """Win what can be won without waiting for others, and the lanes without a limit in which it was looked for."""
     # Most of the time nothing has lapsed and nothing is paused, and one statement finds that out and wins.
     if (lane := wanted.only_lane()) and (rows := _from_lane(tx, wanted, lane, count, grant, returning, SETTLED)):
-        return rows
+        return rows, [lane]
     _, paused, limited = settle(tx, wanted.project)
     closed = paused_queues(tx, wanted.project) if paused else set()
     queues = _queues(tx, wanted) if wanted.queues is None and (closed or wanted.callees) else wanted.queues
@@ -137,10 +163,10 @@ def win(
     callees: list[str | None] = [*wanted.callees] if wanted.callees else [None]
     lanes: list[Lane] = [(queue, callee, None) for queue in open_queues for callee in callees]
     if limited and (groups := _groups(tx, wanted, closed)):
-        return _best_of(tx, wanted, [*lanes, *groups], count, grant, returning)
+        return _best_of(tx, wanted, [*lanes, *groups], count, grant, returning), lanes
     if len(lanes) == 1:
-        return _from_lane(tx, wanted, lanes[0], count, grant, returning)
-    return _best_of(tx, wanted, lanes, count, grant, returning) if lanes else []
+        return _from_lane(tx, wanted, lanes[0], count, grant, returning), lanes
+    return _best_of(tx, wanted, lanes, count, grant, returning) if lanes else [], lanes
 
 
 def paused_queues(tx: Transaction, project: str) -> set[str]:
@@ -176,10 +202,12 @@ def _from_lane(
     returning: str,
     only_if: str = "TRUE",
 ) -> list[tuple[Any, ...]]:
-    return tx.all(
+    picked = (
         f"WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE {wanted.condition(lane, 0)} AND {only_if} "
-        f"{_BEST_FIRST} {{skip_locked}}) {_WIN} FROM picked WHERE number = picked.n AND {READY} AND {FREE} "
-        f"RETURNING {returning}",
+        f"{_BEST_FIRST} {{skip_locked}}) "
+    )
+    return tx.all(
+        winning("tasks", f"number = picked.n AND {READY}", returning, CLAIMED, picked, "picked"),
         count=count,
         **wanted.params,
         **_of_lane(lane, 0),
@@ -194,13 +222,11 @@ def _best_of(
     heads = _heads(tx, wanted, lanes, count)
     shares, numbers = _shares(heads, taken(tx, wanted.project) if any(lane[2] for lane in lanes) else {}, count)
     if numbers:
-        alone(tx, wanted.project)
-        heads = _heads(tx, wanted, lanes, count)
-        shares, numbers = _shares(heads, taken(tx, wanted.project), count)
+        alone(tx, wanted.project)  # from the beginning: what was counted above was counted alone
     won = [row for lane, n in shares.items() for row in _from_lane(tx, wanted, lane, n, grant, returning)]
     for table, params in given(("n",), [(number,) for number in numbers]):
         won += tx.all(
-            f"{table}{_WIN} FROM given WHERE number = given.n AND {READY} AND {FREE} RETURNING {returning}",
+            winning("tasks", f"number = given.n AND {READY}", returning, CLAIMED, table, "given"),
             **params,
             **grant,
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ..errors import Invalid, Lost, NotFound
 from ..model import Hold, record
-from .grants import LIVE
-from .resources import COLUMNS, ensure, grant, refuse
+from .grants import LAPSED
+from .resources import COLUMNS, ensure, grant, lapse, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import Transaction
+
+
+_POOL = "project = :project AND resource = :resource"
 
 
 def take_slot(
@@ -21,26 +24,28 @@ def take_slot(
     note: str | None,
     slots: int | None,
 ) -> Hold:
-    """Take the lowest free slot of a pool. Slots beyond its size that are still held since it shrank count too."""
+    """Take the lowest free slot of a pool. Slots beyond its size that are still held since it shrank count too.
+
+    A lapsed slot is given back first, and only what nobody has counts as free: one that was renewed meanwhile does not.
+    """
+    tx.serialize("holds", project)
     size = pool_size(tx, resource, project, slots)
+    where = {"project": project, "resource": resource}
+    for row in tx.all(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND {LAPSED} ORDER BY slot", **where):
+        lapse(tx, record(Hold, row))
     free = tx.first(
-        f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND slot < :size AND NOT {LIVE} "
-        f"AND (SELECT count(*) FROM holds WHERE project = :project AND resource = :resource AND {LIVE}) < :size "
-        "ORDER BY slot LIMIT 1",
-        project=project,
-        resource=resource,
+        f"SELECT slot FROM holds WHERE {_POOL} AND slot < :size AND holder IS NULL "
+        f"AND (SELECT count(*) FROM holds WHERE {_POOL} AND holder IS NOT NULL) < :size ORDER BY slot LIMIT 1",
         size=size,
+        **where,
     )
-    hold = grant(tx, resource, free[0], agent, project, lease, note) if free else None
+    hold = grant(tx, resource, free[0], agent, project, lease, note, slots=size) if free else None
     if hold is not None:
         return hold
-    row = tx.first(
-        f"SELECT {COLUMNS} FROM holds WHERE project = :project AND resource = :resource AND {LIVE} "
-        "ORDER BY until LIMIT 1",
-        project=project,
-        resource=resource,
-    )
-    error = refuse(tx, record(Hold, row), agent, resource)  # type: ignore[arg-type]
+    held = tx.first(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND holder IS NOT NULL ORDER BY until LIMIT 1", **where)
+    if held is None:
+        return take_slot(tx, resource, agent, project, lease, note, slots)  # all were given back meanwhile
+    error = refuse(tx, record(Hold, held), agent, resource)
     raise Lost(f"all {size} slots of {resource} are taken; {error.message}", hint=error.hint, **error.data)
 
 
@@ -72,12 +77,13 @@ def slot_of(tx: Transaction, resource: str, given: int | None, agent: str, proje
     if given is not None or not resource.startswith("pool:"):
         return given or 0
     rows = tx.all(
-        f"SELECT slot FROM holds WHERE project = :project AND resource = :resource AND holder = :agent AND {LIVE} "
-        "ORDER BY slot LIMIT 2",
+        f"SELECT slot, CASE WHEN {LAPSED} THEN 1 ELSE 0 END FROM holds WHERE {_POOL} AND holder = :agent ORDER BY slot",
         project=project,
         resource=resource,
         agent=agent,
     )
-    if len(rows) > 1:
+    running = [slot for slot, lapsed in rows if not lapsed]
+    mine = running or [slot for slot, _ in rows]
+    if len(mine) > 1:
         raise Invalid(f"you have more than one slot of {resource}", hint="say which with --slot")
-    return int(rows[0][0]) if rows else 0
+    return int(mine[0]) if mine else 0

@@ -1,7 +1,8 @@
 """References and columns: how a task is named, and how its row is to be seen.
 
-Expiry needs no sweeper: an expired claim counts as pending (as failed, when its attempts are used up) in
-every read. That rule stands here, once, as `STATE`.
+Expiry needs no sweeper: a task whose claim has lapsed can be won again, so every read shows it as pending. One whose
+attempts are used up cannot be won, and it has not failed before that is written down: it is shown as claimed. Both are
+marked as lapsed. That rule stands here, once, as `STATE`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from ..errors import Invalid, NotFound
 from ..model import Task, columns, record
 from ..names import is_uuid, shown
-from .grants import CLOSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,20 +17,19 @@ if TYPE_CHECKING:
 
     from . import Transaction
 
-STORED = columns(Task)
-"""A task's columns as they are in the table."""
-STATE = (
-    "CASE WHEN state = 'claimed' AND until <= {now} "
-    "THEN CASE WHEN attempts < max_attempts THEN 'pending' ELSE 'failed' END ELSE state END"
-)
 LAPSED = "(state = 'claimed' AND until <= {now})"
+WINNABLE = f"({LAPSED} AND attempts < max_attempts)"
+"""A lapsed claim after which there is another attempt."""
+STORED = columns(Task).replace(" lapsed", f" CASE WHEN {LAPSED} THEN 1 ELSE 0 END AS lapsed")
+"""A task's columns as they are in the table."""
+STATE = f"CASE WHEN {WINNABLE} THEN 'pending' ELSE state END"
 SHOWN = STORED.replace(" state,", f" {STATE},").replace(
     " holder, epoch, until,",
-    f" CASE WHEN {LAPSED} THEN NULL ELSE holder END, epoch, CASE WHEN {LAPSED} THEN 0 ELSE until END,",
+    f" CASE WHEN {WINNABLE} THEN NULL ELSE holder END, epoch, CASE WHEN {WINNABLE} THEN 0 ELSE until END,",
 )
-"""A task's columns as they are to be seen: a lapsed claim has no holder any more."""
-FINISHED = CLOSE + ", ready_at = 0, finished_at = {now}, updated_at = {now}"
-"""What every end of a task has in common."""
+"""A task's columns as they are to be seen: a task that can be won again has no holder any more."""
+FINISHED = "ready_at = 0, finished_at = {now}, updated_at = {now}"
+"""What every end of a task has in common, beside the end of its grant."""
 ADDRESS = {
     "number": "number = :value",
     "id": "id = :value",
@@ -49,20 +48,25 @@ def address(ref: str) -> tuple[str, Any]:
     return "key", ref
 
 
-def find(tx: Transaction, ref: str, project: str) -> Task:
-    """The task that a reference names, as it is to be seen; raises `NotFound`."""
-    task = lookup(tx, ref, project)
+def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
+    """The task that a reference names, as it is to be seen; raises `NotFound`.
+
+    With `lock` (`{share}` or `{lock}`) it stays as it is until this transaction ends.
+    """
+    task = lookup(tx, ref, project, lock)
     if task is None:
         where = f" in project {project}" if address(ref)[0] == "key" else ""
         raise NotFound(f"no task {shown(ref)}{where}", hint="`tb tasks --all` lists them")
     return task
 
 
-def lookup(tx: Transaction, ref: str, project: str) -> Task | None:
+def lookup(tx: Transaction, ref: str, project: str, lock: str = "") -> Task | None:
     """The task that a reference names, or None. A key wins over the beginning of an id."""
     column, value = address(ref)
-    task = _by(tx, column, value, project)
-    return _by_prefix(tx, ref.lower(), project) if task is None and column == "key" else task
+    task = _by(tx, column, value, project, lock)
+    if task is None and column == "key" and (task := _by_prefix(tx, ref.lower(), project)) and lock:
+        return _by(tx, "number", task.number, project, lock)
+    return task
 
 
 def by_key(tx: Transaction, key: str, project: str) -> Task | None:
@@ -70,9 +74,9 @@ def by_key(tx: Transaction, key: str, project: str) -> Task | None:
     return _by(tx, "key", key, project)
 
 
-def _by(tx: Transaction, column: str, value: Any, project: str) -> Task | None:
+def _by(tx: Transaction, column: str, value: Any, project: str, lock: str = "") -> Task | None:
     row = tx.first(
-        f"SELECT {SHOWN} FROM tasks WHERE {ADDRESS[column]}",
+        f"SELECT {SHOWN} FROM tasks WHERE {ADDRESS[column]} {lock}",
         value=value,
         project=project,
     )

@@ -6,7 +6,7 @@ from ..clock import micros
 from ..model import Hold, columns, holder_id, record
 from ..names import short
 from .events import append
-from .grants import EXTEND, fenced, lost, winning, writing
+from .grants import fenced, keeping, lapsing, lost, winning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 COLUMNS = columns(Hold)
 THIS = "project = :project AND resource = :resource AND slot = :slot"
-_WIN = winning("holds", ", taken_at = {now}, note = :note, hash = :hash", THIS, COLUMNS + ", displaced")
-_PROLONG = writing("holds", f"{EXTEND}, hash = coalesce(:hash, hash), note = coalesce(:note, note)", THIS, COLUMNS)
+_WIN = winning("holds", THIS, COLUMNS + ", displaced", "taken_at = {now}, note = :note, hash = :hash")
+_PROLONG = keeping("holds", THIS, COLUMNS, "hash = coalesce(:hash, hash), note = coalesce(:note, note)")
+_LAPSE = lapsing("holds", THIS, COLUMNS)
 
 
 def ensure(tx: Transaction, project: str, resource: str, slot: int, glob: bool) -> None:
@@ -40,8 +41,9 @@ def grant(
     lease: float,
     note: str | None,
     hash: str | None = None,
+    slots: int = 0,
 ) -> Hold | None:
-    """Try to win a resource; None if somebody has it."""
+    """Try to win a resource; None if somebody has it. `slots` is the size of its pool."""
     row = tx.first(
         _WIN,
         agent=agent,
@@ -57,8 +59,16 @@ def grant(
     hold = record(Hold, row[:-1])
     if row[-1] is not None:
         tell(tx, "hold.expired", hold, agent=row[-1], epoch=hold.epoch - 1, until=0)
-    tell(tx, "hold.taken", hold, agent=agent, note=note)
+    tell(tx, "hold.taken", hold, agent=agent, note=note, slots=slots)
     return hold
+
+
+def lapse(tx: Transaction, hold: Hold) -> bool:
+    """Write down that a hold has lapsed; False if it was renewed or given back since it was looked at."""
+    row = tx.first(_LAPSE, project=hold.project, resource=hold.resource, slot=hold.slot, epoch=hold.epoch)
+    if row is not None:
+        tell(tx, "hold.expired", record(Hold, row), agent=holder_id(hold) or "")
+    return row is not None
 
 
 def prolong(
@@ -91,10 +101,10 @@ def prolong(
     return hold
 
 
-def current(tx: Transaction, project: str, resource: str, slot: int) -> Hold:
-    """The hold as it is stored."""
+def current(tx: Transaction, project: str, resource: str, slot: int, lock: str = "") -> Hold:
+    """The hold as it is stored; with `lock`, it stays so until this transaction ends."""
     row = tx.first(
-        f"SELECT {COLUMNS} FROM holds WHERE {THIS}",
+        f"SELECT {COLUMNS} FROM holds WHERE {THIS} {lock}",
         project=project,
         resource=resource,
         slot=slot,
@@ -165,8 +175,12 @@ def tell(
     epoch: int | None = None,
     until: int | None = None,
     note: str | None = None,
+    slots: int = 0,
 ) -> None:
-    """Write down what happened to a resource."""
+    """Write down what happened to a resource; of a pool also which slot, and how many there were to be had."""
+    data: dict[str, int] | None = {"slot": hold.slot} if hold.resource.startswith("pool:") else None
+    if data and slots:
+        data["slots"] = slots
     append(
         tx,
         event,
@@ -178,7 +192,7 @@ def tell(
         epoch=hold.epoch if epoch is None else epoch,
         until=micros(hold.until or 0) if until is None else until,
         note=note,
-        data={"slot": hold.slot} if hold.resource.startswith("pool:") else None,
+        data=data,
     )
 
 

@@ -20,9 +20,9 @@ from ..errors import Invalid, NotFound, Refused
 from ..model import Schedule, Task, columns, record
 from ..names import json_text, shown
 from ..text import moment
-from . import instants, operation
+from . import KEYS, instants, operation, scope
 from .events import append
-from .grants import CLOSE, winning, writing
+from .grants import closing, winning
 from .jobs import submit
 from .references import SHOWN
 
@@ -43,8 +43,8 @@ _OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anywa
 
 _COLUMNS = columns(Schedule)
 _THIS = "project = :project AND name = :name AND removed_at = 0"
-_WIN = winning("schedules", "", f"{_THIS} AND due = :due", "epoch")
-_MOVE_ON = writing("schedules", f"{CLOSE}, last = :instant, due = :next, updated_at = {{now}}", _THIS, "epoch")
+_WIN = winning("schedules", f"{_THIS} AND due = :due", "epoch")
+_MOVE_ON = closing("schedules", _THIS, "epoch", "last = :instant, due = :next, updated_at = {now}")
 _PASS_OVER = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _THIS + " AND due = :due RETURNING epoch"
 
 
@@ -121,21 +121,21 @@ def listing(tx: Transaction, *, project: Project | None = "", name: Label | None
     return [record(Schedule, row) for row in tx.all(sql, project=project, name=name)]
 
 
-def _find(tx: Transaction, name: str, project: str) -> Schedule:
-    found = listing(tx, project=project, name=name)
-    if not found:
+def _find(tx: Transaction, name: str, project: str, lock: str = "") -> Schedule:
+    row = tx.first(f"SELECT {_COLUMNS} FROM schedules WHERE {_THIS} {lock}", name=name, project=project)
+    if row is None:
         raise NotFound(f"no schedule {name} in project {project}", hint="`tb cron list` tells what there is")
-    return found[0]
+    return record(Schedule, row)
 
 
 def _change(tx: Transaction, event: str, change: str, name: str, agent: str, project: str, **more: Any) -> Schedule:
     """Change one schedule, and tell of it."""
-    row = tx.first(
-        f"UPDATE schedules SET {change}, updated_at = {{now}} WHERE {_THIS} RETURNING {_COLUMNS}",
-        name=name,
-        project=project,
-        **more,
-    )
+    statement = f"UPDATE schedules SET {change}, updated_at = {{now}} WHERE {_THIS} RETURNING {_COLUMNS}"
+    return _changed(tx, event, statement, name, agent, project, **more)
+
+
+def _changed(tx: Transaction, event: str, statement: str, name: str, agent: str, project: str, **more: Any) -> Schedule:
+    row = tx.first(statement, name=name, project=project, **more)
     if row is None:
         raise NotFound(f"no schedule {name} in project {project}", hint="`tb cron list` tells what there is")
     changed = record(Schedule, row)
@@ -148,14 +148,22 @@ def pause(
     tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Schedule:
     """Let no instant run until it is resumed; those that fall into the pause are not made up for."""
-    change = f"{CLOSE}, paused_at = CASE WHEN paused_at > 0 THEN paused_at ELSE {{now}} END, due = 0, reason = :reason"
-    return _change(tx, "paused", change, name, agent, project, reason=reason)
+    return _changed(tx, "paused", _PAUSE, name, agent, project, reason=reason)
+
+
+_PAUSE = closing(
+    "schedules",
+    _THIS,
+    _COLUMNS,
+    "paused_at = CASE WHEN paused_at > 0 THEN paused_at ELSE {now} END, due = 0, reason = :reason, updated_at = {now}",
+    fence="TRUE",
+)
 
 
 @operation("schedules.resume", writes=True, commands=True)
 def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
     """Go on with the next instant from now."""
-    known = _find(tx, name, project)
+    known = _find(tx, name, project, "{lock}")
     if known.paused_at is None:
         raise Refused(f"schedule {name} is not paused")
     due = instants.first(known.expression, known.zone, tx.now)
@@ -217,7 +225,7 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     return float(max(0, row[0] - tx.now) / SECOND)
 
 
-@operation("schedules.fire", writes=True)
+@operation("schedules.fire", writes=True, scopes=lambda _: [scope(*KEYS, shared=True)])
 def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = 10) -> list[Task]:
     """Submit the jobs of the instants that are due and that nobody else has won; one small step.
 

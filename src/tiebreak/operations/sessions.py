@@ -8,6 +8,9 @@ meanwhile is not ended by it.
 
 A handoff passes the seat on in one step, with the next epoch. Until the new session is alive the old one is fenced
 but not replaced: if the new one ends before that, the same step that ends it gives the seat back.
+
+Every write of a session has its record locked (see `fences`), and every step below locks the record before the seat. So
+a write of the old session either is committed before the handoff, or finds itself fenced.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ from ..clock import micros
 from ..errors import Fenced, Invalid, NotFound, Refused
 from ..model import Hold, Session, agent_id, columns, holder_id, record
 from ..names import json_text, short, shown
-from . import SPAWNED, operation
+from . import SPAWNED, holds_of, operation
 from .agents import announce
 from .events import append
 from .fences import SEAT
-from .grants import GIVE_BACK, PASS_ON, by_name, writing
+from .grants import by_name, giving_back, passing_on
 from .resources import COLUMNS as HOLD
 from .resources import THIS, current, ensure, grant, prolong, refuse, tell
 
@@ -29,13 +32,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..names import AgentId, Command, Json, Key, Lease, Limit, Name, Note, Number, Project, Role, Text
-    from . import Transaction
+    from . import Scope, Transaction
 
 SEAT_LEASE = 60.0
 _COLUMNS = columns(Session)
 
 
-@operation("sessions.begin", writes=True, commands=True)
+def _takes_seat(params: dict[str, Any]) -> list[Scope]:
+    return holds_of(params) if params["role"] == "coordinator" else []
+
+
+@operation("sessions.begin", writes=True, commands=True, scopes=_takes_seat)
 def begin(
     tx: Transaction,
     *,
@@ -99,6 +106,8 @@ def _check(session: str, command: Any) -> None:
 def _seat_for(tx: Transaction, session: str, agent: str, project: str, lease: float, replaces: str | None) -> int:
     """Win the seat for a session; its epoch."""
     tx.serialize("holds", project)
+    if replaces:
+        _lock(tx, replaces)
     ensure(tx, project, SEAT, 0, False)
     passed = _pass_on(tx, project, replaces, session, lease, "handed over by") if replaces else None
     if passed is not None:
@@ -112,7 +121,7 @@ def _seat_for(tx: Transaction, session: str, agent: str, project: str, lease: fl
 
 def _pass_on(tx: Transaction, project: str, giver: str, heir: str, lease: float, how: str) -> Hold | None:
     row = tx.first(
-        writing("holds", f"{PASS_ON}, taken_at = {{now}}", THIS, HOLD),
+        passing_on("holds", THIS, HOLD, "taken_at = {now}"),
         agent=giver,
         epoch=0,
         to=heir,
@@ -128,7 +137,7 @@ def _pass_on(tx: Transaction, project: str, giver: str, heir: str, lease: float,
     return hold
 
 
-@operation("sessions.adopt", writes=True)
+@operation("sessions.adopt", writes=True, scopes=holds_of)
 def adopt(
     tx: Transaction,
     *,
@@ -187,7 +196,7 @@ def _too_late(session: str) -> Fenced:
     )
 
 
-@operation("sessions.alive", writes=True)
+@operation("sessions.alive", writes=True, scopes=holds_of)
 def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, project: Project = "") -> Session:
     """Say, as its supervisor, that the command lives. Whom it replaces is replaced for good from now on."""
     tx.serialize("holds", project)
@@ -208,23 +217,27 @@ def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, pr
     return _told(tx, "session.alive", found)
 
 
-@operation("sessions.renew", writes=True)
+@operation("sessions.renew", writes=True, scopes=holds_of)
 def renew(tx: Transaction, *, session: AgentId, project: Project = "", lease: Lease = SEAT_LEASE) -> Session:
-    """Give a sign of life as a supervisor, and keep the seat. A seat that lapsed unnoticed by others is won again.
+    """Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
 
     If somebody else has it the session is marked as fenced, and nothing more: who is to end is for people to decide.
     """
     tx.serialize("holds", project)
+    _lock(tx, session)
     found = _one(tx, session, project)
     if found.ended_at:
         raise Fenced(f"session {session} has ended")
+    kept = found if found.role != "coordinator" or found.replaced_by else _keep_seat(tx, found, session, project, lease)
     tx.all(
         "UPDATE agents SET seen_at = {now}, left_at = 0 WHERE project = :project AND id = :session",
         project=project,
         session=session,
     )
-    if found.role != "coordinator" or found.replaced_by:
-        return found
+    return kept
+
+
+def _keep_seat(tx: Transaction, found: Session, session: str, project: str, lease: float) -> Session:
     held = prolong(tx, SEAT, 0, session, project, 0, lease, None) or grant(tx, SEAT, 0, session, project, lease, None)
     heir = None if held else holder_id(current(tx, project, SEAT, 0))
     if held is None and heir == found.fenced_by:
@@ -240,7 +253,7 @@ def renew(tx: Transaction, *, session: AgentId, project: Project = "", lease: Le
     return kept if held else _told(tx, "session.fenced", kept)
 
 
-@operation("sessions.end", writes=True)
+@operation("sessions.end", writes=True, scopes=holds_of)
 def end(
     tx: Transaction,
     *,
@@ -257,9 +270,12 @@ def end(
     With `pid` and `started`, only while that process answers for it: for those who found it dead.
     """
     tx.serialize("holds", project)
+    _lock(tx, session)
     found = _one(tx, session, project)
     if found.ended_at:
         return found
+    if found.replaces:
+        _lock(tx, found.replaces)
     row = tx.first(
         "UPDATE sessions SET state = 'ended', ended_at = {now}, code = :code, note = :note WHERE agent = :session "
         f"AND (:pid = 0 OR (pid = :pid AND started = :started)) RETURNING {_COLUMNS}",
@@ -299,7 +315,7 @@ def _give_seat_back(tx: Transaction, over: Session, lease: float) -> None:
 def _give_holds_back(tx: Transaction, session: str, project: str) -> None:
     """Its process is dead, so nothing that it held can be in use."""
     rows = tx.all(
-        f"UPDATE holds SET {GIVE_BACK} WHERE project = :project AND holder = :session RETURNING {HOLD}",
+        giving_back("holds", "project = :project", HOLD, fence="holder = :session"),
         project=project,
         session=session,
     )
@@ -346,6 +362,11 @@ def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: P
     )
     tx.all("DELETE FROM sessions WHERE agent = :session AND state <> 'removed'", session=session)
     return _told(tx, "session.removed", found, by=agent)
+
+
+def _lock(tx: Transaction, session: str) -> None:
+    """Let no write of a session pass until this transaction has ended, and wait for those that are under way."""
+    tx.first("SELECT 1 FROM sessions WHERE agent = :session {lock}", session=session)
 
 
 def _one(tx: Transaction, session: str, project: str) -> Session:

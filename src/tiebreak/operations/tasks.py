@@ -13,12 +13,20 @@ from ..clock import micros
 from ..errors import Invalid, Refused
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, PRIORITIES, json_text, short
-from . import operation
-from .dependencies import cancel_row, find_predecessors, link, release_dependents, waiting_for
+from . import KEYS, operation, scope
+from .dependencies import (
+    cancel_row,
+    find_predecessors,
+    link,
+    refuse_ended_badly,
+    release_dependents,
+    runs_anyway,
+    waiting_for,
+)
 from .events import contains, of_task
 from .expiry import expire_one
-from .grants import GIVE_BACK, by_name
-from .references import LAPSED, SHOWN, STATE, STORED, by_key, called, find, tagged
+from .grants import beginning, by_name, giving_back
+from .references import SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,10 +48,15 @@ if TYPE_CHECKING:
         Seconds,
         State,
     )
-    from . import Transaction
+    from . import Scope, Transaction
 
 
-@operation("tasks.post", writes=True, commands=lambda params: params.get("kind") == JOB)
+def names_a_key(params: dict[str, Any]) -> list[Scope]:
+    """The scope of whoever adds a task with a key: no task that had the key before is pruned meanwhile."""
+    return [scope(*KEYS, shared=True)] if params.get("key") is not None else []
+
+
+@operation("tasks.post", writes=True, commands=lambda params: params.get("kind") == JOB, scopes=names_a_key)
 def post(
     tx: Transaction,
     *,
@@ -108,6 +121,8 @@ def add(
     **columns: Any,
 ) -> Task:
     """Put a row on the board whose key nobody has: the one place where tasks, jobs among them, come from."""
+    if columns.get("key") is not None:
+        tx.serialize(*KEYS, shared=True)
     blockers = find_predecessors(tx, after, project, run_anyway)
     waiting = sum(before.state not in FINAL for before in blockers)
     born = "completed" if kind in ANNOUNCEMENTS else "blocked" if waiting else "pending"
@@ -135,23 +150,14 @@ def add(
 def _insert(tx: Transaction, **values: Any) -> Task:
     """Add the row; a key keeps counting the epochs of its earlier, pruned tasks."""
     columns = tuple(values)
-    row = tx.first(_INSERTS.get(columns) or _inserting(columns), id=new_id(tx.now), **values)
+    if columns not in _INSERTS:  # there are two, for plain tasks and for jobs
+        _INSERTS[columns] = beginning(columns, STORED)
+    row = tx.first(_INSERTS[columns], id=new_id(tx.now), **values)
     assert row is not None  # noqa: S101  (an INSERT either returns its row or raises)
     return record(Task, row)
 
 
 _INSERTS: dict[tuple[str, ...], str] = {}
-
-
-def _inserting(columns: tuple[str, ...]) -> str:
-    """The statement that adds a row with these columns: there are two of them, for plain tasks and for jobs."""
-    marks = ", ".join(f":{name}" for name in columns)
-    done = _INSERTS[columns] = (
-        f"INSERT INTO tasks (id, epoch, created_at, updated_at, {', '.join(columns)}) "
-        "VALUES (:id, coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = :key), 0), "
-        f"{{now}}, {{now}}, {marks}) RETURNING {STORED}"
-    )
-    return done
 
 
 def new_id(now: int) -> str:
@@ -169,9 +175,9 @@ def cancel(
 ) -> Task:
     """Call a task off, also while somebody works on it; what is finished stays finished."""
     task = find(tx, ref, project)
-    expire_one(tx, task.number)
     cancelled = cancel_row(tx, task.number, reason)
     if cancelled is None:
+        task = find(tx, f"#{task.number}", project)
         raise Refused(f"{called(task)} is {task.state} already", state=task.state)
     of_task(tx, "task.cancelled", cancelled, agent=agent, epoch=cancelled.epoch, note=reason)
     release_dependents(tx, cancelled)
@@ -180,25 +186,41 @@ def cancel(
 
 @operation("tasks.retry", writes=True, commands=True)
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
-    """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting."""
-    task = find(tx, ref, project)
-    expire_one(tx, task.number)
-    waiting = waiting_for(tx, task.number)
-    row = tx.first(
-        f"UPDATE tasks SET state = :state, {GIVE_BACK}, attempts = 0, ready_at = 0, finished_at = 0, "
-        "blockers = :waiting, updated_at = {now} "
-        f"WHERE number = :number AND state IN ('failed', 'cancelled') RETURNING {STORED}",
-        number=task.number,
-        state="blocked" if waiting else "pending",
-        waiting=waiting,
-    )
-    if row is None:
+    """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
+
+    Refused while a task that it comes after has failed or is cancelled, unless it runs anyway: retry that one first.
+    """
+    number = find(tx, ref, project).number
+    before = _locked_predecessors(tx, number)
+    task = find(tx, f"#{number}", project, "{lock}")
+    if task.lapsed and task.state == "claimed" and expire_one(tx, number):
+        task = find(tx, f"#{number}", project)
+    if task.state not in ("failed", "cancelled"):
         raise Refused(
             f"{called(task)} is {task.state}; only failed or cancelled tasks can be retried", state=task.state
         )
-    reopened = record(Task, row)
+    refuse_ended_badly(before, runs_anyway(tx, number))
+    waiting = waiting_for(tx, number)
+    row = tx.first(_REOPEN, number=number, state="blocked" if waiting else "pending", waiting=waiting)
+    reopened = record(Task, row or task)
     of_task(tx, "task.reopened", reopened, agent=agent, epoch=reopened.epoch, note=reason)
     return reopened
+
+
+def _locked_predecessors(tx: Transaction, number: int) -> list[Task]:
+    """The tasks that one comes after, locked: one that ends now is seen here, or sees the task reopened."""
+    rows = tx.all("SELECT after FROM edges WHERE task = :number ORDER BY after", number=number)
+    found = [lookup(tx, f"#{before}", "", "{share}") for (before,) in rows]
+    return [task for task in found if task is not None]  # one that was pruned is done
+
+
+_REOPEN = giving_back(
+    "tasks",
+    "number = :number",
+    STORED,
+    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}",
+    fence="state IN ('failed', 'cancelled')",
+)
 
 
 @operation("tasks.retry_many", writes=True, commands=True)
@@ -215,13 +237,28 @@ def retry_many(
     reason: Note | None = None,
     limit: Limit = 100,
 ) -> list[Task]:
-    """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest."""
+    """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
+
+    One that comes after a task that stays failed or cancelled is left out.
+    """
     if not set(states) <= {"failed", "cancelled"}:
         raise Invalid("states: only failed or cancelled tasks can be retried")
     found = listing(
         tx, project=project, states=states, kind=kind, queue=queue, tag=tag, name_contains=name_contains, limit=limit
     )
-    return [retry(tx, ref=task.id, agent=agent, project=project, reason=reason) for task in reversed(found)]
+    reopened: dict[int, Task] = {}
+    left = sorted(task.number for task in found)
+    while left:
+        refused = []
+        for number in left:
+            try:
+                reopened[number] = retry(tx, ref=f"#{number}", agent=agent, project=project, reason=reason)
+            except Refused:
+                refused.append(number)
+        if len(refused) == len(left):  # none that the others come after was reopened
+            break
+        left = refused
+    return [reopened[number] for number in sorted(reopened)]
 
 
 @operation("tasks.get", writes=False)
@@ -258,7 +295,7 @@ def listing(
     if tag is not None:
         where.append(tagged())
     if agent is not None:
-        where.append(f"{by_name('holder')} AND NOT {LAPSED}")
+        where.append(f"{by_name('holder')} AND NOT {WINNABLE}")
     if name_contains is not None:
         where.append(contains("name"))
     if before is not None:
@@ -283,9 +320,8 @@ def _stored_states(states: list[str] | None) -> list[str]:
     if states is None:
         return [_OPEN, *(f"{_ENDED} AND state = '{state}'" for state in FINAL)]
     wanted = [f"{_ENDED if state in FINAL else _OPEN} AND state = '{state}'" for state in states]
-    wanted = [each + (f" AND NOT {LAPSED}" if "'claimed'" in each else "") for each in wanted]
-    lapsed = [f"'{state}'" for state in states if state in ("pending", "failed")]
-    return [*wanted, f"{LAPSED} AND {STATE} IN ({', '.join(lapsed)})"] if lapsed else wanted
+    wanted = [each + (f" AND NOT {WINNABLE}" if "'claimed'" in each else "") for each in wanted]
+    return [*wanted, WINNABLE] if "pending" in states else wanted
 
 
 _OPEN = "finished_at = 0"

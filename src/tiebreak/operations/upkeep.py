@@ -10,11 +10,13 @@ from __future__ import annotations
 from ..clock import SECOND, micros
 from ..model import Pruned, Status, record
 from ..text import span
-from . import operation
+from . import KEYS, operation, scope
 from .agents import listing as agents
 from .agents import signs_of_life
 from .events import append
-from .grants import LIVE
+from .grants import LIVE, remembering
+from .references import LAPSED, WINNABLE
+from .rows import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,17 +51,15 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
 
 
 # Each condition has an index of its own: counting reads no row.
-_LAPSED = "state = 'claimed' AND until <= {now}"
 _OPEN_STATES = {
     "blocked": ["state = 'blocked'"],
     "pending": [
         "state = 'pending' AND ready_at = 0 AND limit_group IS NULL",
         "state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL",
         "state = 'pending' AND ready_at > 0",
-        f"{_LAPSED} AND attempts < max_attempts",
+        WINNABLE,
     ],
-    "claimed": ["state = 'claimed' AND until > {now}"],
-    "failed": [f"{_LAPSED} AND attempts >= max_attempts"],
+    "claimed": ["state = 'claimed' AND until > {now}", f"{LAPSED} AND attempts >= max_attempts"],
 }
 
 
@@ -93,29 +93,15 @@ def probed(tx: Transaction) -> float:
     return int(row[0]) / SECOND if row else 0.0
 
 
-@operation("upkeep.prune", writes=True)
+@operation("upkeep.prune", writes=True, scopes=lambda _: [scope(*KEYS)])
 def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit = 1000) -> Pruned:
     """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
 
     Call it again while the answer says that there is more.
     """
     before = tx.now - micros(older_than)
-    tx.serialize("prune")
-    tx.all(
-        "INSERT INTO marks (project, key, epoch) SELECT project, key, epoch FROM tasks WHERE key IS NOT NULL "
-        f"AND number IN ({_OLD_TASKS}) ON CONFLICT (project, key) DO UPDATE SET epoch = excluded.epoch",
-        before=before,
-        limit=limit,
-    )
-    tasks = tx.all(
-        f"DELETE FROM tasks WHERE number IN ({_OLD_TASKS}) RETURNING number",
-        before=before,
-        limit=limit,
-    )
-    for (number,) in tasks:
-        tx.all("DELETE FROM edges WHERE task = :number OR after = :number", number=number)
-        tx.all("DELETE FROM outputs WHERE task = :number", number=number)
-    counts = [len(tasks), *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
+    tx.serialize(*KEYS)
+    counts = [_forget_tasks(tx, before, limit), *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
     counts.append(_forget_agents(tx, before, limit))
     counts.append(_forget_answers(tx, before, limit))
     pruned = record(Pruned, (*counts, int(limit in counts)))
@@ -127,12 +113,35 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
 
 
 # A task is kept while something unfinished comes after it; the newest numbers stay, so none is given twice.
-_OLD_TASKS = (
-    "SELECT number FROM tasks WHERE finished_at > 0 AND finished_at <= :before "
-    "AND number < (SELECT max(number) FROM tasks) AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later "
-    "ON later.number = edges.task WHERE edges.after = tasks.number AND later.finished_at = 0) "
-    "ORDER BY finished_at, number LIMIT :limit"
+_OLD = (
+    "finished_at > 0 AND finished_at <= :before AND number < (SELECT max(number) FROM tasks) "
+    "AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later ON later.number = edges.task "
+    "WHERE edges.after = tasks.number AND later.finished_at = 0)"
 )
+
+
+def _forget_tasks(tx: Transaction, before: int, limit: int) -> int:
+    """Forget old tasks, and keep the epochs of their keys.
+
+    They are locked first, then looked at once more: from then on none of them is reopened, and nothing new comes after
+    one. One that somebody else is changing is left for the next time.
+    """
+    found = tx.all(
+        f"SELECT number FROM tasks WHERE {_OLD} ORDER BY finished_at, number LIMIT :limit {{skip_locked}}",
+        before=before,
+        limit=limit,
+    )
+    count = 0
+    for these, params in listed("n", sorted(number for (number,) in found)):
+        old = tx.all(f"SELECT number FROM tasks WHERE number IN ({these}) AND {_OLD}", before=before, **params)
+        for gone, numbers in listed("n", [number for (number,) in old]):
+            tx.all(remembering(f"number IN ({gone})"), **numbers)
+            tx.all(f"DELETE FROM edges WHERE task IN ({gone}) OR after IN ({gone})", **numbers)
+            tx.all(f"DELETE FROM outputs WHERE task IN ({gone})", **numbers)
+            count += len(tx.all(f"DELETE FROM tasks WHERE number IN ({gone}) RETURNING number", **numbers))
+    return count
+
+
 _LOGS = (("events", "at"), ("messages", "sent_at"))
 
 
@@ -156,7 +165,12 @@ def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
     alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
     gone = [(where, who) for where, who in rows if (where, who) not in alive][:limit]
     for where, who in gone:
-        tx.all("DELETE FROM agents WHERE project = :project AND id = :id", project=where, id=who)
+        tx.all(
+            "DELETE FROM agents WHERE project = :project AND id = :id AND seen_at <= :before",
+            project=where,
+            id=who,
+            before=before,
+        )
     return len(gone)
 
 

@@ -16,7 +16,7 @@ from ..clock import micros
 from ..errors import Deadlock, Invalid, Lost, Refused
 from ..model import Wait, record
 from ..names import json_text, short
-from . import operation
+from . import holds_of, operation
 from .events import append
 from .line import Line, somebody_waits
 from .resources import called, kind_of, refuse
@@ -34,7 +34,7 @@ MOST = 1000
 _THIS = "project = :project AND number = :number AND agent = :agent"
 
 
-@operation("waits.enter", writes=True)
+@operation("waits.enter", writes=True, scopes=holds_of)
 def enter(
     tx: Transaction,
     *,

@@ -1,0 +1,58 @@
+"""The schema of a board: a row of steps, the same row for every engine.
+
+`sqlite-1.sql` and `postgres-1.sql` make a board of version 1, `sqlite-2.sql` and `postgres-2.sql` turn that into one of
+version 2, and so on. There is one rule for all engines and for every place that makes or opens a board:
+
+- A new board is made by running every step. An older board is brought up to date by running the steps that it lacks.
+- The missing steps and the new version number are one transaction. A process that dies half-way leaves the old version.
+- Whoever runs steps keeps others out first: on SQLite by the gate and the write lock, on PostgreSQL by an advisory lock
+  and by locks on all tables. Then it reads the version again, because another process may have been faster.
+- A board of a newer version is refused.
+
+A step that was published is never changed, because boards exist that were made by it. Every step also locks out
+processes of the version before it that still have the board open; `sqlite-2.sql` explains how.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import Unavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = 2
+"""The version that this code works with."""
+TABLES = (
+    *("tasks", "edges", "marks", "queues", "outputs", "holds", "pools"),
+    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
+)
+"""Every table but `board`, about in the order in which operations touch them: so is the order of locks on all of them.
+
+`board` is about the place where a board is, not about what is in it: it stays behind when a board is moved.
+"""
+SQLITE_PASS = f"this_board_has_schema_{VERSION}_please_upgrade_tiebreak"
+"""The SQL function without which SQLite refuses every write to a board. Connections of this version register it.
+
+A process of an older version shows "no such function: " and this name to its user, hence the name.
+"""
+POSTGRES_PASS = f"SET LOCAL tiebreak.schema = '{VERSION}'"
+"""The statement without which PostgreSQL refuses every write in a transaction."""
+
+
+def steps(engine: str, version: int) -> Iterator[str]:
+    """The SQL of each step that a board of this version lacks, in order; version 0 means that there is no board."""
+    for step in range(version + 1, VERSION + 1):
+        with open(os.path.join(os.path.dirname(__file__), f"{engine}-{step}.sql"), encoding="utf-8") as file:
+            yield file.read()
+
+
+def refuse_newer(version: int, board: str) -> None:
+    """Raise `Unavailable` if the board has a version that this code does not know."""
+    if version > VERSION:
+        raise Unavailable(
+            f"board {board}: written by a newer tiebreak (schema {version}, this one knows {VERSION})",
+            hint="upgrade tiebreak on this machine",
+        )

@@ -1,0 +1,223 @@
+"""Boards of version 1, as the code of that version made them, and what its processes send.
+
+`sqlite-1.db.gz` and `postgres-1.sql` hold the same board: tasks in every state, holds that are live, lapsed and free
+(among them a pool, a glob and a seat), and something in every other table. Its clock stood at `NOW`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psycopg
+
+import tiebreak
+from tests.postgres import server
+from tests.races.places import database
+from tiebreak import Board
+from tiebreak.engine.gate import Gate
+from tiebreak.engine.schema import TABLES
+
+HERE = Path(__file__).parent
+NOW = 1_767_225_603_100_000
+"""A moment at which the fixture's leases of an hour are live, and those of a second have lapsed."""
+
+STATEMENTS = {
+    "claim": (
+        "UPDATE tasks SET displaced = holder, holder = :agent, epoch = epoch + 1, until = :now + :lease, "
+        "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = :now, updated_at = :now, "
+        "progress = NULL WHERE project = :project AND key = :value AND state IN ('pending', 'claimed') "
+        "AND ready_at <= :now AND attempts < max_attempts AND limit_group IS NULL "
+        "AND (holder IS NULL OR until <= :now) RETURNING number, id, epoch"
+    ),
+    "release": (
+        "UPDATE tasks SET state = 'pending', holder = NULL, until = 0, displaced = NULL, attempts = attempts - 1, "
+        "updated_at = :now WHERE project = :project AND key = :value AND state = 'claimed' AND holder = :agent "
+        "RETURNING number, epoch"
+    ),
+    "heartbeat": (
+        "UPDATE agents SET seen_at = :now, left_at = 0, doing = coalesce(:doing, doing) WHERE project = :project "
+        "AND id = :agent RETURNING id, project"
+    ),
+    "renew": (
+        "UPDATE tasks SET until = :now + :lease WHERE project = :project AND state = 'claimed' AND holder = :agent "
+        "AND until > :now AND until < :now + :lease"
+    ),
+    "new hold": (
+        "INSERT INTO holds (project, resource, slot, glob) VALUES (:project, :value, 0, 0) ON CONFLICT DO NOTHING"
+    ),
+    "hold": (
+        "UPDATE holds SET displaced = holder, holder = :agent, epoch = epoch + 1, until = :now + :lease, "
+        "taken_at = :now WHERE project = :project AND resource = :resource AND slot = 0 "
+        "AND (holder IS NULL OR until <= :now) RETURNING project, resource, epoch"
+    ),
+    "event": (
+        "INSERT INTO events (at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, "
+        "times, data) VALUES (:now, 'task.claimed', :project, NULL, :value, 'task', 'claimed', 1, :agent, 1, 0, NULL, "
+        "1, NULL)"
+    ),
+    "message": (
+        "INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at) "
+        "VALUES (:project, :agent, NULL, 'general', 0, 1, 0, :value, :now) RETURNING number"
+    ),
+    "prune": "DELETE FROM events WHERE number IN (SELECT number FROM events WHERE at <= :now ORDER BY number LIMIT 1)",
+    "move": (
+        "INSERT INTO board (name, value) VALUES ('moved', :value) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    ),
+}
+"""What processes of version 1 write with: the texts of that version, with shorter lists of columns to return.
+
+`release`, `prune` and `move` stand for longer statements of the same kind.
+"""
+VALUES = {
+    "agent": "alice~1",
+    "project": "demo",
+    "value": "often",
+    "now": NOW,
+    "lease": 300_000_000,
+    "doing": "x",
+    "resource": "lock:deploy",
+}
+
+
+class OldBoard:
+    """A board of version 1 somewhere, and a connection as one of its processes has it."""
+
+    engine: str
+    address: str
+    refusal: str
+    """What a process of version 1 shows once the board was upgraded."""
+
+    def run(self, sql: str) -> list[Any]:
+        """A statement of version 1, over the connection that was opened before anything else happened."""
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction as processes of version 1 begin it."""
+        raise NotImplementedError
+
+    def version(self) -> int:
+        """What the board itself says."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End that process."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, list[Any]]:
+        """Everything in every table, except for the version."""
+        return {table: sorted(self.run(f"SELECT * FROM {table}"), key=repr) for table in TABLES}
+
+    def refused(self, sql: str) -> str:
+        """The text with which a statement of version 1 is refused; "" if it went through."""
+        raise NotImplementedError
+
+    def open(self, agent: str = "alice") -> Board:
+        """The board as today's code opens it, at the moment when the fixture was made."""
+        return tiebreak.open(self.address, agent=f"{agent}~1", project="demo", clock=lambda: NOW)
+
+
+class OldFile(OldBoard):
+    engine = "sqlite"
+    refusal = "no such function: this_board_has_schema_2_please_upgrade_tiebreak"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._connection = apsw.Connection(address)
+        self._connection.set_busy_timeout(30_000)
+        self._gate = Gate(f"{address}-gate", 30.0)
+        self.run("SELECT count(*) FROM tasks")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._gate:
+            self.run("BEGIN IMMEDIATE")
+            yield
+            self.run("COMMIT")
+
+    def run(self, sql: str) -> list[Any]:
+        return self._connection.execute(sql, {name: VALUES[name] for name in _named(sql)}).fetchall()
+
+    def refused(self, sql: str) -> str:
+        try:
+            self.run(sql)
+        except (apsw.SQLError, apsw.BusyError) as exc:
+            return str(exc)
+        return ""
+
+    def version(self) -> int:
+        return int(self._connection.pragma("user_version"))
+
+    def close(self) -> None:
+        self._connection.close()
+        self._gate.close()
+
+
+class OldDatabase(OldBoard):
+    engine = "postgres"
+    refusal = "this board was upgraded to schema 2; upgrade tiebreak on this machine"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._connection = psycopg.connect(address, autocommit=True, prepare_threshold=1)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.run("BEGIN")
+        yield
+        self.run("COMMIT")
+
+    def run(self, sql: str) -> list[Any]:
+        done = self._connection.execute(re.sub(r":(\w+)", r"%(\1)s", sql).encode(), VALUES)
+        return done.fetchall() if done.description else []
+
+    def refused(self, sql: str) -> str:
+        try:
+            self.run(sql)
+        except (psycopg.errors.RaiseException, psycopg.errors.UndefinedTable) as exc:
+            return str(exc).split("\n", 1)[0]
+        return ""
+
+    def version(self) -> int:
+        return int(self.run("SELECT value FROM board WHERE name = 'version'")[0][0])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _named(sql: str) -> list[str]:
+    return re.findall(r":(\w+)", sql)
+
+
+@contextmanager
+def old_file(folder: Path) -> Iterator[OldBoard]:
+    path = folder / "old.db"
+    with gzip.open(HERE / "sqlite-1.db.gz") as file:
+        path.write_bytes(file.read())
+    made = OldFile(str(path))
+    yield made
+    made.close()
+
+
+@contextmanager
+def old_database(folder: Path) -> Iterator[OldBoard]:
+    with database(server()) as address:
+        with psycopg.connect(address) as connection:
+            connection.execute((HERE / "postgres-1.sql").read_bytes())
+        made = OldDatabase(address)
+        yield made
+        made.close()
+
+
+def process(address: str) -> OldBoard:
+    """Another process of version 1 on a board that exists."""
+    return OldDatabase(address) if address.startswith("postgresql:") else OldFile(address)
+
+
+ENGINES: dict[str, Callable[[Path], AbstractContextManager[OldBoard]]] = {"sqlite": old_file, "postgres": old_database}
