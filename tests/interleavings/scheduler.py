@@ -70,7 +70,9 @@ class Trace:
     cuts_made: int = 0
     deadlocks: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Rules of locking that a transaction broke (see `Rules`)."""
+    """Scopes that were taken too late (see `Rules`)."""
+    disorder: list[str] = field(default_factory=list)
+    """Rows that were locked in another order than that of `ORDER`."""
     dead: set[int] = field(default_factory=set)
 
 
@@ -100,25 +102,45 @@ class Wire:
             raise
 
 
+ORDER = ("sessions", "schedules", "tasks", "holds")
+"""The order in which a transaction locks rows of these tables; the rest comes after them in any order."""
+_LOCKS = re.compile(
+    r"\b(?:UPDATE|DELETE FROM) (?P<written>\w+)\b|\bFROM (?P<read>\w+)\b.*\bFOR (?:SHARE|UPDATE)\b", re.DOTALL
+)
+
+
 class Rules:
     """The rules of locking that can be seen on the wire, for each transaction.
 
-    Scopes come first: no advisory lock after the first look or write, and none in a message of its own behind BEGIN.
+    Scopes come first: no advisory lock after the first look or write. Then come rows, table by table in their order.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._looked: str | None = None
+        self._locked: list[str] = []
 
     def check(self, text: str) -> None:
         """Look at one message."""
         if text.startswith("BEGIN"):
-            self._looked = None
+            self._looked, self._locked = None, []
         elif "pg_advisory_xact_lock" in text:
             if self._looked is not None:
                 self._client.faults.append(f"takes a scope after: {shortened(self._looked)}")
         elif re.match(r"\s*(SELECT|WITH|UPDATE|INSERT|DELETE)\b", text):
             self._looked = self._looked or text
+            self._check_order(text)
+
+    def _check_order(self, text: str) -> None:
+        """What is locked already may be written later."""
+        found = _LOCKS.search(text)
+        table = found and (found["written"] or found["read"])
+        if table not in ORDER or table in self._locked:
+            return
+        after = [each for each in self._locked if ORDER.index(each) > ORDER.index(table)]
+        if after:
+            self._client.disorder.append(f"locks {table} after {after[0]}: {shortened(text)}")
+        self._locked.append(table)
 
 
 class Client:
@@ -133,6 +155,7 @@ class Client:
         self.gated = False
         self.deadlocks: list[str] = []
         self.faults: list[str] = []
+        self.disorder: list[str] = []
         connect = self.engine._connect
         self.engine._forget_idle()
         self.engine._connect = lambda: Wire(connect(), self)
@@ -145,7 +168,7 @@ class Client:
     def begin(self, turn: threading.Condition, script: Script) -> None:
         """Start the script in a thread; it comes to its first gate by itself."""
         self.turn, self.place, self.gated, self._orders = turn, "running", True, ""
-        self.deadlocks, self.faults, self.answers = [], [], []
+        self.deadlocks, self.faults, self.disorder, self.answers = [], [], [], []
         self.engine.refused = type(self.engine.refused)("")
         self._thread = threading.Thread(target=self._live, args=(script,), daemon=True)
         self._thread.start()
@@ -227,6 +250,7 @@ class Scheduler:
             client.end()
             trace.deadlocks += client.deadlocks
             trace.faults += client.faults
+            trace.disorder += client.disorder
         return trace
 
     def _someone(self, clients: Sequence[Client], order: tuple[int, ...], trace: Trace) -> int:

@@ -23,11 +23,11 @@ from typing import Any
 import psycopg
 
 import tiebreak
-from tiebreak.engine.sides import TABLES
+from tiebreak.engine.schema import TABLES
 from tiebreak.errors import TiebreakError
 from tiebreak.model import encode
 
-from ..postgres import Server
+from ..postgres import WRITES, Server
 from .scheduler import Client, Schedule, Scheduler, Script, Trace
 
 NOW = 1_800_000_000_000_000
@@ -175,8 +175,8 @@ class World:
     def __init__(self, server: Server) -> None:
         self.address = server.address()
         self.clock = Clock()
-        self.raw: psycopg.Connection[Any] = psycopg.connect(self.address, autocommit=True)
-        self.bystander: psycopg.Connection[Any] = psycopg.connect(self.address)
+        self.raw: psycopg.Connection[Any] = psycopg.connect(self.address, autocommit=True, options=WRITES)
+        self.bystander: psycopg.Connection[Any] = psycopg.connect(self.address, options=WRITES)
         self._set_up()
         agents = ("bob~1", "eve~1", "fay~1")
         self.clients = [Client(self.address, self.clock, agent, PROJECT) for agent in agents]
@@ -228,11 +228,13 @@ class World:
         """Run the calls of several clients by a schedule; what happened, and the outcome."""
         self.restore()
         answers: list[list[Any]] = [[] for _ in scripts]
-        made = [self._script(calls, found) for calls, found in zip(scripts, answers, strict=True)]
+        made = [self.script(calls, found) for calls, found in zip(scripts, answers, strict=True)]
         trace = self.scheduler.run(made, schedule)
         return trace, self._outcome(answers, trace.dead)
 
-    def _script(self, calls: Sequence[Call], answers: list[Any]) -> Script:
+    def script(self, calls: Sequence[Call], answers: list[Any]) -> Script:
+        """What a client does that makes these calls; its answers, in words that can be compared later."""
+
         def script(board: tiebreak.Board) -> list[Any]:
             for call in calls:
                 answers.append(self._ask(board, call))
