@@ -12,19 +12,20 @@ Four relaxations. `next` may pass over tasks that somebody else is changing when
 and a pruning may leave such tasks for the next time. So a serial order also counts in which, while it has its turn, a
 bystander has locked some of the tasks that the sample declares in `passes_over`, but not all. A sample of `next` for
 which there is only one task declares none: it must wait for whoever changes that one, and may not answer that there is
-nothing. The calls of a batch are of different callers, so each of them has its own place in the order. `agents.renew`
-and `holds.take` with `again` may tell what has run out by the time at which they began, for their fence is each row.
-And of `tasks.retry_many`, which decides about each task by itself, the outcome is not compared.
+nothing. The calls of a batch are of different callers, so each of them has a place of its own in the order, and a
+batch may deadlock with others: it locks the rows of one call after those of another. `agents.renew` and `holds.take`
+with `again` may tell what has run out by the time at which they began, for their fence is each row. And of
+`tasks.retry_many`, which decides about each task by itself, the outcome is not compared.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
 from tiebreak.globs import overlap
@@ -32,7 +33,7 @@ from tiebreak.names import FINAL
 
 from .samples import Sample
 from .scheduler import Cut, Effect, Schedule, Trace, shortened
-from .world import World, units
+from .world import Call, Turn, World, units
 
 EFFECTS: tuple[Effect, ...] = ("", "clock", "death", "late death")
 MOST_CUTS = 2
@@ -73,10 +74,12 @@ class Explored:
 class Explorer:
     """Explores samples that run side by side."""
 
-    def __init__(self, world: World, samples: Sequence[Sample], *, scopes_first: bool = True) -> None:
+    def __init__(
+        self, world: World, samples: Sequence[Sample], *, scopes_first: bool = True, batches_too: bool = False
+    ) -> None:
         self._world, self._samples = world, tuple(samples)
         self._scripts = [sample.calls for sample in samples]
-        self._scopes_first = scopes_first
+        self._scopes_first, self._batches_too = scopes_first, batches_too
         self._known: dict[Any, str] = {}
         self.result = Explored()
 
@@ -121,7 +124,8 @@ class Explorer:
             self._found("two holders", schedule, trace, rivals)
         for change in changed_ends(seen):
             self._found("not final", schedule, trace, change)
-        for statement in trace.deadlocks:
+        batched = any(script[0][0] == "batch" for script in self._scripts)
+        for statement in trace.deadlocks if self._batches_too or not batched else ():
             self._found("deadlock", schedule, trace, shortened(statement))
         if self._scopes_first:
             for fault in trace.faults:
@@ -141,28 +145,38 @@ class Explorer:
 
     def _serial(self, stepped: bool, dead: frozenset[int]) -> Iterator[str]:
         """The outcomes of the serial orders, the plain ones first; what was worked out once is kept."""
-        counts = [len(units(script)) for script in self._scripts]
-        for done in _as_far_as_any(counts, dead):
-            for merged in _merges([*done, int(stepped)]):
-                yield self._outcome_of(merged, dead, (-1, ()))
+        for order in self._orders(stepped, dead):
+            yield self._outcome_of(order, dead)
         for number, sample in enumerate(self._samples):
             for passed in _some_of(sample.passes_over):
-                for done in _as_far_as_any(counts, dead):
-                    for merged in _merges([*done, int(stepped)]):
-                        yield self._outcome_of(merged, dead, (number, passed))
+                for order in self._orders(stepped, dead):
+                    yield self._outcome_of(order, dead, (number, passed))
             if sample.by_its_own_clock and stepped:
-                for done in _as_far_as_any(counts, dead):
-                    for merged in _merges([*done, 1]):
-                        yield self._outcome_of(merged, dead, (-1, ()), number)
+                for order in self._orders(stepped, dead):
+                    yield self._outcome_of(order, dead, slow=number)
+
+    def _orders(self, stepped: bool, dead: frozenset[int]) -> Iterator[tuple[Turn, ...]]:
+        """Every order of the calls, with the step of the clock as a turn of its own."""
+        lines = [line for i, script in enumerate(self._scripts) for line in _lines(i, script)]
+        clock: list[list[Turn]] = [[None]] if stepped else []
+        lengths = [range(len(line) + 1) if line[0][0] in dead else [len(line)] for line in lines]
+        for done in product(*lengths):
+            counts = (*done, *(1 for _ in clock))
+            for merged in _merges(counts):
+                turns: list[Iterator[Turn]] = [iter(line) for line in lines] + [iter(line) for line in clock]
+                yield tuple(next(turns[each]) for each in merged)
 
     def _outcome_of(
-        self, merged: tuple[int, ...], dead: frozenset[int], passed: tuple[int, tuple[str, ...]], slow: int = -1
+        self,
+        order: tuple[Turn, ...],
+        dead: frozenset[int],
+        passed: tuple[int, tuple[str, ...]] = (-1, ()),
+        slow: int = -1,
     ) -> str:
-        key = (merged, dead, passed, slow)
+        key = (order, dead, passed, slow)
         if key not in self._known:
             self.result.serial_runs += 1
-            turns = ["clock" if turn == len(self._samples) else turn for turn in merged]
-            self._known[key] = self._world.serial(self._scripts, turns, dead, passed, slow)
+            self._known[key] = self._world.serial(self._scripts, order, dead, passed, slow)
         return self._known[key]
 
     def _difference(self, outcome: str, stepped: bool, dead: frozenset[int]) -> str:
@@ -177,36 +191,23 @@ def _some_of(tasks: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [some for size in range(1, min(len(tasks), 4)) for some in combinations(tasks, size)]
 
 
-def _as_far_as_any(counts: list[int], dead: frozenset[int]) -> Iterator[list[int]]:
-    """How many calls of each client are done: all of them, but of one that died any number."""
-    options = [range(count + 1) if i in dead else [count] for i, count in enumerate(counts)]
-
-    def combine(rest: Sequence[Iterable[int]]) -> Iterator[list[int]]:
-        if not rest:
-            yield []
-            return
-        for first in rest[0]:
-            for others in combine(rest[1:]):
-                yield [first, *others]
-
-    return combine(options)
+def _lines(number: int, script: Sequence[Call]) -> list[list[tuple[int, int]]]:
+    """The calls of a client that come one after another; those of a batch come in any order."""
+    turns = [(number, i) for i in range(len(units(script)))]
+    return [[turn] for turn in turns] if script[0][0] == "batch" else [turns]
 
 
 @cache
-def _merged(counts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _merges(counts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """All orders of so many turns of each."""
     if not any(counts):
         return ((),)
     out = []
     for i, count in enumerate(counts):
         if count:
             rest = (*counts[:i], count - 1, *counts[i + 1 :])
-            out += [(i, *others) for others in _merged(rest)]
+            out += [(i, *others) for others in _merges(rest)]
     return tuple(out)
-
-
-def _merges(counts: list[int]) -> tuple[tuple[int, ...], ...]:
-    """All orders of so many turns of each."""
-    return _merged(tuple(counts))
 
 
 def two_holders(tables: dict[str, Any]) -> Iterator[str]:

@@ -38,19 +38,19 @@ def test_a_schedule_runs_the_same_again() -> None:
 @pytest.mark.parametrize("sample", SAMPLES[:40:4], ids=lambda sample: sample.name)
 def test_a_client_alone_has_the_same_outcome_at_the_gate(sample: Sample) -> None:
     _, outcome = world().interleaved([sample.calls], Schedule((0,)))
-    assert outcome == world().serial([sample.calls], [0] * len(sample.calls))
+    assert outcome == world().alone(sample.calls)
 
 
 def test_a_client_that_dies_leaves_nothing_behind() -> None:
     schedule = Schedule((0, 1), (Cut(4, "death"),))
     trace, outcome = world().interleaved([COMPLETE_A.calls, one("upkeep.now", "board").calls], schedule)
     assert trace.dead == {0}
-    assert outcome == world().serial([COMPLETE_A.calls, one("upkeep.now", "board").calls], [1], frozenset({0}))
+    assert outcome == world().serial([COMPLETE_A.calls, one("upkeep.now", "board").calls], [(1, 0)], frozenset({0}))
 
 
 def test_a_deadlock_is_told() -> None:
     """Two clients that take the same two rows in opposite orders."""
     in_order = one("batch", "D E", calls=[("tasks.claim", {"ref": each}, None) for each in ("D", "E")])
     reverse = one("batch", "D E", calls=[("tasks.claim", {"ref": each}, None) for each in ("E", "D")])
-    explored = Explorer(world(), (in_order, reverse), scopes_first=False).everything(enough="deadlock")
+    explored = Explorer(world(), (in_order, reverse), batches_too=True).everything(enough="deadlock")
     assert "deadlock" in explored.kinds()

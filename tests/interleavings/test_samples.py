@@ -27,7 +27,7 @@ def test_no_sample_is_invalid() -> None:
     """A call that is refused whatever the board looks like explores nothing."""
     refused = []
     for sample in SAMPLES:
-        outcome = world().serial([sample.calls], [0] * len(sample.calls))
+        outcome = world().alone(sample.calls)
         if '"Invalid"' in outcome:
             refused.append(sample.name)
     assert not refused

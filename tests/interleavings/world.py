@@ -40,6 +40,8 @@ PROJECT = "p"
 
 Call = tuple[str, dict[str, Any], str | None]
 """The name of an operation (or `batch`), its parameters, and the key of `once`."""
+Turn = tuple[int, int] | None
+"""A client and which of its calls; None: the clock is stepped."""
 
 _SEQUENCES = ("tasks_number_seq", "messages_number_seq", "events_number")
 _TIDY = 150
@@ -245,33 +247,36 @@ class World:
     def serial(
         self,
         scripts: Sequence[Sequence[Call]],
-        merged: Sequence[int | str],
+        order: Sequence[Turn],
         dead: frozenset[int] = frozenset(),
         locked: tuple[int, tuple[str, ...]] = (-1, ()),
         slow: int = -1,
     ) -> str:
-        """The outcome of the calls one after another: numbers of clients, and where the clock is stepped.
+        """The outcome of calls one after another. Those of a batch have turns of their own.
 
-        Each call of a batch has a turn of its own: they are of different callers, who know nothing of the batch.
         `locked`: a client, and the tasks that somebody else is changing while it has its turn. `slow`: a client that
         has read the clock before it was stepped.
         """
         self.restore()
-        answers: list[list[Any]] = [[] for _ in scripts]
-        for turn in merged:
-            if isinstance(turn, str):
+        answers: list[dict[int, Any]] = [{} for _ in scripts]
+        for turn in order:
+            if turn is None:
                 self.clock.step()
                 continue
-            call = units(scripts[turn])[len(answers[turn])]
+            client, number = turn
             now = self.clock.now
-            with self._locked(locked[1] if turn == locked[0] else ()):
-                self.clock.now = NOW if turn == slow else now
-                answers[turn].append(self._ask(self.clients[turn].board, call))
+            with self._locked(locked[1] if client == locked[0] else ()):
+                self.clock.now = NOW if client == slow else now
+                call = units(scripts[client])[number]
+                answers[client][number] = self._ask(self.clients[client].board, call)
                 self.clock.now = now
-        together = [
-            [given] if script[0][0] == "batch" else given for given, script in zip(answers, scripts, strict=True)
-        ]
+        told = [[given[number] for number in sorted(given)] for given in answers]
+        together = [[given] if script[0][0] == "batch" else given for given, script in zip(told, scripts, strict=True)]
         return self._outcome(together, dead)
+
+    def alone(self, calls: Sequence[Call]) -> str:
+        """The outcome of the calls of one client."""
+        return self.serial([calls], [(0, number) for number in range(len(units(calls)))])
 
     @contextmanager
     def _locked(self, tasks: tuple[str, ...]) -> Iterator[None]:
