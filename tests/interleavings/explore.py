@@ -1,0 +1,264 @@
+"""Runs samples by all schedules with at most two cuts, and compares each outcome with those of the serial orders.
+
+An outcome is right if some serial order of the same calls on the same set-up has it: any order of the calls (those of
+one client in theirs); with the clock stepped before, between or after them, if it was stepped; and with any number of
+the calls of a client that died, from the first on.
+
+Four things count beside the outcome, whatever the serial orders say: two live holders of one thing at the end; a task
+that was told as finished and is something else later; a deadlock that the server had to end; a transaction that takes
+a scope after it has looked at something (see `scheduler.Rules`).
+
+Four relaxations. `next` may pass over tasks that somebody else is changing when there is another one to take; a sweep
+and a pruning may leave such tasks for the next time. So a serial order also counts in which, while it has its turn, a
+bystander has locked some of the tasks that the sample declares in `passes_over`, but not all. A sample of `next` for
+which there is only one task declares none: it must wait for whoever changes that one, and may not answer that there is
+nothing. The calls of a batch are of different callers, so each of them has a place of its own in the order, and a
+batch may deadlock with others: it locks the rows of one call after those of another. `agents.renew` and `holds.take`
+with `again` may tell what has run out by the time at which they began, for their fence is each row. And of
+`tasks.retry_many`, which decides about each task by itself, the outcome is not compared.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations, permutations, product
+from typing import Any, NamedTuple
+
+from tiebreak.globs import overlap
+from tiebreak.names import FINAL
+
+from .samples import Sample
+from .scheduler import Cut, Effect, Schedule, Trace, shortened
+from .world import Call, Turn, World, units
+
+EFFECTS: tuple[Effect, ...] = ("", "clock", "death", "late death")
+MOST_CUTS = 2
+
+
+class Finding(NamedTuple):
+    """Something that must not happen, and the schedule by which it does."""
+
+    kind: str
+    """`outcome`, `two holders`, `not final`, `deadlock` or `scope`."""
+    samples: tuple[str, ...]
+    schedule: Schedule
+    details: str
+
+    def __str__(self) -> str:
+        return f"[{self.kind}] {' | '.join(self.samples)}\n  {self.schedule}\n{self.details}"
+
+
+@dataclass
+class Explored:
+    """What came of exploring."""
+
+    schedules: int = 0
+    serial_runs: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, other: Explored) -> None:
+        """Count another one in."""
+        self.schedules += other.schedules
+        self.serial_runs += other.serial_runs
+        self.findings += other.findings
+
+    def kinds(self) -> set[str]:
+        """The kinds of what was found."""
+        return {finding.kind for finding in self.findings}
+
+
+class Explorer:
+    """Explores samples that run side by side."""
+
+    def __init__(
+        self, world: World, samples: Sequence[Sample], *, scopes_first: bool = True, batches_too: bool = False
+    ) -> None:
+        self._world, self._samples = world, tuple(samples)
+        self._scripts = [sample.calls for sample in samples]
+        self._scopes_first, self._batches_too = scopes_first, batches_too
+        self._known: dict[Any, str] = {}
+        self.result = Explored()
+
+    # ── Schedules ────────────────────────────────────────────────────────────────────────────────────
+
+    def everything(self, most: int | None = None, seed: int = 0, *, enough: str = "") -> Explored:
+        """Every schedule, those with fewer cuts first; at most so many, then the last ones are chosen by a seed.
+
+        It ends early when it has found something of the kind that is `enough`.
+        """
+        chance = random.Random(seed)
+        level = [Schedule(order) for order in permutations(range(len(self._samples)))]
+        while level:
+            below: list[Schedule] = []
+            for schedule in level:
+                if self.result.schedules == most or enough in self.result.kinds():
+                    return self.result
+                trace = self.check(schedule)
+                below += [schedule._replace(cuts=(*schedule.cuts, cut)) for cut in self._next_cuts(schedule, trace)]
+            level = below
+            if most is not None:
+                chance.shuffle(level)
+        return self.result
+
+    def _next_cuts(self, schedule: Schedule, trace: Trace) -> Iterator[Cut]:
+        if len(schedule.cuts) == MOST_CUTS:
+            return
+        last = schedule.cuts[-1].after if schedule.cuts else 0
+        effects = EFFECTS if all(not cut.effect for cut in schedule.cuts) else ("",)
+        for after, others in trace.possible:
+            if after > last:
+                yield from (Cut(after, effect, other) for effect in effects for other in others)
+
+    # ── One schedule ─────────────────────────────────────────────────────────────────────────────────
+
+    def check(self, schedule: Schedule) -> Trace:
+        """Run one schedule, and remember what was wrong with it."""
+        trace, outcome = self._world.interleaved(self._scripts, schedule)
+        self.result.schedules += 1
+        seen = json.loads(outcome)
+        for rivals in two_holders(seen["tables"]):
+            self._found("two holders", schedule, trace, rivals)
+        for change in changed_ends(seen):
+            self._found("not final", schedule, trace, change)
+        batched = any(script[0][0] == "batch" for script in self._scripts)
+        for statement in trace.deadlocks if self._batches_too or not batched else ():
+            self._found("deadlock", schedule, trace, shortened(statement))
+        if self._scopes_first:
+            for fault in trace.faults:
+                self._found("scope", schedule, trace, fault)
+        stepped = any(cut.effect == "clock" for cut in schedule.cuts[: trace.cuts_made])
+        compared = not any(sample.one_by_one for sample in self._samples)
+        if compared and not any(outcome == serial for serial in self._serial(stepped, frozenset(trace.dead))):
+            self._found("outcome", schedule, trace, self._difference(outcome, stepped, frozenset(trace.dead)))
+        return trace
+
+    def _found(self, kind: str, schedule: Schedule, trace: Trace, details: str) -> None:
+        sent = "\n".join(f"    {who + 1}: {shortened(message)}" for who, message in trace.messages)
+        names = tuple(sample.name for sample in self._samples)
+        self.result.findings.append(Finding(kind, names, schedule, f"  {details}\n  messages:\n{sent}"))
+
+    # ── Serial orders ────────────────────────────────────────────────────────────────────────────────
+
+    def _serial(self, stepped: bool, dead: frozenset[int]) -> Iterator[str]:
+        """The outcomes of the serial orders, the plain ones first; what was worked out once is kept."""
+        for order in self._orders(stepped, dead):
+            yield self._outcome_of(order, dead)
+        for number, sample in enumerate(self._samples):
+            for passed in _some_of(sample.passes_over):
+                for order in self._orders(stepped, dead):
+                    yield self._outcome_of(order, dead, (number, passed))
+            if sample.by_its_own_clock and stepped:
+                for order in self._orders(stepped, dead):
+                    yield self._outcome_of(order, dead, slow=number)
+
+    def _orders(self, stepped: bool, dead: frozenset[int]) -> Iterator[tuple[Turn, ...]]:
+        """Every order of the calls, with the step of the clock as a turn of its own."""
+        lines = [line for i, script in enumerate(self._scripts) for line in _lines(i, script)]
+        clock: list[list[Turn]] = [[None]] if stepped else []
+        lengths = [range(len(line) + 1) if line[0][0] in dead else [len(line)] for line in lines]
+        for done in product(*lengths):
+            counts = (*done, *(1 for _ in clock))
+            for merged in _merges(counts):
+                turns: list[Iterator[Turn]] = [iter(line) for line in lines] + [iter(line) for line in clock]
+                yield tuple(next(turns[each]) for each in merged)
+
+    def _outcome_of(
+        self,
+        order: tuple[Turn, ...],
+        dead: frozenset[int],
+        passed: tuple[int, tuple[str, ...]] = (-1, ()),
+        slow: int = -1,
+    ) -> str:
+        key = (order, dead, passed, slow)
+        if key not in self._known:
+            self.result.serial_runs += 1
+            self._known[key] = self._world.serial(self._scripts, order, dead, passed, slow)
+        return self._known[key]
+
+    def _difference(self, outcome: str, stepped: bool, dead: frozenset[int]) -> str:
+        """How the outcome differs from the serial one that is most like it."""
+        found = json.loads(outcome)
+        serial = [json.loads(each) for each in self._serial(stepped, dead)]
+        return min((_differences(found, each) for each in serial), key=len)
+
+
+def _some_of(tasks: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Some of them, but not all: then there would be nothing else to take."""
+    return [some for size in range(1, min(len(tasks), 4)) for some in combinations(tasks, size)]
+
+
+def _lines(number: int, script: Sequence[Call]) -> list[list[tuple[int, int]]]:
+    """The calls of a client that come one after another; those of a batch come in any order."""
+    turns = [(number, i) for i in range(len(units(script)))]
+    return [[turn] for turn in turns] if script[0][0] == "batch" else [turns]
+
+
+@cache
+def _merges(counts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """All orders of so many turns of each."""
+    if not any(counts):
+        return ((),)
+    out = []
+    for i, count in enumerate(counts):
+        if count:
+            rest = (*counts[:i], count - 1, *counts[i + 1 :])
+            out += [(i, *others) for others in _merges(rest)]
+    return tuple(out)
+
+
+def two_holders(tables: dict[str, Any]) -> Iterator[str]:
+    """Live holds of different holders that mean the same file, and pools and groups that are more than full."""
+    live = [row for rows in tables["holds"].values() for row in rows if row["holder"] and row["until"] == "live"]
+    for one, other in combinations(live, 2):
+        files = one["resource"].startswith("file:") and other["resource"].startswith("file:")
+        apart = one["project"] != other["project"] or one["holder"] == other["holder"]
+        if files and not apart and overlap(one["resource"][5:], other["resource"][5:]):
+            yield f"{one['holder']} holds {one['resource']} and {other['holder']} holds {other['resource']}"
+    for rows in tables["pools"].values():
+        for pool in rows:
+            taken = sum((row["project"], row["resource"]) == (pool["project"], pool["resource"]) for row in live)
+            if taken > pool["slots"]:
+                yield f"{taken} of {pool['slots']} slots of {pool['resource']} are held"
+    claimed = [row for rows in tables["tasks"].values() for row in rows if row["state"] == "claimed"]
+    for task in claimed:
+        group = [row for row in claimed if row["limit_group"] == task["limit_group"] and row["until"] == "live"]
+        if task["limit_group"] and len(group) > task["limit_size"]:
+            yield f"{len(group)} of the group {task['limit_group']} are claimed, the limit is {task['limit_size']}"
+
+
+def changed_ends(seen: dict[str, Any]) -> Iterator[str]:
+    """Tasks that a client was told to be finished, and that were something else later, without being reopened."""
+    rows = {name: rows[0]["state"] for name, rows in seen["tables"]["tasks"].items()}
+    for answers in seen["answers"]:
+        told: dict[str, str] = {}
+        for name, state in [*_states(answers), *rows.items()]:
+            reopened = any(event == "task.reopened" for event, *_ in seen["events"].get(name, ()))
+            if told.get(name) in FINAL and state != told[name] and not reopened:
+                yield f"{name} was told to be {told[name]}, and is {state} later"
+            told[name] = state
+
+
+def _states(answers: Any) -> Iterator[tuple[str, str]]:
+    """The tasks in answers, each with its state."""
+    if isinstance(answers, dict) and {"id", "state", "attempts"} <= set(answers):
+        yield answers["id"], answers["state"]
+    elif isinstance(answers, list):
+        for each in answers:
+            yield from _states(each)
+
+
+def _differences(found: Any, expected: Any, path: str = "") -> str:
+    if type(found) is type(expected) and isinstance(found, dict):
+        keys = sorted({*found, *expected})
+        return "".join(_differences(found.get(k), expected.get(k), f"{path}.{k}") for k in keys)
+    if type(found) is type(expected) and isinstance(found, list) and len(found) == len(expected):
+        return "".join(_differences(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(found, expected, strict=True)))
+    return "" if found == expected else f"\n    {path}: {_brief(found)} instead of {_brief(expected)}"
+
+
+def _brief(value: Any) -> str:
+    return shortened(json.dumps(value), 300)
