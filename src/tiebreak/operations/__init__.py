@@ -93,6 +93,10 @@ def scope(*names: str, shared: bool = False) -> Scope:
 KEYS = ("keys",)
 """The scope of all keys: shared by those who may add a task with a key, taken alone by pruning."""
 
+EDGES = ("edges",)
+"""The scope of all dependencies: taken alone by whoever adds one between tasks that are there, and so may be locked by
+others in another order; shared by those who lock several tasks at once."""
+
 SPAWNED = "~spawn-"
 """What tells the ids of agents that tiebreak started itself: their writes are refused once they were replaced."""
 

@@ -14,7 +14,7 @@ from ..model import Task, holder_id, record
 from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
-from . import KEYS, operation, scope
+from . import EDGES, KEYS, operation, scope
 from .events import of_task
 from .expiry import expire_before, expire_one, let_others_go_on, settle
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
@@ -218,14 +218,7 @@ def unfinished(tx: Transaction, number: int) -> list[int]:
     return [found for (found,) in rows]
 
 
-def _win_limited_or_not(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
-    try:
-        return _win_limited(tx, number, agent, lease)
-    except Refused:
-        return None
-
-
-@operation("tasks.claim_many", writes=True)
+@operation("tasks.claim_many", writes=True, scopes=lambda _: [scope(*EDGES, shared=True)])
 def claim_many(
     tx: Transaction,
     *,
@@ -235,20 +228,20 @@ def claim_many(
     lease: Lease = CLAIM_LEASE,
 ) -> list[Task]:
     """Win as many of these tasks as are free, in one step; those not won are left out."""
-    won: dict[int, Task] = {}
-    for i, ref in sorted(enumerate(refs), key=lambda each: each[1]):  # all lock in one order
-        column, value = address(ref)
-        task = _win(tx, column, value, agent, project, lease)
-        if task is None and column == "key" and (named := lookup(tx, ref, project)) is not None:
-            column, value = "id", named.id
-            task = _win(tx, column, value, agent, project, lease)
-        if task is None and (limited := lookup(tx, ref, project)) is not None and limited.state == "pending":
-            task = _win_limited_or_not(tx, limited.number, agent, lease)
-        if task is not None:
-            won[i] = task
-        elif column == "id":
-            tx.refuse("task.refused", project=project, subject=value, agent=agent)
-    return [won[i] for i in sorted(won)]
+    found = {task.number: task for task in (lookup(tx, ref, project) for ref in refs) if task is not None}
+    won = {number: _win_or_not(tx, found[number], agent, project, lease) for number in sorted(found)}
+    return [task for number in found if (task := won[number]) is not None]
+
+
+def _win_or_not(tx: Transaction, task: Task, agent: str, project: str, lease: float) -> Task | None:
+    try:
+        won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
+    except Refused:  # its group is full
+        won = None
+    if won is None:
+        facts = {"project": task.project, "subject": task.id, "name": task.name, "kind": task.kind}
+        tx.refuse("task.refused", agent=agent, epoch=task.epoch, **facts)
+    return won
 
 
 def as_holder(

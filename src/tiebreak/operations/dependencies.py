@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..errors import Refused
 from ..model import Task, record
-from . import operation, scope
+from . import EDGES, operation, scope
 from .events import of_task
 from .expiry import expire_one
 from .grants import giving_back
@@ -58,15 +58,13 @@ def link(tx: Transaction, task: int, after: int) -> None:
     )
 
 
-@operation("tasks.depend", writes=True, scopes=lambda _: [scope("edges")])
+@operation("tasks.depend", writes=True, scopes=lambda _: [scope(*EDGES)])
 def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", project: Project = "") -> Task:
     """Let a task that nobody has started come after others; a circle is refused."""
-    tx.serialize("edges")  # two edges that are added at the same moment may close a circle together
-    number = find(tx, ref, project).number
+    tx.serialize(*EDGES)  # two edges that are added at the same moment may close a circle together
+    number = _startable(find(tx, ref, project)).number
     before = find_predecessors(tx, after, project, runs_anyway(tx, number))
-    task = find(tx, f"#{number}", project, "{lock}")
-    if task.state not in ("blocked", "pending"):
-        raise Refused(f"{called(task)} is {task.state} already")
+    task = _startable(find(tx, f"#{number}", project, "{lock}"))
     expire_one(tx, task.number)
     before = [b for b in before if not _linked(tx, task.number, b.number)]
     for b in before:
@@ -75,6 +73,12 @@ def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", 
     if before:
         task = record(Task, _refresh(tx, task.number) or task)
         of_task(tx, "task.linked", task, agent=agent, note="after " + ", ".join(f"#{b.number}" for b in before))
+    return task
+
+
+def _startable(task: Task) -> Task:
+    if task.state not in ("blocked", "pending"):
+        raise Refused(f"{called(task)} is {task.state} already")
     return task
 
 

@@ -135,6 +135,7 @@ def win(
         if rows or not tx.passes_over or not _something_is_there(tx, wanted, lanes):
             break
         tx.wait_for_locked()
+        count = 1  # whoever waited for a second one would have the first one locked meanwhile
     return rows
 
 
