@@ -12,10 +12,11 @@ Four relaxations. `next` may pass over tasks that somebody else is changing when
 and a pruning may leave such tasks for the next time. So a serial order also counts in which, while it has its turn, a
 bystander has locked some of the tasks that the sample declares in `passes_over`, but not all. A sample of `next` for
 which there is only one task declares none: it must wait for whoever changes that one, and may not answer that there is
-nothing. The calls of a batch are of different callers, so each of them has a place of its own in the order, and a
-batch may deadlock with others: it locks the rows of one call after those of another. `agents.renew` and `holds.take`
-with `again` may tell what has run out by the time at which they began, for their fence is each row. And of
-`tasks.retry_many`, which decides about each task by itself, the outcome is not compared.
+nothing. A call may go by the time at which it began although the clock was stepped since: a clock that is read too
+early makes a lapse be noticed later, and that it never lets two have one thing is counted by itself. The calls of a
+batch are of different callers, so each of them has a place of its own in the order, and a batch may deadlock with
+others: it locks the rows of one call after those of another. And of `tasks.retry_many`, which decides about each task
+by itself, the outcome is not compared.
 """
 
 from __future__ import annotations
@@ -147,13 +148,13 @@ class Explorer:
         """The outcomes of the serial orders, the plain ones first; what was worked out once is kept."""
         for order in self._orders(stepped, dead):
             yield self._outcome_of(order, dead)
+        for number in range(len(self._samples)) if stepped else ():
+            for order in self._orders(stepped, dead):
+                yield self._outcome_of(order, dead, slow=number)
         for number, sample in enumerate(self._samples):
             for passed in _some_of(sample.passes_over):
                 for order in self._orders(stepped, dead):
                     yield self._outcome_of(order, dead, (number, passed))
-            if sample.by_its_own_clock and stepped:
-                for order in self._orders(stepped, dead):
-                    yield self._outcome_of(order, dead, slow=number)
 
     def _orders(self, stepped: bool, dead: frozenset[int]) -> Iterator[tuple[Turn, ...]]:
         """Every order of the calls, with the step of the clock as a turn of its own."""
@@ -235,7 +236,8 @@ def changed_ends(seen: dict[str, Any]) -> Iterator[str]:
     rows = {name: rows[0]["state"] for name, rows in seen["tables"]["tasks"].items()}
     for answers in seen["answers"]:
         told: dict[str, str] = {}
-        for name, state in [*_states(answers), *rows.items()]:
+        known = [(name, state) for name, state in _states(answers) if name in rows]
+        for name, state in [*known, *rows.items()]:
             reopened = any(event == "task.reopened" for event, *_ in seen["events"].get(name, ()))
             if told.get(name) in FINAL and state != told[name] and not reopened:
                 yield f"{name} was told to be {told[name]}, and is {state} later"

@@ -21,8 +21,6 @@ class Sample(NamedTuple):
     touches: frozenset[str]
     passes_over: tuple[str, ...] = ()
     """Tasks and schedules that it may pass over while somebody else changes them; not all of them at once."""
-    by_its_own_clock: bool = False
-    """Whether it decides what has run out by the time at which it began, whatever happened since."""
     one_by_one: bool = False
     """Whether it decides about each thing by itself that it found at one moment: its outcome is not compared."""
 
@@ -68,9 +66,7 @@ POST_AFTER_Q = one("tasks.post", "Q", name="after Q", after=["Q"])
 CLAIM_Q = one("tasks.claim", "Q", ref="Q", **L)
 TAKE_BELOW = one("holds.take", "src", resources=["file:src/x.py"], **L)
 RENEW_GLOB = one("holds.renew", "src", resources=["file:src/**"], epochs=[1], **L, **A)
-RENEW_ALL = one("agents.renew", "A L R src deploy docs pool alice", lease=LONG, hold_lease=LONG, **A)._replace(
-    by_its_own_clock=True
-)
+RENEW_ALL = one("agents.renew", "A L R src deploy docs pool alice", lease=LONG, hold_lease=LONG, **A)
 TAKE_POOL_OF_ONE = one("holds.take", "pool", resources=["pool:x"], slots=1, **L)
 RENEW_SLOT = one("holds.renew", "pool", resources=["pool:x"], epochs=[1], slots=[1], **L, **A)
 PRUNE_ONE = one("upkeep.prune", "F G K C marks", older_than=90, limit=1, passes_over="F G K C")
@@ -111,8 +107,8 @@ SAMPLES: list[Sample] = [
     one("tasks.due", "A L H R J"),
     one("tasks.sweep", "A L M N H R", passes_over="A L H R"),
     one("tasks.sweep", "A L M N H R S1 limit", project=None, passes_over="A L H R S1"),
-    one("tasks.next", "D E", passes_over="D E Q J", **L),
-    one("tasks.next", "D E Q", count=3, passes_over="D E Q J", **L),
+    one("tasks.next", "D E", passes_over="A H D E Q J", **L),
+    one("tasks.next", "D E Q", count=3, passes_over="A H D E Q J", **L),
     NEXT_LONELY,
     one("tasks.next", "S1 S2 S3 limit", **L, **LIMITS),
     one("tasks.next", "P1 P2 queue", count=2, passes_over="P1 P2", **L, **QUEUES),
@@ -180,9 +176,7 @@ SAMPLES: list[Sample] = [
     one("holds.take", "src docs", resources=["file:**"], **L),
     TAKE_LOCK,
     one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], **L),
-    one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A)._replace(
-        by_its_own_clock=True
-    ),
+    one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A),
     one("holds.take", "new", resources=["file:new/x.py"], **L),
     one("holds.take", "new", resources=["file:new/*.py"], **L),
     one("holds.take", "pool", resources=["pool:x"], **L),
