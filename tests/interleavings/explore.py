@@ -15,8 +15,8 @@ which there is only one task declares none: it must wait for whoever changes tha
 nothing. A call may go by the time at which it began although the clock was stepped since: a clock that is read too
 early makes a lapse be noticed later, and that it never lets two have one thing is counted by itself. The calls of a
 batch are of different callers, so each of them has a place of its own in the order, and a batch may deadlock with
-others: it locks the rows of one call after those of another. And of `tasks.retry_many`, which decides about each task
-by itself, the outcome is not compared.
+others: it locks the rows of one call after those of another. And of `tasks.retry_many`, and of `tasks.claim_many` in
+groups with a limit, which decide about each task by itself, the outcome is not compared.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ SAMPLES: list[Sample] = [
     CLAIM_Q,
     one("tasks.claim_many", "D E", refs=["D", "E"], **L),
     one("tasks.claim_many", "D E", refs=["E", "D"], **L),
-    one("tasks.claim_many", "S1 S2 S3 limit", refs=["S3", "S2"], **L, **LIMITS),
+    one("tasks.claim_many", "S1 S2 S3 limit", refs=["S3", "S2"], **L, **LIMITS)._replace(one_by_one=True),
     one("tasks.extend", "A", ref="A", epoch=1, **L, **A),
     one("tasks.extend", "L", ref="L", epoch=1, **L, **A),
     one("tasks.check", "A", ref="A", epoch=1, **A),
