@@ -164,14 +164,16 @@ def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
     rows = tx.all("SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at", before=before)
     alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
     gone = [(where, who) for where, who in rows if (where, who) not in alive][:limit]
-    for where, who in gone:
-        tx.all(
-            "DELETE FROM agents WHERE project = :project AND id = :id AND seen_at <= :before",
+    forgotten = [
+        tx.first(
+            "DELETE FROM agents WHERE project = :project AND id = :id AND seen_at <= :before RETURNING id",
             project=where,
             id=who,
             before=before,
         )
-    return len(gone)
+        for where, who in gone
+    ]
+    return sum(row is not None for row in forgotten)
 
 
 def _forget_answers(tx: Transaction, before: int, limit: int) -> int:
