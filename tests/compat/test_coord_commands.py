@@ -88,6 +88,7 @@ def test_a_claim_lasts_as_long_as_it_was_told(tb: Tb, option: str) -> None:
     task = sent(tb)
     tb.ok("coord", "claim", task, "--as", "tab-a", option, "1")
     until(lambda: shown(tb, task)["state"] == "pending", "the lease runs out")
+    tb.ok("coord", "claim", task, "--as", "tab-b")
     complaint(tb("coord", "complete", task, "--as", "tab-a"), 1)
 
 

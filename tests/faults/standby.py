@@ -28,7 +28,8 @@ class Standby(Server):
         self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-"))
         self.data = self.folder / "data"
         self.settings = primary.settings
-        self._process = self._cleaner = None
+        self._process = None
+        self._cleaners, self._hostile = {}, set()
         if os.geteuid() == 0:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
