@@ -336,6 +336,9 @@ class Board:
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
         """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
         left = refusal.data.get("left")
+        if left is None and refusal.data.get("state") in ("blocked", "pending"):
+            left = self.tasks.due(project=None)  # a claim that lapses may be all that is in the way
+            left = None if left is None else max(left, 0.05)
         wake = end if left is None else min(end, elapsed() + left + 0.001)
         subject = refusal.data.get("resource") or refusal.data.get("id")
         while (nap := wake - elapsed()) > 0:
@@ -367,7 +370,7 @@ class Board:
         raise TimedOut(f"nothing matched within {timeout}")
 
     def settled(self, ref: str) -> Task:
-        """A task as it is; if only time has ended its last attempt, that is written down first.
+        """A task as it is; if the lease of its last attempt has run out, the failure is written down first.
 
         For whoever waits for its end: where nobody sweeps, nobody else would write it down.
         """

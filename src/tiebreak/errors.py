@@ -38,7 +38,7 @@ class TiebreakError(Exception):
 
 
 class Refused(TiebreakError):
-    """The board understood and said no; nothing was changed."""
+    """The board understood and said no; nothing that was asked for was done."""
 
     rpc_code = -32002
     kept = False

@@ -192,6 +192,16 @@ def test_a_seat_that_lapsed_was_taken_and_is_free_again_is_won_by_the_next_grant
     assert seat(alice) == (LEAD, 3)
 
 
+def test_a_session_whose_lapsed_seat_was_taken_is_fenced_from_that_moment(
+    place: Place, alice: Board, bob: Board
+) -> None:
+    live(alice, lease=60)
+    place.advance(100)
+    live(bob, NEXT, 20)
+    with pytest.raises(Fenced):
+        alice.tasks.post(name="late order", agent=LEAD)
+
+
 def test_a_seat_that_was_taken_meanwhile_is_not_won_back(place: Place, alice: Board, bob: Board) -> None:
     live(alice, lease=60)
     place.advance(100)

@@ -306,7 +306,7 @@ def test_a_connection_that_says_otherwise_loses_nothing(mortal: Server, lazy: st
 
 def durability_is_left_to_the_server(put: Set) -> None:
     """A commit waits for the disk if the server's settings say so."""
-    put(terms, "_DURABLE", "")
+    put(terms, "DURABLE", "")
 
 
 def test_a_commit_that_is_not_synced_is_found(mortal: Server, lazy: str, tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ SAMPLES: list[Sample] = [
         "jobs.submit_many", "fresh K marks", jobs=[{"key": "K", "command": ["true"]}, {"key": "fresh", "command": "x"}]
     ),
     one("jobs.next", "J", queues=["jobs"], **L),
+    one("jobs.next", "J", **L),
     one("jobs.next", "J once", once="only-once-2", queues=["jobs"], **L),
     one("jobs.next", "S1 S2 S3 limit", **L, **LIMITS),
     one("jobs.heartbeat", "A R", grants=[[Task("A"), 1], [R, 1]], **L, **A),

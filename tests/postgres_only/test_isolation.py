@@ -86,17 +86,52 @@ def test_a_limit_that_is_not_decided_alone_is_spent_twice(
 
 
 @pytest.mark.parametrize("way", ["next", "claim"])
-def test_a_claim_that_is_kept_at_the_last_moment_still_takes_its_room(board: Board, other: Board, way: str) -> None:
+def test_a_claim_that_is_kept_at_the_last_moment_still_takes_its_room(
+    board: Board, other: Board, raw: Any, way: str
+) -> None:
     limited(board, 2)
     [held] = board.jobs.next(lease=60)
     kept = Stopped(board, lambda: board.jobs.heartbeat(grants=[(held.number, held.epoch)], lease=600))
     engine_of(other).clock = lambda: wall() + 120 * SECOND  # for whom its first lease has run out
-    if way == "next":
-        assert other.jobs.next() == []
+    if way == "next":  # it waits for what may be free in a moment, and finds that it is not
+        second = in_thread(lambda: other.jobs.next())
+        until(lambda: blocked(raw), "it waits for the claim that is being kept")
+        assert kept.go() == []
+        assert second() == []
     else:
         with pytest.raises(Refused, match="limit is 1"):
             other.tasks.claim(ref="#2")
-    assert kept.go() == []
+        assert kept.go() == []
+
+
+def test_a_lapsed_job_that_somebody_locks_is_waited_for_in_every_queue(board: Board, other: Board, raw: Any) -> None:
+    board.jobs.submit(command="true", queue="any")
+    board.jobs.next(lease=0.001)
+    slow = Stopped(other, lambda: other.tasks.post(name="after", after=["#1"]))
+    second = in_thread(lambda: board.jobs.next())
+    until(lambda: blocked(raw), "it waits for the only job")
+    slow.go()
+    assert [job.number for job in second()] == [1]
+
+
+def test_the_next_of_a_group_is_taken_when_the_first_is_called_off_meanwhile(
+    board: Board, other: Board, raw: Any
+) -> None:
+    limited(board, 2)
+    slow = Stopped(other, lambda: other.tasks.cancel(ref="#1"))
+    second = in_thread(lambda: board.jobs.next())
+    until(lambda: blocked(raw), "it waits for the first of the group")
+    slow.go()
+    assert [job.number for job in second()] == [2]
+
+
+def test_a_queue_is_not_paused_between_a_look_and_its_grant(board: Board, other: Board, raw: Any) -> None:
+    board.tasks.post(name="work")
+    slow = Stopped(other, lambda: other.tasks.next())
+    pause = in_thread(lambda: board.queues.pause(queue="default"))
+    until(lambda: blocked(raw), "the pause waits for who takes from the queue")
+    assert len(slow.go()) == 1
+    assert pause().ready == 0
 
 
 def test_what_has_no_limit_waits_for_nobody(board: Board, other: Board) -> None:

@@ -113,7 +113,7 @@ def test_a_transaction_runs_with_our_settings(hostile: str) -> None:
     assert found["transaction_isolation"] == "read committed"
     assert found["transaction_read_only"] == "off"
     assert found["synchronous_commit"] == "on"
-    assert found["search_path"] == "odd"
+    assert found["search_path"] == "odd, pg_temp"
     assert (found["statement_timeout"], found["lock_timeout"]) == ("30000", "0")
     assert found["idle_in_transaction_session_timeout"] == str(terms.IDLE_LIMIT)
     assert found["client_encoding"] == "UTF8"

@@ -13,6 +13,7 @@ and run again with savepoints (`Undone`).
 from __future__ import annotations
 
 import psycopg
+from psycopg import ClientCursor
 from psycopg import errors as pg
 
 from ..errors import TiebreakError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..operations import Operation, Scope
     from .postgres import PostgresEngine
+    from .terms import Terms
 
 _TRACE = (
     "SELECT EXISTS (SELECT 1 FROM events WHERE number >= %(floor)s AND at = %(at)s AND event = %(event)s "
@@ -60,7 +62,7 @@ class Attempt:
         """An event that was sent with the COMMIT, who sent it, and from which number on it is to be looked for."""
         self.committing = self.changed = self.carries = False
         self.laden = self.rejected = False
-        """Whether it took refusals along, and whether the server said no to it then: it may pass without them."""
+        """Whether it took refusals along, and whether the server rejected that; it is then tried without them."""
         self.answer: Any = None
 
     def run(self) -> Any:
@@ -121,18 +123,17 @@ class Attempt:
             self._engine.carrying.release()
 
 
-def outcome(connection: Any, trace: dict[str, Any]) -> bool | None:
+def outcome(terms: Terms, connection: Any, trace: dict[str, Any]) -> bool | None:
     """Whether the transaction that wrote this event was committed; None while it is under way."""
     if not trace:
         return False
+    filled = ClientCursor(connection).mogrify
     try:
-        [status] = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (trace["transaction"],)).fetchone()
+        status = terms.asking(connection, filled("SELECT pg_xact_status(%(transaction)s::text::xid8)", trace))
     except pg.InvalidParameterValue:  # a number that this server has not given out yet
+        connection.execute("ROLLBACK")
         return False
-    if status == "in progress":
-        return None
-    [there] = connection.execute(_TRACE, trace).fetchone()
-    return bool(there)
+    return None if status == "in progress" else bool(terms.asking(connection, filled(_TRACE, trace)))
 
 
 # ── One of many ──────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from psycopg import errors as pg
 
 from ..errors import Unavailable
 from . import schema
-from .terms import SCOPE
+from .terms import DURABLE, SCOPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _BEGIN = "; ".join(
         "SET LOCAL statement_timeout = 0",
         f"SET LOCAL lock_timeout = {int(DEADLINE * 1000)}",
         "SET LOCAL idle_in_transaction_session_timeout = 5000",
-        "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
+        DURABLE.rstrip("; "),
     ]
 )
 
@@ -102,7 +102,9 @@ def _roll_back(connection: Any) -> None:
 
 def _work_where_the_board_is(connection: Any) -> None:
     """What a step creates belongs beside the tables, also when another schema comes first in the search path."""
-    connection.execute("SELECT set_config('search_path', quote_ident(%s), true)", (schema_of(connection),))
+    connection.execute(
+        "SELECT set_config('search_path', quote_ident(%s) || ', pg_temp', true)", (schema_of(connection),)
+    )
 
 
 def schema_of(connection: Any) -> str:

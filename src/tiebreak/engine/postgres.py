@@ -202,7 +202,12 @@ class PostgresEngine:
         """
         answers: list[Any] = []
         while len(answers) < len(calls):
-            answers += self._batch(calls[len(answers) :])
+            try:
+                answers += self._batch(calls[len(answers) :])
+            except TiebreakError as exc:
+                if not answers:
+                    raise
+                answers += [exc] * (len(calls) - len(answers))  # what was committed before is told all the same
         return answers
 
     def _batch(self, calls: Sequence[Call]) -> list[Any]:
@@ -287,7 +292,7 @@ class PostgresEngine:
         end, problem = monotonic() + self.deadline, None
         while monotonic() < end:
             try:
-                known = self._with_connection(lambda connection: outcome(connection, attempt.trace))
+                known = self._with_connection(lambda connection: outcome(self.terms, connection, attempt.trace))
             except Unavailable as exc:
                 problem = exc
                 break

@@ -12,6 +12,7 @@ from . import without_password
 from .gate import Gate
 from .opening import allow_writing, board_clock, create, prepare, run_steps
 from .schema import POSTGRES_PASS, TABLES
+from .terms import DURABLE, SCOPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -288,8 +289,7 @@ class PostgresSide(Side):
         for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
             self.rows(f"SET LOCAL {setting} = 0")
         # What is told to be done is on the disk: the other side's next commit relies on it.
-        lazy = "current_setting('synchronous_commit') = 'off'"
-        self.rows(f"SELECT set_config('synchronous_commit', 'on', true) WHERE {lazy}")
+        self.rows(DURABLE.rstrip("; "))
 
     def snapshot(self) -> int:
         """Which events are settled is asked before it begins: a snapshot cannot tell."""
@@ -303,7 +303,7 @@ class PostgresSide(Side):
     def take_over(self) -> None:
         """By the lock that whoever makes a board takes, too. Who is before us may take long: then do not wait."""
         self.rows("SET LOCAL lock_timeout = '5s'")
-        self.rows("SELECT pg_advisory_xact_lock(29801, 0)")
+        self.rows(f"SELECT pg_advisory_xact_lock({SCOPE}, 0)")
         self.keep_out()
 
     def keep_out(self) -> None:

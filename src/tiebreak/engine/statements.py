@@ -76,7 +76,10 @@ class Unscoped(BaseException):
 
 
 class Waits(BaseException):
-    """A call of a batch has to wait for others: it must not do so while it keeps what the calls before it locked."""
+    """A call of a batch would have to wait for a row.
+
+    The batch is cut before it, so that it does not wait while it keeps what the calls before it have locked.
+    """
 
 
 class BoolAsInteger(Int8Dumper):

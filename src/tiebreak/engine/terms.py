@@ -29,7 +29,7 @@ IDLE_LIMIT = 5000
 """Milliseconds: a host that loses power inside a transaction says nothing, and what it has locked must be free soon."""
 _WRITER = "pg_current_xact_id()::text, (SELECT last_value FROM events_number)"
 # Only `remote_apply` promises more than `on`.
-_DURABLE = (
+DURABLE = (
     "SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply' "
     "THEN 'remote_apply' ELSE 'on' END, true); "
 )
@@ -41,7 +41,7 @@ class Terms:
     def __init__(self, schema: str, deadline: float, server_version: int) -> None:
         quoted = schema.replace('"', '""')
         settings: dict[str, object] = {
-            "search_path": f'"{quoted}"',
+            "search_path": f'"{quoted}", pg_temp',  # named last: else a stranger's temporary tables would come first
             "statement_timeout": int(deadline * 1000),
             "lock_timeout": 0,
             "idle_in_transaction_session_timeout": IDLE_LIMIT,
@@ -53,7 +53,7 @@ class Terms:
     def writing(self, connection: Any, scopes: Iterable[Scope]) -> tuple[Any, ...]:
         """Begin a transaction that writes, with its scopes; the server's time, its own number, the newest event's."""
         begun = connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{POSTGRES_PASS}; {_DURABLE}"
+            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{POSTGRES_PASS}; {DURABLE}"
             f"{locks(scopes)}"
             f"SELECT {CLOCK}, {_WRITER}"
         )
@@ -66,9 +66,7 @@ class Terms:
 
     def asking(self, connection: Any, question: str) -> Any:
         """The answer to one question, asked in a transaction of its own that is over then."""
-        asked = connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {self._settings}{question}; COMMIT"
-        )
+        asked = connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {self._settings}{question}; END")
         return _row(asked, -2)[0]
 
 

@@ -7,11 +7,11 @@ and the reference. Nothing in this package knows which database it runs on.
 
 Locks before looks. A decision over several rows needs a scope (`tx.serialize`): of all transactions that name it, one
 runs at a time. Scopes are taken when the transaction begins, before anything is looked at and before the clock is read,
-all of them sorted. An operation declares those that it will need; one that finds out later begins anew with it, so
-nothing that was seen before the scope was taken is ever relied on. Whatever else an operation reads and relies on is
-locked (`{share}`, `{lock}`) or repeated in the condition of its write. The order of locks, for all operations: scopes
-(sorted; a key for repeated calls is one), sessions, schedules, tasks (a task before those that come after it, else by
-number), holds, then what belongs to them.
+all of them sorted. An operation declares those that it will need; one that needs another scope midway is undone and
+begins again with that scope, so nothing that was seen before the scope was taken is ever relied on. Whatever else an
+operation reads and relies on is locked (`{share}`, `{lock}`) or repeated in the condition of its write. The order of
+locks, for all operations: scopes (sorted; a key for repeated calls is one), sessions, schedules, tasks (a task before
+those that come after it, else by number), holds, then what belongs to them.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ KEYS = ("keys",)
 """The scope of all keys: shared by those who may add a task with a key, taken alone by pruning."""
 
 EDGES = ("edges",)
-"""The scope of all dependencies: taken alone by whoever adds one between tasks that are there, and so may be locked by
-others in another order; shared by those who lock several tasks at once."""
+"""The scope of all dependencies: taken alone by `depend`, which changes what comes after what among existing tasks;
+shared by operations that rely on it staying as it is."""
 
 SPAWNED = "~spawn-"
 """What tells the ids of agents that tiebreak started itself: their writes are refused once they were replaced."""

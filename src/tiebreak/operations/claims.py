@@ -33,7 +33,7 @@ WAIT = "claim it with --wait to wait for it; `tb next` finds other work"
 OVER = "`tb next` finds other work"
 MAX_BACKOFF = 3600 * SECOND
 TRIES = 10
-"""How often somebody reaches for a task that is free whenever it is looked at and taken whenever it is reached for."""
+"""How often a claim is tried again when the task looked free but was taken in between."""
 
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
@@ -87,18 +87,21 @@ def claim(
     """
     column, value = address(ref)
     won = _win(tx, column, value, agent, project, lease)
-    for _ in range(TRIES):
-        if won is not None:
-            return won
-        _held_by_somebody(tx, ref=ref, agent=agent, project=project)
-        task = _named(tx, ref, agent, project, create)
-        settled = _settled(tx, task)
-        won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
-        if won is None and not _free_again(tx, task := find(tx, f"#{task.number}", project)):
-            refusal = _not_won(tx, task, agent)
-            refusal.kept = settled > 0  # or it would tell of an end that is not written
-            raise refusal
-    raise Refused(f"{called(task)} passes from hand to hand", hint=WAIT, state=task.state, id=task.id)
+    settled = 0
+    try:
+        for _ in range(TRIES):
+            if won is not None:
+                return won
+            _held_by_somebody(tx, ref=ref, agent=agent, project=project)
+            task = _named(tx, ref, agent, project, create)
+            settled += _settled(tx, task)
+            won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
+            if won is None and not _free_again(tx, task := find(tx, f"#{task.number}", project)):
+                raise _not_won(tx, task, agent)
+    except Refused as refusal:
+        refusal.kept = settled > 0  # or it would tell of an end that is not written
+        raise
+    raise Refused(f"{called(task)} could not be won: others keep taking it", hint=WAIT, state=task.state, id=task.id)
 
 
 def _named(tx: Transaction, ref: str, agent: str, project: str, create: bool) -> Task:
@@ -120,11 +123,17 @@ def _settled(tx: Transaction, task: Task) -> int:
     return expire_one(tx, task.number) if task.state == "claimed" and task.lapsed else 0  # its last attempt
 
 
+def _unfinished(tx: Transaction, task: Task) -> list[int]:
+    from .dependencies import unfinished
+
+    return unfinished(tx, task.number)
+
+
 def _free_again(tx: Transaction, task: Task) -> bool:
     """Whether a task that was just lost can be won by now: on PostgreSQL two statements are two moments."""
     if task.state == "pending":
         return micros(task.ready_at or 0) <= tx.now
-    return task.state == "blocked" and not unfinished(tx, task.number)
+    return task.state == "blocked" and not _unfinished(tx, task)
 
 
 def _win_limited(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
@@ -191,7 +200,7 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             id=task.id,
         )
     if task.state == "blocked":
-        waits = ", ".join(f"#{number}" for number in unfinished(tx, task.number))
+        waits = ", ".join(f"#{number}" for number in _unfinished(tx, task))
         return Refused(f"{called(task)} is blocked by {waits}", hint=WAIT, state=task.state, id=task.id)
     if task.state == "pending":
         left = (task.ready_at or 0.0) - tx.now / SECOND
@@ -206,16 +215,6 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
     by = f" by {task.holder}" if task.holder else ""
     hint = OVER if task.state == "completed" else f"`tb retry '#{task.number}'` reopens it"
     return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
-
-
-def unfinished(tx: Transaction, number: int) -> list[int]:
-    """The tasks that a task comes after and that have not been completed."""
-    rows = tx.all(
-        "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
-        "WHERE edges.task = :number AND state <> 'completed' ORDER BY tasks.number",
-        number=number,
-    )
-    return [found for (found,) in rows]
 
 
 @operation("tasks.claim_many", writes=True, scopes=lambda _: [scope(*EDGES, shared=True)])
@@ -268,7 +267,7 @@ def as_holder(
     row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
-    raise stale(tx, task or find(tx, ref, project), agent, epoch)
+    raise stale(tx, find(tx, ref if task is None else f"#{task.number}", project), agent, epoch)
 
 
 def as_held(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) -> Task:

@@ -154,14 +154,14 @@ def release_dependents(tx: Transaction, ended: Task) -> None:
                     ends.append(cancelled)
 
 
-def waiting_for(tx: Transaction, number: int) -> int:
-    """How many of the tasks that a task comes after it still has to wait for; its row is locked."""
-    row = tx.first(
-        "SELECT count(*) FROM edges JOIN tasks ON tasks.number = edges.after "
-        f"WHERE edges.task = :number AND NOT {_DONE}",
+def unfinished(tx: Transaction, number: int) -> list[int]:
+    """The tasks that a task comes after and still has to wait for."""
+    rows = tx.all(
+        "SELECT tasks.number FROM edges JOIN tasks ON tasks.number = edges.after "
+        f"WHERE edges.task = :number AND NOT {_DONE} ORDER BY tasks.number",
         number=number,
     )
-    return row[0] if row else 0
+    return [found for (found,) in rows]
 
 
 # A predecessor that ended badly is done only for a task that runs anyway. Counted anew each time: a task that was
@@ -173,7 +173,7 @@ _DONE = (
 
 
 def _refresh(tx: Transaction, number: int) -> tuple[Any, ...] | None:
-    waiting = waiting_for(tx, number)
+    waiting = len(unfinished(tx, number))
     return tx.first(
         "UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {now} "
         f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",

@@ -174,7 +174,7 @@ def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int
         "epoch": current,
         "until": until / 1_000_000 or None,
     }
-    if holder == agent and epoch in (0, current):
+    if holder == agent and epoch in (0, current) and 0 < until <= now:
         late = span((now - until) / 1_000_000)
         return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", hint=again, **facts)
     if holder is None and 0 < epoch == current:

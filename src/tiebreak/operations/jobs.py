@@ -20,7 +20,7 @@ from .claims import COMPLETED, complete, fail, release
 from .dependencies import release_dependents
 from .events import append
 from .grants import MINE_EACH, closing, keeping, remembering
-from .picking import Wanted, win
+from .picking import Wanted, takes_from_queues, win
 from .references import FINISHED, STATE, STORED, by_key, called, find, lookup
 from .rows import given, listed
 from .tasks import add, names_a_key
@@ -178,7 +178,7 @@ def _settings_again(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
         job["settings"] = json.loads(row[0]) if row and row[0] else None
 
 
-@operation("jobs.next", writes=True, commands=True, withheld=("settings", _settings_again))
+@operation("jobs.next", writes=True, commands=True, withheld=("settings", _settings_again), scopes=takes_from_queues)
 def next_jobs(
     tx: Transaction,
     *,

@@ -1,8 +1,8 @@
 """Limits: of a group of tasks at most so many are claimed at any time.
 
 A limit is a decision over several rows, so whoever wins a task that has one does so alone (`tx.serialize`): it counts
-the claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up no
-room, once that is written down: one that cannot be written down now is just being extended, or ended. Each task brings
+the claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up
+room until its lapse is written down; one whose row somebody else has locked may be being extended. Each task brings
 the size of its group along: it may be won while fewer than that are claimed.
 """
 

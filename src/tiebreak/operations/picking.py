@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..clock import micros
 from ..model import Task
 from ..names import PRIORITIES
-from . import operation
+from . import operation, scope
 from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
 from .expiry import SETTLED, UNSETTLED, settle
 from .grants import winning
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..names import AgentId, Count, Label, Lease, Project
-    from . import Transaction
+    from . import Scope, Transaction
 
     Lane = tuple[str | None, str | None, str | None]
     """Tasks that are taken in their order: of a queue, for a function, of a group with a limit. None: of any."""
@@ -37,7 +37,12 @@ _AT_ONCE = 100
 """How many lanes are looked at by one statement."""
 
 
-@operation("tasks.next", writes=True)
+def takes_from_queues(params: dict[str, Any]) -> list[Scope]:
+    """The scope of whoever takes from a queue that is not paused: no queue is paused between its look and its grant."""
+    return [scope("queues", params["project"], shared=True)]
+
+
+@operation("tasks.next", writes=True, scopes=takes_from_queues)
 def next_ready(
     tx: Transaction,
     *,
@@ -129,10 +134,11 @@ def win(
     What somebody else is just changing is passed over, if there is anything else to be had. If there is not, it is
     waited for: whoever had it may die and leave it as it was, and nobody would be told.
     """
+    tx.serialize("queues", wanted.project, shared=True)
     grant = {"agent": agent, "lease": micros(lease)}
     for _ in range(TRIES):
-        rows, lanes = _win(tx, wanted, count, grant, returning)
-        if rows or not tx.passes_over or not _something_is_there(tx, wanted, lanes):
+        rows, seen, lanes = _win(tx, wanted, count, grant, returning)
+        if rows or not tx.passes_over or not (seen or _something_is_there(tx, wanted, lanes)):
             break
         tx.wait_for_locked()
         count = 1  # whoever waited for a second one would have the first one locked meanwhile
@@ -141,22 +147,25 @@ def win(
 
 def _something_is_there(tx: Transaction, wanted: Wanted, lanes: list[Lane]) -> bool:
     """Whether there is something ready in one of these lanes, or something that may have become ready."""
-    for begin in range(0, len(lanes), _AT_ONCE):
+    for begin in range(0, max(1, len(lanes)), _AT_ONCE):
         some = lanes[begin : begin + _AT_ONCE]
-        ready = [f"EXISTS (SELECT 1 FROM tasks WHERE {wanted.condition(lane, i)})" for i, lane in enumerate(some)]
+        ready = [f" OR EXISTS (SELECT 1 FROM tasks WHERE {wanted.condition(lane, i)})" for i, lane in enumerate(some)]
         params = {name: value for i, lane in enumerate(some) for name, value in _of_lane(lane, i).items()}
-        if tx.first(f"{UNSETTLED} OR {' OR '.join(ready)}", **wanted.params, **params) is not None:
+        if tx.first(f"{UNSETTLED}{''.join(ready)}", **wanted.params, **params) is not None:
             return True
     return False
 
 
 def _win(
     tx: Transaction, wanted: Wanted, count: int, grant: dict[str, Any], returning: str
-) -> tuple[list[tuple[Any, ...]], list[Lane]]:
-    """Win what can be won without waiting for others, and the lanes without a limit in which it was looked for."""
+) -> tuple[list[tuple[Any, ...]], bool, list[Lane]]:
+    """Win what can be won now.
+
+    Also whether something was seen that could not be won then, and the lanes without a limit that were looked at.
+    """
     # Most of the time nothing has lapsed and nothing is paused, and one statement finds that out and wins.
     if (lane := wanted.only_lane()) and (rows := _from_lane(tx, wanted, lane, count, grant, returning, SETTLED)):
-        return rows, [lane]
+        return rows, True, [lane]
     _, paused, limited = settle(tx, wanted.project)
     closed = paused_queues(tx, wanted.project) if paused else set()
     queues = _queues(tx, wanted) if wanted.queues is None and (closed or wanted.callees) else wanted.queues
@@ -164,10 +173,10 @@ def _win(
     callees: list[str | None] = [*wanted.callees] if wanted.callees else [None]
     lanes: list[Lane] = [(queue, callee, None) for queue in open_queues for callee in callees]
     if limited and (groups := _groups(tx, wanted, closed)):
-        return _best_of(tx, wanted, [*lanes, *groups], count, grant, returning), lanes
+        return *_best_of(tx, wanted, [*lanes, *groups], count, grant, returning), lanes
     if len(lanes) == 1:
-        return _from_lane(tx, wanted, lanes[0], count, grant, returning), lanes
-    return _best_of(tx, wanted, lanes, count, grant, returning) if lanes else [], lanes
+        return _from_lane(tx, wanted, lanes[0], count, grant, returning), False, lanes
+    return *_best_of(tx, wanted, lanes, count, grant, returning), lanes
 
 
 def paused_queues(tx: Transaction, project: str) -> set[str]:
@@ -218,8 +227,11 @@ def _from_lane(
 
 def _best_of(
     tx: Transaction, wanted: Wanted, lanes: list[Lane], count: int, grant: dict[str, Any], returning: str
-) -> list[tuple[Any, ...]]:
-    """Win the best of several lanes. Of groups with a limit, nobody else wins anything until this has ended."""
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Win the best of several lanes, and whether there were any to choose from.
+
+    Of groups with a limit, nobody else wins anything until this has ended.
+    """
     heads = _heads(tx, wanted, lanes, count)
     shares, numbers = _shares(heads, taken(tx, wanted.project) if any(lane[2] for lane in lanes) else {}, count)
     if numbers:
@@ -231,7 +243,7 @@ def _best_of(
             **params,
             **grant,
         )
-    return won
+    return won, bool(shares or numbers)
 
 
 def _heads(tx: Transaction, wanted: Wanted, lanes: list[Lane], count: int) -> list[tuple[int, int, int, Lane]]:

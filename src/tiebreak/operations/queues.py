@@ -7,7 +7,7 @@ name can still be claimed.
 from __future__ import annotations
 
 from ..model import Queue, record
-from . import operation
+from . import operation, scope
 from .events import append
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-@operation("queues.pause", writes=True)
+@operation("queues.pause", writes=True, scopes=lambda params: [scope("queues", params["project"])])
 def pause(
     tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Queue:

@@ -113,10 +113,27 @@ def _seat_for(tx: Transaction, session: str, agent: str, project: str, lease: fl
     if passed is not None:
         tx.all("UPDATE sessions SET fenced_by = :heir WHERE agent = :old AND ended_at = 0", heir=session, old=replaces)
         return passed.epoch
-    taken = grant(tx, SEAT, 0, session, project, lease, None)
+    taken = _win_seat(tx, session, project, lease)
     if taken is None:
         raise refuse(tx, current(tx, project, SEAT, 0), agent, SEAT)
     return taken.epoch
+
+
+def _win_seat(tx: Transaction, session: str, project: str, lease: float) -> Hold | None:
+    """Win the seat if it is free; a session whose grant had lapsed is fenced by that, as after a handoff."""
+    before = holder_id(current(tx, project, SEAT, 0))
+    if before is not None and before != session:
+        _lock(tx, before)
+    taken = grant(tx, SEAT, 0, session, project, lease, None)
+    if taken is not None and before is not None and before != session:
+        rows = tx.all(
+            f"UPDATE sessions SET fenced_by = :heir WHERE agent = :old AND ended_at = 0 RETURNING {_COLUMNS}",
+            heir=session,
+            old=before,
+        )
+        for row in rows:
+            _told(tx, "session.fenced", record(Session, row))
+    return taken
 
 
 def _pass_on(tx: Transaction, project: str, giver: str, heir: str, lease: float, how: str) -> Hold | None:
@@ -238,9 +255,9 @@ def renew(tx: Transaction, *, session: AgentId, project: Project = "", lease: Le
 
 
 def _keep_seat(tx: Transaction, found: Session, session: str, project: str, lease: float) -> Session:
-    held = prolong(tx, SEAT, 0, session, project, 0, lease, None) or grant(tx, SEAT, 0, session, project, lease, None)
+    held = prolong(tx, SEAT, 0, session, project, 0, lease, None) or _win_seat(tx, session, project, lease)
     heir = None if held else holder_id(current(tx, project, SEAT, 0))
-    if held is None and heir == found.fenced_by:
+    if held is None and heir in (None, found.fenced_by):
         return found
     row = tx.first(
         "UPDATE sessions SET fenced_by = :heir, epoch = CASE WHEN :epoch > 0 THEN :epoch ELSE epoch END "
@@ -352,6 +369,7 @@ def listing(
 @operation("sessions.remove", writes=True)
 def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: Project = "") -> Session:
     """Forget a session that has ended. Of a coordinator its name stays, so that it stays fenced."""
+    _lock(tx, session)
     found = _one(tx, session, project)
     if not found.ended_at:
         raise Refused(f"session {session} has not ended", hint=f"`tb stop {short(session)}` ends it")

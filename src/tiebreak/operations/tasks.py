@@ -13,7 +13,7 @@ from ..clock import micros
 from ..errors import Invalid, Refused
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, PRIORITIES, json_text, short
-from . import KEYS, operation, scope
+from . import EDGES, KEYS, operation, scope
 from .dependencies import (
     cancel_row,
     find_predecessors,
@@ -21,7 +21,7 @@ from .dependencies import (
     refuse_ended_badly,
     release_dependents,
     runs_anyway,
-    waiting_for,
+    unfinished,
 )
 from .events import contains, of_task
 from .expiry import expire_one
@@ -184,12 +184,13 @@ def cancel(
     return cancelled
 
 
-@operation("tasks.retry", writes=True, commands=True)
+@operation("tasks.retry", writes=True, commands=True, scopes=lambda _: [scope(*EDGES, shared=True)])
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
     """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
 
     Refused while a task that it comes after has failed or is cancelled, unless it runs anyway: retry that one first.
     """
+    tx.serialize(*EDGES, shared=True)  # what it comes after does not change while it is counted
     number = find(tx, ref, project).number
     before = _locked_predecessors(tx, number)
     task = find(tx, f"#{number}", project, "{lock}")
@@ -200,7 +201,7 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
             f"{called(task)} is {task.state}; only failed or cancelled tasks can be retried", state=task.state
         )
     refuse_ended_badly(before, runs_anyway(tx, number))
-    waiting = waiting_for(tx, number)
+    waiting = len(unfinished(tx, number))
     row = tx.first(_REOPEN, number=number, state="blocked" if waiting else "pending", waiting=waiting)
     reopened = record(Task, row or task)
     of_task(tx, "task.reopened", reopened, agent=agent, epoch=reopened.epoch, note=reason)
@@ -223,7 +224,7 @@ _REOPEN = giving_back(
 )
 
 
-@operation("tasks.retry_many", writes=True, commands=True)
+@operation("tasks.retry_many", writes=True, commands=True, scopes=lambda _: [scope(*EDGES, shared=True)])
 def retry_many(
     tx: Transaction,
     *,
