@@ -1,8 +1,8 @@
 # Each habit of the project is one target. `make` alone lists them.
 
 PYTHON ?= python3
-# Test processes side by side: one more than the two cores of CI, because some tests mostly wait.
-WORKERS ?= 3
+# Test processes side by side: more than the two cores of CI, because many tests mostly wait.
+WORKERS ?= 4
 # More arguments for pytest: make test ARGS='-k epoch'
 ARGS ?=
 

@@ -51,7 +51,7 @@ def test_some_schedules_of_some_pairs(shard: int, capsys: pytest.CaptureFixture[
 def test_some_schedules_of_three_clients(capsys: pytest.CaptureFixture[str]) -> None:
     explored = Explored()
     for triple in TRIPLES:
-        explored.add(Explorer(world(), triple).everything(20, SEED))
+        explored.add(Explorer(world(), triple).everything(12, SEED))
     told(capsys, "triples", explored)
 
 

@@ -19,8 +19,8 @@ BASE = settings(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
-NORMAL = settings(BASE, max_examples=60, derandomize=True)
-FEWER = {"daemon": 25, "postgres": 25, "postgres-daemon": 10}
+NORMAL = settings(BASE, max_examples=40, derandomize=True)
+FEWER = {"daemon": 12, "postgres": 12, "postgres-daemon": 5}
 """Lives on a server, where each step is a commit to a disk."""
 SOAK = settings(BASE, max_examples=2000, derandomize=False)
 HUNT = settings(BASE, max_examples=300, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
