@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from ..errors import Refused
 from ..names import shown
+from .claims import WAIT
 from .expiry import expire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import Transaction
 
-HINT = "claim it with --wait to wait for it; `tb next` finds other work"
 _TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND "
 
 
@@ -52,7 +52,7 @@ def refuse_full(tx: Transaction, number: int) -> bool:
         # Without its id: whoever waits is woken by any change, for it is another task that has to end.
         raise Refused(
             f"#{number} has to wait: {others[0][1]} of the group {shown(group)} are claimed, the limit is {size}",
-            hint=HINT,
+            hint=WAIT,
             state="pending",
             group=group,
             limit=size,

@@ -14,8 +14,7 @@ CREATE TABLE board (
 --      │           │  └────────┤                     failed with attempts left, released, or its lease ran out
 --      └───────────┴───────────┴──────► cancelled
 --
--- An expired claim stays in the table as it is and counts as pending (or failed, when its attempts are used up)
--- until somebody claims it or a sweep writes it down.
+-- A claim whose lease ran out stays in the table as it is until somebody wins the task or writes the lapse down.
 CREATE TABLE tasks (
   number       INTEGER PRIMARY KEY,
   id           TEXT NOT NULL UNIQUE,       -- UUID v7
