@@ -17,8 +17,7 @@ from typing import NamedTuple
 from tests.daemons import Serving
 from tests.postgres import Server
 from tests.races.places import database
-
-from .delays import slow_line
+from tests.slow_line import slow_line
 
 LONGEST = 0.5
 """Seconds that a slow line holds a piece back at most."""

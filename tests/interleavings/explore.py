@@ -14,9 +14,10 @@ bystander has locked some of the tasks that the sample declares in `passes_over`
 which there is only one task declares none: it must wait for whoever changes that one, and may not answer that there is
 nothing. A call may go by the time at which it began although the clock was stepped since: a clock that is read too
 early makes a lapse be noticed later, and that it never lets two have one thing is counted by itself. The calls of a
-batch are of different callers, so each of them has a place of its own in the order, and a batch may deadlock with
-others: it locks the rows of one call after those of another. And of `tasks.retry_many`, and of `tasks.claim_many` in
-groups with a limit, which decide about each task by itself, the outcome is not compared.
+batch, or of a daemon's group commit, are of different callers, so each of them has a place of its own in the order, and
+the transaction may deadlock with others: it locks the rows of one call after those of another. And of
+`tasks.retry_many`, and of `tasks.claim_many` in groups with a limit, which decide about each task by itself, the
+outcome is not compared.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from functools import cache
 from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
+from tiebreak import Board
 from tiebreak.globs import overlap
 from tiebreak.names import FINAL
 
 from .samples import Sample
 from .scheduler import Cut, Effect, Schedule, Trace, shortened
-from .world import Call, Turn, World, units
+from .world import GROUPS, Call, Turn, World, units
 
 EFFECTS: tuple[Effect, ...] = ("", "clock", "death", "late death")
 MOST_CUTS = 2
@@ -81,6 +83,10 @@ class Explorer:
         self._world, self._samples = world, tuple(samples)
         self._scripts = [sample.calls for sample in samples]
         self._scopes_first, self._batches_too = scopes_first, batches_too
+        self._grouped = any(script[0][0] in GROUPS for script in self._scripts)
+        # A daemon that loses its connection asks again; that it gets over it, tests/faults and tests/histories show.
+        daemon = any(script[0][0] == "daemon" for script in self._scripts)
+        self._effects = EFFECTS[:2] if daemon else EFFECTS
         self._known: dict[Any, str] = {}
         self.result = Explored()
 
@@ -109,7 +115,7 @@ class Explorer:
         if len(schedule.cuts) == MOST_CUTS:
             return
         last = schedule.cuts[-1].after if schedule.cuts else 0
-        effects = EFFECTS if all(not cut.effect for cut in schedule.cuts) else ("",)
+        effects = self._effects if all(not cut.effect for cut in schedule.cuts) else ("",)
         for after, others in trace.possible:
             if after > last:
                 yield from (Cut(after, effect, other) for effect in effects for other in others)
@@ -125,35 +131,60 @@ class Explorer:
             self._found("two holders", schedule, trace, rivals)
         for change in changed_ends(seen):
             self._found("not final", schedule, trace, change)
-        batched = any(script[0][0] == "batch" for script in self._scripts)
-        for statement in trace.deadlocks if self._batches_too or not batched else ():
+        for statement in trace.deadlocks if self._batches_too or not self._grouped else ():
             self._found("deadlock", schedule, trace, shortened(statement))
         if self._scopes_first:
             for fault in trace.faults:
                 self._found("scope", schedule, trace, fault)
         stepped = any(cut.effect == "clock" for cut in schedule.cuts[: trace.cuts_made])
         compared = not any(sample.one_by_one for sample in self._samples)
-        if compared and not any(outcome == serial for serial in self._serial(stepped, frozenset(trace.dead))):
-            self._found("outcome", schedule, trace, self._difference(outcome, stepped, frozenset(trace.dead)))
+        dead, seen_order = frozenset(trace.dead), self._order_of_commits(schedule, trace)
+        if compared and not any(outcome == serial for serial in self._serial(stepped, dead, seen_order)):
+            self._found("outcome", schedule, trace, self._difference(outcome, stepped, dead))
         return trace
+
+    def _order_of_commits(self, schedule: Schedule, trace: Trace) -> list[Turn]:
+        """In which order calls were committed and the clock was stepped: most likely the order to compare with."""
+        steps = {cut.after for cut in schedule.cuts[: trace.cuts_made] if cut.effect == "clock"}
+        left = [[list(part) for part in _transactions(i, script)] for i, script in enumerate(self._scripts)]
+        order: list[Turn] = []
+        for number, (who, message) in enumerate(trace.messages, 1):
+            if message.endswith("COMMIT") and left[who]:
+                order += left[who].pop(0)
+            if number in steps:
+                order.append(None)
+        return order
 
     def _found(self, kind: str, schedule: Schedule, trace: Trace, details: str) -> None:
         sent = "\n".join(f"    {who + 1}: {shortened(message)}" for who, message in trace.messages)
         names = tuple(sample.name for sample in self._samples)
         self.result.findings.append(Finding(kind, names, schedule, f"  {details}\n  messages:\n{sent}"))
 
+    def check_freely(self, boards: Sequence[Board], step_after: float) -> None:
+        """Run the samples on these boards without a schedule, with a step of the clock, and remember what was wrong."""
+        outcome = self._world.freely(self._scripts, boards, step_after)
+        self.result.schedules += 1
+        for rivals in two_holders(json.loads(outcome)["tables"]):
+            self._found("two holders", Schedule(()), Trace(), rivals)
+        if not any(outcome == serial for serial in self._serial(True, frozenset())):
+            self._found("outcome", Schedule(()), Trace(), self._difference(outcome, True, frozenset()))
+
     # ── Serial orders ────────────────────────────────────────────────────────────────────────────────
 
-    def _serial(self, stepped: bool, dead: frozenset[int]) -> Iterator[str]:
-        """The outcomes of the serial orders, the plain ones first; what was worked out once is kept."""
-        for order in self._orders(stepped, dead):
+    def _serial(self, stepped: bool, dead: frozenset[int], like: Sequence[Turn] = ()) -> Iterator[str]:
+        """The outcomes of the serial orders, the plain ones first, those most like another order before the rest.
+
+        What was worked out once is kept.
+        """
+        orders = sorted(self._orders(stepped, dead), key=lambda order: _distance(order, like))
+        for order in orders:
             yield self._outcome_of(order, dead)
         for number in range(len(self._samples)) if stepped else ():
-            for order in self._orders(stepped, dead):
+            for order in orders:
                 yield self._outcome_of(order, dead, slow=number)
         for number, sample in enumerate(self._samples):
             for passed in _some_of(sample.passes_over):
-                for order in self._orders(stepped, dead):
+                for order in orders:
                     yield self._outcome_of(order, dead, (number, passed))
 
     def _orders(self, stepped: bool, dead: frozenset[int]) -> Iterator[tuple[Turn, ...]]:
@@ -193,9 +224,23 @@ def _some_of(tasks: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _lines(number: int, script: Sequence[Call]) -> list[list[tuple[int, int]]]:
-    """The calls of a client that come one after another; those of a batch come in any order."""
+    """The calls of a client that come one after another; those of a group come in any order."""
     turns = [(number, i) for i in range(len(units(script)))]
-    return [[turn] for turn in turns] if script[0][0] == "batch" else [turns]
+    return [[turn] for turn in turns] if script[0][0] in GROUPS else [turns]
+
+
+def _transactions(number: int, script: Sequence[Call]) -> list[list[tuple[int, int]]]:
+    """The calls of a client as it commits them; see `daemons.GroupingDaemon` for those of a daemon."""
+    turns = [(number, i) for i in range(len(units(script)))]
+    if script[0][0] == "batch":
+        return [turns]
+    return [turns[:1], turns[1:]] if script[0][0] == "daemon" else [[turn] for turn in turns]
+
+
+def _distance(order: Sequence[Turn], other: Sequence[Turn]) -> int:
+    """How many pairs of turns come in the opposite order."""
+    places = {turn: place for place, turn in enumerate(order)}
+    return sum(places[one] > places[two] for one, two in combinations([t for t in other if t in places], 2))
 
 
 @cache

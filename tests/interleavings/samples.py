@@ -46,6 +46,15 @@ def together(name: str, *parts: Sample) -> Sample:
     return Sample(name, (("batch", {"calls": calls}, None),), frozenset().union(*(part.touches for part in parts)))
 
 
+def through_daemon(*parts: Sample) -> Sample:
+    """Several samples of callers of one daemon: it commits the first one by itself, and then the others together."""
+    calls = [call for part in parts for call in part.calls]
+    touches = frozenset().union(*(part.touches for part in parts))
+    passes_over = tuple(dict.fromkeys(each for part in parts for each in part.passes_over))
+    name = "daemon: " + ", ".join(part.name for part in parts)
+    return Sample(name, (("daemon", {"calls": calls}, None),), touches, passes_over)
+
+
 Params = dict[str, Any]
 A: Params = {"agent": "alice~1"}
 OLD: Params = {"agent": "old~spawn-1"}
@@ -342,3 +351,27 @@ def pairs() -> Iterator[tuple[Sample, Sample]]:
         writes = any(name in writing for sample in pair for name, _, _ in sample.calls)
         if writes and pair[0].touches & pair[1].touches:
             yield pair
+
+
+def group_commits() -> list[tuple[Sample, Sample]]:
+    """Each pair of writes, the first of them through a daemon that has two more writes to commit.
+
+    Those two touch what one of the pair touches. Which ones they are goes by the number of the pair, not by chance.
+    """
+    from tiebreak.operations import every
+
+    writes = [
+        sample
+        for sample in SAMPLES
+        if len(sample.calls) == 1
+        and not sample.one_by_one
+        and (found := every().get(sample.calls[0][0]))
+        and found.writes
+    ]
+    groups = []
+    for number, (first, second) in enumerate(combinations_with_replacement(writes, 2)):
+        if first.touches & second.touches:
+            near = [sample for sample in writes if sample.touches & (first.touches | second.touches)]
+            ahead, beside = near[number % len(near)], near[number * 7 % len(near)]
+            groups.append((through_daemon(ahead, first, beside), second))
+    return groups

@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Literal, NamedTuple, cast
 
 import psycopg
@@ -268,9 +268,11 @@ class Scheduler:
 
     def _kill(self, client: Client) -> None:
         """Let a client at the gate die, and wait until the server has noticed."""
-        pid = client.pid
+        pid, end = client.pid, monotonic() + PATIENCE
         client.order("die")
-        self._monitor.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+        while self._monitor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(%s)", (pid,)).rowcount:
+            assert monotonic() < end, "a client does not die"
+            sleep(0.0005)
 
     def _settle(self, turn: threading.Condition, clients: Sequence[Client]) -> None:
         """Wait until everybody is at a gate, at the end, or waits for a lock; somebody can send or all are done."""

@@ -17,7 +17,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import psycopg
@@ -28,7 +28,8 @@ from tiebreak.errors import TiebreakError
 from tiebreak.model import encode
 
 from ..postgres import WRITES, Server
-from .scheduler import Client, Schedule, Scheduler, Script, Trace
+from .daemons import GroupingDaemon
+from .scheduler import PATIENCE, Client, Schedule, Scheduler, Script, Trace
 
 NOW = 1_800_000_000_000_000
 AGE = 120_000_000
@@ -39,7 +40,9 @@ LONG = 36_000.0
 PROJECT = "p"
 
 Call = tuple[str, dict[str, Any], str | None]
-"""The name of an operation (or `batch`), its parameters, and the key of `once`."""
+"""The name of an operation, its parameters, and the key of `once`; or one of `GROUPS`, with the calls in it."""
+GROUPS = ("batch", "daemon")
+"""Calls that go into one transaction: of one caller, or of several callers of one daemon."""
 Turn = tuple[int, int] | None
 """A client and which of its calls; None: the clock is stepped."""
 
@@ -166,16 +169,16 @@ def filled(what: str, how: dict[str, Any]) -> dict[str, Any]:
 
 
 def units(calls: Sequence[Call]) -> Sequence[Call]:
-    """The calls of a script, those of a batch one by one."""
+    """The calls of a script, those of a group one by one."""
     name, params, _ = calls[0]
-    return params["calls"] if name == "batch" else calls
+    return params["calls"] if name in GROUPS else calls
 
 
 class World:
     """A board with the set-up on it, three clients, and a scheduler."""
 
     def __init__(self, server: Server) -> None:
-        self.address = server.address()
+        self.server, self.address = server, server.address()
         self.clock = Clock()
         self.raw: psycopg.Connection[Any] = psycopg.connect(self.address, autocommit=True, options=WRITES)
         self.bystander: psycopg.Connection[Any] = psycopg.connect(self.address, options=WRITES)
@@ -183,6 +186,8 @@ class World:
         agents = ("bob~1", "eve~1", "fay~1")
         self.clients = [Client(self.address, self.clock, agent, PROJECT) for agent in agents]
         self.scheduler = Scheduler(self.clients, self.raw, self.clock.step)
+        self.daemons: dict[tiebreak.Board, GroupingDaemon] = {}
+        """For a client's board, the daemon through which its calls go that belong to several callers."""
         self._runs = 0
 
     def _set_up(self) -> None:
@@ -234,6 +239,19 @@ class World:
         trace = self.scheduler.run(made, schedule)
         return trace, self._outcome(answers, trace.dead)
 
+    def freely(self, scripts: Sequence[Sequence[Call]], boards: Sequence[tiebreak.Board], step_after: float) -> str:
+        """The outcome of the calls of several clients, each as fast as its line allows; when the clock is stepped."""
+        self.restore()
+        answers: list[list[Any]] = [[] for _ in scripts]
+        made = [self.script(calls, found) for calls, found in zip(scripts, answers, strict=True)]
+        threads = [threading.Thread(target=script, args=(board,)) for script, board in zip(made, boards, strict=True)]
+        stepping = threading.Timer(step_after, self.clock.step)
+        for thread in (stepping, *threads):
+            thread.start()
+        for thread in (*threads, stepping):
+            thread.join(PATIENCE)
+        return self._outcome(answers, frozenset())
+
     def script(self, calls: Sequence[Call], answers: list[Any]) -> Script:
         """What a client does that makes these calls; its answers, in words that can be compared later."""
 
@@ -252,7 +270,7 @@ class World:
         locked: tuple[int, tuple[str, ...]] = (-1, ()),
         slow: int = -1,
     ) -> str:
-        """The outcome of calls one after another. Those of a batch have turns of their own.
+        """The outcome of calls one after another. Those of a group have turns of their own.
 
         `locked`: a client, and the tasks that somebody else is changing while it has its turn. `slow`: a client that
         has read the clock before it was stepped.
@@ -271,7 +289,7 @@ class World:
                 answers[client][number] = self._ask(self.clients[client].board, call)
                 self.clock.now = now
         told = [[given[number] for number in sorted(given)] for given in answers]
-        together = [[given] if script[0][0] == "batch" else given for given, script in zip(told, scripts, strict=True)]
+        together = [[given] if script[0][0] in GROUPS else given for given, script in zip(told, scripts, strict=True)]
         return self._outcome(together, dead)
 
     def alone(self, calls: Sequence[Call]) -> str:
@@ -280,21 +298,33 @@ class World:
 
     @contextmanager
     def _locked(self, tasks: tuple[str, ...]) -> Iterator[None]:
-        """Somebody else is changing tasks or schedules; whoever waits for them has them soon."""
+        """Somebody else is changing tasks or schedules, and gives up as soon as anybody waits for them."""
         if not tasks:
             yield
             return
         self.bystander.execute("SELECT 1 FROM tasks WHERE key = ANY(%s) FOR UPDATE", (list(tasks),))
         self.bystander.execute("SELECT 1 FROM schedules WHERE name = ANY(%s) FOR UPDATE", (list(tasks),))
-        soon = threading.Timer(0.5, self.bystander.rollback)
-        soon.start()
+        over = threading.Event()
+        watching = threading.Thread(target=self._give_up_when_waited_for, args=(over,))
+        watching.start()
         yield
-        soon.cancel()
+        over.set()
+        watching.join()
         self.bystander.rollback()
+
+    def _give_up_when_waited_for(self, over: threading.Event) -> None:
+        pid = self.bystander.info.backend_pid
+        while not over.wait(0.005):
+            if self._rows(f"SELECT 1 FROM pg_locks WHERE NOT granted AND {pid} = ANY(pg_blocking_pids(pid))"):
+                self.bystander.rollback()
+                return
 
     def _ask(self, board: tiebreak.Board, call: Call) -> Any:
         name, params, once = call
         try:
+            if name == "daemon":
+                asks = [partial(self._ask, call=each) for each in params["calls"]]
+                return self.daemons[board].ask_together(asks)
             if name == "batch":
                 calls = [(each, self._resolved(filled(each, how)), key) for each, how, key in params["calls"]]
                 return [each if isinstance(each, TiebreakError) else encode(each) for each in board.batch(calls)]
@@ -351,6 +381,8 @@ _LEFT_OUT = {"ready"}
 """How much is ready in a queue is counted without a lock, as a service to whoever pauses it."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SPAN = re.compile(r"\b(\d+(\.\d+)?(ms|s|m|h|d))+\b|\d\d:\d\d(:\d\d)?")
+_MADE_UP = re.compile(r"[0-9a-f]{32}$")
+"""The key that a client of a daemon gives to each of its writes, so that it can repeat it."""
 _QUIET = ("task.refused", "task.fenced", "hold.refused", "hold.fenced")
 
 
@@ -386,6 +418,8 @@ class Seen:
     def _table(self, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         out = []
         for row in rows:
+            if name == "answers" and _MADE_UP.match(row["once"]):
+                continue
             shown = {column: self._cell(name, column, value) for column, value in row.items()}
             if name in ("edges", "outputs"):
                 shown.update({each: self._tasks.get(row[each], "gone") for each in ("task", "after") if each in row})
