@@ -1,13 +1,13 @@
 """This version beside an earlier one, in turns: what a change of the rules has cost.
 
-The earlier one is a commit of this repository (`TIEBREAK_BEFORE`, by default the one before record 22). Each round runs
-in a process of its own, on a board of its own, made by the version that is measured.
+The earlier one is a commit of this repository (`TIEBREAK_BEFORE`, by default the one before record 22). Each version
+has a process and a board of its own, made by the version that is measured. The two take turns, a few operations each,
+so that what else the machine does meets both alike.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BEFORE = "ff75c33"
-ROUNDS = 9
-OPERATIONS = ("post", "claim", "next", "extend", "complete", "hold", "renew", "glob", "release")
+TURNS = 200
+AT_ONCE = 10
+"""Operations of one turn."""
+OPERATIONS = ("post", "claim", "extend", "complete", "next", "hold", "renew", "release", "glob")
+"""In this order: each needs what the one before it has left."""
 
 
 def run(settings: Settings) -> Report:
@@ -30,7 +33,7 @@ def run(settings: Settings) -> Report:
     ref = os.environ.get("TIEBREAK_BEFORE", BEFORE)
     report = Report(
         "versions",
-        f"Operations per second, one process, this version and {ref} in turns, medians of {ROUNDS} rounds.",
+        f"Operations per second, one process, this version and {ref} in turns, medians of {TURNS} turns.",
         ["what", "before", "now", "now / before", "noise"],
     )
     from tests.postgres import Server
@@ -57,18 +60,22 @@ def _checkout(ref: str, place: str) -> str:
 def _compare(
     settings: Settings, report: Report, engine: str, sources: dict[str, str], place: str, server: object
 ) -> None:
-    count = settings.size(300, 5)
-    rates: dict[str, dict[str, list[float]]] = {name: {each: [] for each in OPERATIONS} for name in sources}
-    for turn in range(settings.size(ROUNDS, 1) + 1):  # the first round only warms up
-        progress(f"versions: {engine}, round {turn} …")
-        for name in sorted(sources, reverse=bool(turn % 2)):
-            found = _round(sources[name], _board(engine, f"{name}_{turn}", place, server), count)
-            for each, rate in found.items():
-                rates[name][each] += [rate] if turn else []
-    for each in OPERATIONS:
-        old, new = rates["before"][each], rates["now"][each]
-        ratio = [n / o for n, o in zip(new, old, strict=True)]
-        report.add(f"{engine}: {each}", median(old), median(new), f"{median(ratio):.2f}×", spread(ratio))
+    turns = settings.size(TURNS, 2)
+    versions = {name: _Version(source, _board(engine, name, place, server)) for name, source in sources.items()}
+    try:
+        for each in OPERATIONS:
+            progress(f"versions: {engine}, {each} …")
+            rates: dict[str, list[float]] = {name: [] for name in versions}
+            for turn in range(turns + 1):  # the first one only warms up
+                for name in sorted(versions, reverse=bool(turn % 2)):
+                    rate = versions[name].rate(each, turn)
+                    rates[name] += [rate] if turn else []
+            ratio = [new / old for new, old in zip(rates["now"], rates["before"], strict=True)]
+            old, new = (median(rates[name]) for name in ("before", "now"))
+            report.add(f"{engine}: {each}", old, new, f"{median(ratio):.2f}×", spread(ratio))
+    finally:
+        for version in versions.values():
+            version.close()
 
 
 def _board(engine: str, name: str, place: str, server: object) -> str:
@@ -81,22 +88,37 @@ def _board(engine: str, name: str, place: str, server: object) -> str:
     return str(server.address(name))  # type: ignore[attr-defined]
 
 
-def _round(source: str, address: str, count: int) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.versions", address, str(count)],
-        env={**os.environ, "PYTHONPATH": f"{source}:{REPOSITORY}"},
-        cwd=REPOSITORY,
-        capture_output=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
+class _Version:
+    """A process that works with one version."""
+
+    def __init__(self, source: str, address: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.versions", address],
+            env={**os.environ, "PYTHONPATH": f"{source}:{REPOSITORY}"},
+            cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def rate(self, operation: str, turn: int) -> float:
+        """How many per second, in this turn."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{operation} {turn}\n")
+        self._process.stdin.flush()
+        return AT_ONCE / float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
 
 
 # ── In the process that is measured ──────────────────────────────────────────────────────────────────
 
 
-def measured(address: str, count: int) -> dict[str, float]:
-    """How many of each operation per second."""
+def measured(address: str) -> None:
+    """Read the name of an operation and the number of the turn from each line, and print how many seconds it took."""
     import time
 
     import tiebreak
@@ -112,33 +134,30 @@ def measured(address: str, count: int) -> dict[str, float]:
     def claim(i: int) -> None:
         won.append((refs[i], board.tasks.claim(ref=refs[i]).epoch))
 
-    def take(i: int) -> None:
-        [task] = board.tasks.next()
-        won.append((task.id, task.epoch))
-
     steps: dict[str, Callable[[int], object]] = {
         "post": post,
         "claim": claim,
         "extend": lambda i: board.tasks.extend(ref=won[i][0], epoch=won[i][1]),
         "complete": lambda i: board.tasks.complete(ref=won[i][0], epoch=won[i][1]),
-        "next": take,
+        "next": lambda i: board.tasks.next(),
         "hold": lambda i: board.holds.take(resources=[f"lock:{i}"]),
         "renew": lambda i: board.holds.renew(resources=[f"lock:{i}"], epochs=[1]),
         "release": lambda i: board.holds.release(resources=[f"lock:{i}"], epochs=[1]),
         "glob": lambda i: board.holds.take(resources=[f"file:src/{i}/*.py"]),
     }
-    rates = {}
-    for name, step in steps.items():
+    for line in sys.stdin:
+        name, turn = line.split()
+        numbers = range(int(turn) * AT_ONCE, (int(turn) + 1) * AT_ONCE)
         if name == "next":
-            for i in range(count):
+            for i in numbers:
                 post(i)
+        step = steps[name]
         begin = time.perf_counter()
-        for i in range(count):
+        for i in numbers:
             step(i)
-        rates[name] = count / (time.perf_counter() - begin)
+        print(time.perf_counter() - begin, flush=True)
     board.close()
-    return rates
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(sys.argv[1], int(sys.argv[2]))))
+    measured(sys.argv[1])
