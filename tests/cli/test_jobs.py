@@ -193,6 +193,19 @@ def test_waiting_goes_on_through_a_second_attempt(tb: Tb, board: tiebreak.Board)
     assert (first.number, second.epoch) == (second.number, 2)
 
 
+def test_whoever_waits_sees_an_attempt_that_ended_while_nobody_looked(tb: Tb, board: tiebreak.Board) -> None:
+    with tb.start("submit", "make", "--wait", "--backoff", "0s") as waiting:
+        until(lambda: board.tasks.list(states=["pending"]), "a job is there", LONG)
+        waiting.send_signal(signal.SIGSTOP)
+        for text, ok in (("once\n", False), ("twice\n", False), ("thrice\n", True)):
+            job = won(board)
+            writes(board, job, text)
+            ends(board, job, ok=ok, retry=True)
+        waiting.send_signal(signal.SIGCONT)
+        answer = ended(waiting, LONG)
+    assert (answer.code, answer.out) == (0, "once\ntwice\nthrice\n")
+
+
 def test_who_stops_waiting_does_not_stop_the_job(tb: Tb, board: tiebreak.Board) -> None:
     with tb.start("submit", "make", "--wait") as waiting:
         job = running(board)

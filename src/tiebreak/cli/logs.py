@@ -75,16 +75,18 @@ class Shown:
 
 
 def follow(context: Context, task: Task, shown: Shown) -> Task:
-    """Show what a job writes, attempt after attempt, until it has ended; the task as it is then."""
+    """Show what a job writes until it has ended, from the attempt on in which it is given; the task as it is then."""
     board, epoch, place = context.board, 0, 0
+    first = task.epoch if task.claimed_at else task.epoch + 1
     while True:
         seen = board.events.last()
         task = board.settled(task.id)
-        if task.epoch != epoch and task.claimed_at:
+        # An attempt may have begun and ended between two looks.
+        for newer in range(max(first, epoch + 1), task.epoch + 1 if task.claimed_at else 0):
             _rest(context, task, epoch, place, shown)
-            epoch, place = task.epoch, 0
+            epoch, place = newer, 0
             if task.attempts > 1:
-                shown.heading(f"attempt {task.attempts}")
+                shown.heading(f"attempt {task.attempts}" if epoch == task.epoch else "an earlier attempt")
         place = _rest(context, task, epoch, place, shown)
         shown.standing(task)
         if task.state in FINAL:
