@@ -6,6 +6,9 @@ WORKERS ?= 4
 # More arguments for pytest: make test ARGS='-k epoch'
 ARGS ?=
 
+# Where Python is told not to keep what it has compiled, each of the thousands of processes would compile anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 UV := uv==0.13.7
 

@@ -11,12 +11,20 @@ from tiebreak import Board
 
 from .engines import ENGINES, MORE, Place
 
-# Each half of the last one runs by itself with every `make test`; both together take their time.
-WHOLE = [pytest.param(name, marks=pytest.mark.soak) if name == "postgres-daemon" else name for name in sorted(ENGINES)]
-WHOLE += [pytest.param(name, marks=pytest.mark.soak) for name in sorted(MORE)]
+# Each half of the first one runs by itself with every `make test`; both together take their time, as do the others.
+SOAK = {"postgres-daemon", *MORE}
 
 
-@pytest.fixture(params=WHOLE)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every engine. Those of `make soak` are left out here: to collect and leave thousands of tests takes seconds."""
+    if "place" in metafunc.fixturenames:
+        quick = metafunc.config.option.markexpr == "not soak"
+        names = [name for name in sorted({*ENGINES, *MORE}) if not quick or name not in SOAK]
+        marked = [pytest.param(name, marks=pytest.mark.soak) if name in SOAK else name for name in names]
+        metafunc.parametrize("place", marked, indirect=True)
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh board on each engine."""
     made: Place = {**ENGINES, **MORE}[request.param](tmp_path)

@@ -7,6 +7,7 @@ this agent or that one, and a clock that a test can move.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import tempfile
 import threading
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+import apsw
 
 import tiebreak
 from tiebreak import Board
@@ -44,11 +47,30 @@ class Place(Protocol):
         """Clean up."""
 
 
+@cache
+def _empty_board() -> bytes:
+    """A file with a board and nothing on it: to copy it takes a fifth of the time that making one does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "board.db")
+        tiebreak.open(path).close()
+        with contextlib.closing(apsw.Connection(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return Path(path).read_bytes()
+
+
+def board_file(folder: Path) -> Path:
+    """A new board in this folder."""
+    path = folder / "board.db"
+    path.touch(0o600)
+    path.write_bytes(_empty_board())
+    return path
+
+
 class SqlitePlace:
     """A SQLite file in a temporary folder, with a clock that only the test moves."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "board.db"
+        self.path = board_file(folder)
         self.now = wall()
         self._boards: list[Board] = []
 
@@ -89,7 +111,7 @@ class DaemonPlace:
 
     def behind(self, folder: Path) -> str:
         """The board that the daemon serves."""
-        return os.fspath(folder / "board.db")
+        return os.fspath(board_file(folder))
 
     def open(self, agent: str = "alice", project: str = "demo") -> Board:
         session = agent if "~" in agent else f"{agent}~test"

@@ -13,7 +13,7 @@ from .scenarios import open_board, post
 
 TB = os.path.join(os.path.dirname(sys.executable), "tb")
 SHELLS = 16
-TASKS, SERVED_TASKS = 16, 4
+TASKS, SERVED_TASKS = 12, 2
 """In a file, whose lock every command takes by itself; and behind a daemon or on a server, which takes it for them."""
 
 

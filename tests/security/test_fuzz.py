@@ -64,12 +64,17 @@ class Streaming(requests.Session):
         return answer
 
 
+SOME_OR_MANY = pytest.mark.parametrize("examples", [8, pytest.param(300, marks=pytest.mark.soak)])
+"""How many made-up requests: the same ones each time, so more of them find something only once."""
+
+
+@SOME_OR_MANY
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_keeps_to_its_description(daemon: Serving, route: Route) -> None:
+def test_every_route_keeps_to_its_description(daemon: Serving, route: Route, examples: int) -> None:
     document = daemon.ask("GET", "/openapi.json").json
     authorised = {"Authorization": f"Bearer {daemon.token}"}
 
-    @bounded(15)
+    @bounded(examples)
     @given(case=cases(document, route.method, route.path))
     def keeps(case: Any) -> None:
         case.body = calmed(case.body)
@@ -168,14 +173,17 @@ def meeting(document: Any, operation: str) -> Any:
     return made
 
 
+@SOME_OR_MANY
 @pytest.mark.parametrize("operation", list(every()))
-def test_every_operation_answers_as_described_or_says_why_not(daemon: Serving, line: Line, operation: str) -> None:
+def test_every_operation_answers_as_described_or_says_why_not(
+    daemon: Serving, line: Line, operation: str, examples: int
+) -> None:
     document = daemon.ask("GET", "/openapi.json").json
     shape = {**document["x-operations"][operation]["result"], "components": document["components"]}
     result = jsonschema_rs.validator_for(shape)
     outcomes = []
 
-    @bounded(12)
+    @bounded(examples)
     @given(case=cases(meeting(document, operation), "POST", "/rpc"))
     def answers(case: Any) -> None:
         sent = calmed(case.body) if isinstance(case.body, (dict, list)) else case.body
