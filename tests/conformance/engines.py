@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from unittest.mock import patch
 
 import apsw
 
@@ -23,6 +24,7 @@ from tiebreak import Board
 from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
+from tiebreak.engine.postgres import PostgresEngine
 
 from ..pooler import Pooler
 from ..postgres import server
@@ -135,16 +137,24 @@ class DaemonPlace:
 
 
 class PostgresPlace:
-    """A board on a real server, emptied for each test, with a clock that only the test moves."""
+    """A board on a real server, emptied for each test, with a clock that only the test moves.
+
+    The connections of one test serve the next one: what a new one costs the server is most of what a test costs.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.address = self.empty_board()
         self.now = wall()
         self._boards: list[Board] = []
-        self.address = server().empty_board()
+
+    def empty_board(self) -> str:
+        """The address of the board, with nothing on it."""
+        return server().empty_board()
 
     def open(self, agent: str = "alice", project: str = "demo") -> Board:
         session = agent if "~" in agent else f"{agent}~test"
-        board = tiebreak.open(self.address, agent=session, project=project, clock=lambda: self.now)
+        with patch.object(PostgresEngine, "_connect", _kept_or_new):
+            board = tiebreak.open(self.address, agent=session, project=project, clock=lambda: self.now)
         self._boards.append(board)
         return board
 
@@ -155,28 +165,43 @@ class PostgresPlace:
         return board.engine
 
     def close(self) -> None:
-        for board in self._boards:
-            board.close()
+        with patch.object(PostgresEngine, "_forget_idle", _keep):
+            for board in self._boards:
+                board.close()
+
+
+_KEPT: dict[str, list[Any]] = {}
+_new = PostgresEngine._connect
+
+
+def _kept_or_new(engine: PostgresEngine) -> Any:
+    kept = _KEPT.get(engine.whole, [])
+    while kept:
+        connection = kept.pop()
+        if not connection.closed:
+            return connection
+    return _new(engine)
+
+
+def _keep(engine: PostgresEngine) -> None:
+    _KEPT.setdefault(engine.whole, []).extend(engine._idle)
+    engine._idle = []
 
 
 class HostilePlace(PostgresPlace):
     """A board in a database whose defaults would break every promise that was left to them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.now = wall()
-        self._boards = []
-        self.address = server().empty_board(server().hostile_database("repeatable read"))
+    def empty_board(self) -> str:
+        return server().empty_board(server().hostile_database("repeatable read"))
 
 
 class PooledPlace(PostgresPlace):
     """The same behind a pooler, where each transaction may run on another connection than the last one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.now = wall()
-        self._boards = []
+    def empty_board(self) -> str:
         database = server().hostile_database("serializable")
         server().empty_board(database)
-        self.address = pooler().address_of(database)
+        return pooler().address_of(database)
 
 
 @cache
