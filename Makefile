@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 # Test processes side by side: more than the two cores of CI, because many tests mostly wait.
-WORKERS ?= 4
+WORKERS ?= 5
 # More arguments for pytest: make test ARGS='-k epoch'
 ARGS ?=
 

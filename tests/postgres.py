@@ -81,7 +81,7 @@ class Server:
         self.settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._cleaners: dict[str, psycopg.Connection[Any]] = {}
-        self._hostile: set[str] = set()
+        self._databases: set[str] = set()
         if os.geteuid() == 0:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
@@ -140,11 +140,19 @@ class Server:
             tiebreak.open(address).close()
         return address
 
+    def database(self, name: str) -> str:
+        """The name of a database of its own."""
+        if name not in self._databases:
+            self._databases.add(name)
+            with psycopg.connect(self.address(), autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {name}")
+        return name
+
     def hostile_database(self, isolation: str) -> str:
         """The name of a database whose defaults would break every promise that was left to them."""
         name = "hostile_" + isolation.replace(" ", "_")
-        if name not in self._hostile:
-            self._hostile.add(name)
+        if name not in self._databases:
+            self._databases.add(name)
             settings = {**HOSTILE, "default_transaction_isolation": f"'{isolation}'"}
             with psycopg.connect(self.address(), autocommit=True) as connection:
                 how = "LOCALE_PROVIDER icu ICU_LOCALE 'de'" if connection.info.server_version >= 150000 else ""

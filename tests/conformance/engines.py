@@ -149,7 +149,7 @@ class PostgresPlace:
 
     def empty_board(self) -> str:
         """The address of the board, with nothing on it."""
-        return server().empty_board()
+        return server().empty_board(server().database("conformance"))
 
     def open(self, agent: str = "alice", project: str = "demo") -> Board:
         session = agent if "~" in agent else f"{agent}~test"

@@ -29,7 +29,7 @@ class Standby(Server):
         self.data = self.folder / "data"
         self.settings = primary.settings
         self._process = None
-        self._cleaners, self._hostile = {}, set()
+        self._cleaners, self._databases = {}, set()
         if os.geteuid() == 0:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)

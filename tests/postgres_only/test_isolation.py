@@ -309,7 +309,9 @@ def test_one_that_others_wait_for_ends_while_another_comes_after_it(board: Board
         assert board.tasks.get(ref=waiting.id).state == "pending"
     board.close()
     other.close()
-    connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tiebreak'"
+    connections = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tiebreak' AND datname = current_database()"
+    )
     until(lambda: raw.execute(connections).fetchone() == (0,), "all counts have been handed in")
     assert deadlocks(raw) == before
 

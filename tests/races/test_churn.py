@@ -9,7 +9,7 @@ import pytest
 from . import checkers
 from .scenarios import POOL, SLOTS, churn, open_board
 
-SECONDS = 10.0
+SECONDS = 6.0
 SOAK_SECONDS = 1800.0
 
 

@@ -121,7 +121,7 @@ def test_churn_finds(tmp_path: Path, plant: Plant, found: str) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         board = str(folder / "board.db")
-        test_churn.judge(board, churn(board, str(folder), turns=300, crew=2, plant=plant))
+        test_churn.judge(board, churn(board, str(folder), turns=120, crew=2, plant=plant))
 
     checkers.finds(found, look)
 

@@ -18,7 +18,7 @@ from .places import postgres, served
 from .scenarios import open_board, scheduler
 
 SCHEDULERS = [f"scheduler-{i}" for i in range(20)]
-INSTANTS = 200
+INSTANTS = 100
 DAY = 86_400
 
 
