@@ -16,7 +16,7 @@ from .test_serial_orders import SEED, told
 from .world import World, world
 
 EACH_GROUP = 5
-GROUPS_OF_A_SHARD = 20
+GROUPS_OF_A_SHARD = 14
 SHARDS = 2
 SOAK_SHARDS = 20
 

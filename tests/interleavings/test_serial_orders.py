@@ -13,8 +13,8 @@ from .world import world
 
 SHARDS = 8
 SEED = 10
-EACH_DEFECT = 60
-EACH_PAIR = 6
+EACH_DEFECT = 45
+EACH_PAIR = 5
 PAIRS_OF_A_SHARD = 18
 SOAK_SHARDS = 40
 

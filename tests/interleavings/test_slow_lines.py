@@ -18,7 +18,7 @@ from .world import PROJECT, world
 
 LONGEST = 0.5
 """Seconds that a slow line holds a piece back at most."""
-ROUNDS = 16
+ROUNDS = 14
 SOAK_ROUNDS = 2000
 
 

@@ -64,7 +64,7 @@ class Streaming(requests.Session):
         return answer
 
 
-SOME_OR_MANY = pytest.mark.parametrize("examples", [8, pytest.param(300, marks=pytest.mark.soak)])
+SOME_OR_MANY = pytest.mark.parametrize("examples", [5, pytest.param(300, marks=pytest.mark.soak)])
 """How many made-up requests: the same ones each time, so more of them find something only once."""
 
 

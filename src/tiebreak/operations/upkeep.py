@@ -161,7 +161,8 @@ def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -
 
 def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
     """Those without any sign of life, be it a heartbeat or an event."""
-    rows = tx.all("SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at", before=before)
+    seen_last = "SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at, project, id"
+    rows = tx.all(seen_last, before=before)
     alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
     gone = [(where, who) for where, who in rows if (where, who) not in alive][:limit]
     forgotten = [
