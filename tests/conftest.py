@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +83,23 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]
         for other in self.assigned_work:
             self._reschedule(other)
         return died_in
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Compile the tests once if they are new here: else every process does so, all at the same moment.
+
+    Pytest rewrites their assertions, which takes longer than all the rest of collecting them.
+    """
+    folder = Path(__file__).parent
+    compiled = f"__pycache__/{{}}.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
+    new = [file for file in folder.glob("*/test_*.py") if not file.with_name(compiled.format(file.stem)).exists()]
+    if len(new) > 20 and not sys.dont_write_bytecode:
+        words = [sys.executable, "-m", "pytest", "-qq", "--collect-only", "-p", "no:cacheprovider"]
+        shares = [[os.fspath(file) for file in new[first::2]] for first in range(2)]
+        collecting = [subprocess.Popen([*words, *share], stdout=subprocess.DEVNULL) for share in shares]
+        for each in collecting:
+            each.wait()
 
 
 @pytest.hookimpl(optionalhook=True)

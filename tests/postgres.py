@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import glob
 import os
 import pwd
@@ -23,6 +24,7 @@ from tiebreak.engine.schema import POSTGRES_PASS, TABLES, VERSION
 PATIENCE = 90.0
 WRITES = f"-ctiebreak.schema={VERSION}"
 """With `options=WRITES`, a bare connection may write to a board; see `tiebreak.engine.schema`."""
+BUILD = Path(__file__).resolve().parent.parent / "build"
 USER = "postgres"
 """Who runs the server when the tests run as root, whom it refuses."""
 
@@ -86,10 +88,28 @@ class Server:
             account = pwd.getpwnam(USER)
             os.chown(self.folder, account.pw_uid, account.pw_gid)
         self.folder.chmod(0o755)
-        words = ["-D", str(self.data), "-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-        self.run("initdb", *words)
+        self._make_data()
         self.start()
         atexit.register(self.close)
+
+    def _make_data(self) -> None:
+        """A new cluster: a copy of one that was made once for this version and user, because initdb takes its time."""
+        told = subprocess.run(
+            [str(self.binaries / "postgres"), "--version"], capture_output=True, text=True, check=True
+        )
+        kept = BUILD / f"postgres-{told.stdout.split()[2]}-{os.geteuid()}"
+        BUILD.mkdir(exist_ok=True)
+        with open(BUILD / "postgres.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                how = ["-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+                self.run("initdb", "-D", str(self.data), *how)
+                unfinished = kept.with_name(f"{kept.name}.new")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                subprocess.run(["cp", "-a", self.data, unfinished], check=True)
+                unfinished.rename(kept)
+                return
+        subprocess.run(["cp", "-a", kept, self.data], check=True)
 
     def run(self, program: str, *words: str) -> None:
         """One of the server's own programs, as the user that may run them."""
