@@ -25,7 +25,7 @@ TURNS = 200
 AT_ONCE = 10
 """Operations of one turn."""
 OPERATIONS = ("post", "claim", "extend", "complete", "next", "hold", "renew", "release", "glob")
-"""In this order: each needs what the one before it has left."""
+"""In this order: some use what earlier ones have made."""
 
 
 def run(settings: Settings) -> Report:

@@ -91,10 +91,12 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
     Pytest rewrites their assertions, which takes longer than all the rest of collecting them.
     """
+    if sys.dont_write_bytecode or sys.pycache_prefix or config.args_source != config.ArgsSource.TESTPATHS:
+        return
     folder = Path(__file__).parent
     compiled = f"__pycache__/{{}}.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
     new = [file for file in folder.glob("*/test_*.py") if not file.with_name(compiled.format(file.stem)).exists()]
-    if len(new) > 20 and not sys.dont_write_bytecode:
+    if len(new) > 20:
         words = [sys.executable, "-m", "pytest", "-qq", "--collect-only", "-p", "no:cacheprovider"]
         shares = [[os.fspath(file) for file in new[first::2]] for first in range(2)]
         collecting = [subprocess.Popen([*words, *share], stdout=subprocess.DEVNULL) for share in shares]

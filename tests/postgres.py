@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ PATIENCE = 90.0
 WRITES = f"-ctiebreak.schema={VERSION}"
 """With `options=WRITES`, a bare connection may write to a board; see `tiebreak.engine.schema`."""
 BUILD = Path(__file__).resolve().parent.parent / "build"
+_INITDB = ("-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 USER = "postgres"
 """Who runs the server when the tests run as root, whom it refuses."""
 
@@ -93,17 +95,23 @@ class Server:
         atexit.register(self.close)
 
     def _make_data(self) -> None:
-        """A new cluster: a copy of one that was made once for this version and user, because initdb takes its time."""
-        told = subprocess.run(
-            [str(self.binaries / "postgres"), "--version"], capture_output=True, text=True, check=True
-        )
-        kept = BUILD / f"postgres-{told.stdout.split()[2]}-{os.geteuid()}"
-        BUILD.mkdir(exist_ok=True)
-        with open(BUILD / "postgres.lock", "w", encoding="utf-8") as lock:
+        """A new cluster: a copy of one that was made once, because initdb takes its time.
+
+        The copy is kept for each user, version and way of making it; where nothing can be kept, initdb runs each time.
+        """
+        words = ["-D", str(self.data), *_INITDB]
+        version = subprocess.check_output([str(self.binaries / "initdb"), "--version"], text=True).split()[2]
+        kept = BUILD / f"postgres-{version}-{os.geteuid()}-{zlib.crc32(' '.join(_INITDB).encode()):x}"
+        try:
+            BUILD.mkdir(exist_ok=True)
+            lock = open(f"{kept}.lock", "w", encoding="utf-8")  # noqa: SIM115  (closed below)
+        except OSError:
+            self.run("initdb", *words)
+            return
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():
-                how = ["-A", "trust", "-U", "tiebreak", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-                self.run("initdb", "-D", str(self.data), *how)
+                self.run("initdb", *words)
                 unfinished = kept.with_name(f"{kept.name}.new")
                 shutil.rmtree(unfinished, ignore_errors=True)
                 subprocess.run(["cp", "-a", self.data, unfinished], check=True)
@@ -163,9 +171,9 @@ class Server:
     def database(self, name: str) -> str:
         """The name of a database of its own."""
         if name not in self._databases:
-            self._databases.add(name)
             with psycopg.connect(self.address(), autocommit=True) as connection:
                 connection.execute(f"CREATE DATABASE {name}")
+            self._databases.add(name)
         return name
 
     def hostile_database(self, isolation: str) -> str:

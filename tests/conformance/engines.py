@@ -175,17 +175,19 @@ _new = PostgresEngine._connect
 
 
 def _kept_or_new(engine: PostgresEngine) -> Any:
-    kept = _KEPT.get(engine.whole, [])
-    while kept:
-        connection = kept.pop()
+    while True:
+        try:
+            connection = _KEPT[engine.whole].pop()
+        except LookupError:  # there is none, or another thread was faster
+            return _new(engine)
         if not connection.closed:
             return connection
-    return _new(engine)
 
 
 def _keep(engine: PostgresEngine) -> None:
-    _KEPT.setdefault(engine.whole, []).extend(engine._idle)
-    engine._idle = []
+    with engine._lock:
+        _KEPT.setdefault(engine.whole, []).extend(engine._idle)
+        engine._idle = []
 
 
 class HostilePlace(PostgresPlace):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
@@ -19,9 +22,10 @@ Ask = Callable[[tiebreak.Board], Any]
 
 
 class Held:
-    """The engine of a client, whose next transaction waits until the test lets it begin. It has one writer."""
+    """The engine of a client, whose next transaction waits until the test lets it begin."""
 
     writers = 1
+    """So that later calls queue behind the transaction that waits, and share the next one."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._engine = client.engine
@@ -55,25 +59,24 @@ class GroupingDaemon:
 
     def ask_together(self, asks: Sequence[Ask]) -> list[Any]:
         """The first one is alone in its transaction; the others arrive meanwhile, and share one."""
-        answers: list[Any] = [None] * len(asks)
+        first = threading.Event()
 
-        def ask(number: int) -> None:
-            answers[number] = asks[number](self._board)
+        def later(ask: Ask) -> Any:
+            assert first.wait(PATIENCE)
+            return ask(self._board)
 
-        callers = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(asks))]
+        def gather() -> None:
+            try:
+                assert self._held.waits.wait(PATIENCE)
+                first.set()
+                self._wait_for(len(asks))
+            finally:
+                self._held.begin.set()
+
         self._held.waits.clear()
         self._held.begin.clear()
-        try:
-            callers[0].start()
-            assert self._held.waits.wait(PATIENCE)
-            for caller in callers[1:]:
-                caller.start()
-            self._wait_for(len(asks))
-        finally:
-            self._held.begin.set()
-        for caller in callers:
-            caller.join(PATIENCE)
-        return answers
+        callers = [partial(asks[0], self._board), *(partial(later, ask) for ask in asks[1:])]
+        return side_by_side([*callers, gather])[:-1]
 
     def _wait_for(self, waiting: int) -> None:
         """Until the daemon has so many writes that wait."""
@@ -89,4 +92,11 @@ class GroupingDaemon:
         self._board.close()
         self._daemon.stop()
         self._thread.join(PATIENCE)
-        os.rmdir(self._folder)
+        assert not self._thread.is_alive(), "the daemon does not end"
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def side_by_side(work: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Do several things in threads; what each of them gave. If one fails, so does this."""
+    with ThreadPoolExecutor(len(work)) as threads:
+        return [each.result(2 * PATIENCE) for each in [threads.submit(one) for one in work]]

@@ -84,7 +84,7 @@ class Explorer:
         self._scripts = [sample.calls for sample in samples]
         self._scopes_first, self._batches_too = scopes_first, batches_too
         self._grouped = any(script[0][0] in GROUPS for script in self._scripts)
-        # A daemon that loses its connection asks again; that it gets over it, tests/faults and tests/histories show.
+        # A daemon that loses its connection asks again; tests/faults and tests/histories test that it recovers.
         daemon = any(script[0][0] == "daemon" for script in self._scripts)
         self._effects = EFFECTS[:2] if daemon else EFFECTS
         self._known: dict[Any, str] = {}
@@ -140,7 +140,7 @@ class Explorer:
         compared = not any(sample.one_by_one for sample in self._samples)
         dead, seen_order = frozenset(trace.dead), self._order_of_commits(schedule, trace)
         if compared and not any(outcome == serial for serial in self._serial(stepped, dead, seen_order)):
-            self._found("outcome", schedule, trace, self._difference(outcome, stepped, dead))
+            self._found("outcome", schedule, trace, self._difference(outcome, dead))
         return trace
 
     def _order_of_commits(self, schedule: Schedule, trace: Trace) -> list[Turn]:
@@ -164,10 +164,13 @@ class Explorer:
         """Run the samples on these boards without a schedule, with a step of the clock, and remember what was wrong."""
         outcome = self._world.freely(self._scripts, boards, step_after)
         self.result.schedules += 1
-        for rivals in two_holders(json.loads(outcome)["tables"]):
+        seen = json.loads(outcome)
+        for rivals in two_holders(seen["tables"]):
             self._found("two holders", Schedule(()), Trace(), rivals)
+        for change in changed_ends(seen):
+            self._found("not final", Schedule(()), Trace(), change)
         if not any(outcome == serial for serial in self._serial(True, frozenset())):
-            self._found("outcome", Schedule(()), Trace(), self._difference(outcome, True, frozenset()))
+            self._found("outcome", Schedule(()), Trace(), self._difference(outcome, frozenset()))
 
     # ── Serial orders ────────────────────────────────────────────────────────────────────────────────
 
@@ -179,9 +182,11 @@ class Explorer:
         orders = sorted(self._orders(stepped, dead), key=lambda order: _distance(order, like))
         for order in orders:
             yield self._outcome_of(order, dead)
-        for number in range(len(self._samples)) if stepped else ():
-            for order in orders:
-                yield self._outcome_of(order, dead, slow=number)
+        for number, script in enumerate(self._scripts) if stepped else ():
+            calls = len(units(script))
+            for count in (calls,) if script[0][0] in GROUPS else range(calls, 0, -1):
+                for order in orders:
+                    yield self._outcome_of(order, dead, slow=(number, count))
         for number, sample in enumerate(self._samples):
             for passed in _some_of(sample.passes_over):
                 for order in orders:
@@ -203,7 +208,7 @@ class Explorer:
         order: tuple[Turn, ...],
         dead: frozenset[int],
         passed: tuple[int, tuple[str, ...]] = (-1, ()),
-        slow: int = -1,
+        slow: tuple[int, int] = (-1, 0),
     ) -> str:
         key = (order, dead, passed, slow)
         if key not in self._known:
@@ -211,10 +216,10 @@ class Explorer:
             self._known[key] = self._world.serial(self._scripts, order, dead, passed, slow)
         return self._known[key]
 
-    def _difference(self, outcome: str, stepped: bool, dead: frozenset[int]) -> str:
-        """How the outcome differs from the serial one that is most like it."""
+    def _difference(self, outcome: str, dead: frozenset[int]) -> str:
+        """How the outcome differs from the serial one that is most like it, of those that were worked out already."""
         found = json.loads(outcome)
-        serial = [json.loads(each) for each in self._serial(stepped, dead)]
+        serial = [json.loads(each) for key, each in self._known.items() if key[1] == dead]
         return min((_differences(found, each) for each in serial), key=len)
 
 

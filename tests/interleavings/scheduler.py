@@ -169,7 +169,6 @@ class Client:
         """Start the script in a thread; it comes to its first gate by itself."""
         self.turn, self.place, self.gated, self._orders = turn, "running", True, ""
         self.deadlocks, self.faults, self.disorder, self.answers = [], [], [], []
-        self.engine.refused = type(self.engine.refused)("")
         self._thread = threading.Thread(target=self._live, args=(script,), daemon=True)
         self._thread.start()
 

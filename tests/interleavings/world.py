@@ -18,18 +18,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 
 import tiebreak
+from tiebreak.engine.postgres import PostgresEngine
 from tiebreak.engine.schema import TABLES
 from tiebreak.errors import TiebreakError
 from tiebreak.model import encode
 
 from ..postgres import WRITES, Server
-from .daemons import GroupingDaemon
-from .scheduler import PATIENCE, Client, Schedule, Scheduler, Script, Trace
+from .daemons import GroupingDaemon, side_by_side
+from .scheduler import Client, Schedule, Scheduler, Script, Trace
 
 NOW = 1_800_000_000_000_000
 AGE = 120_000_000
@@ -42,7 +43,7 @@ PROJECT = "p"
 Call = tuple[str, dict[str, Any], str | None]
 """The name of an operation, its parameters, and the key of `once`; or one of `GROUPS`, with the calls in it."""
 GROUPS = ("batch", "daemon")
-"""Calls that go into one transaction: of one caller, or of several callers of one daemon."""
+"""Calls that share transactions: those of one caller's batch, or those of several callers of a daemon."""
 Turn = tuple[int, int] | None
 """A client and which of its calls; None: the clock is stepped."""
 
@@ -225,6 +226,8 @@ class World:
         """Put the set-up back."""
         self.raw.execute(self._restore)
         self.clock.now = NOW
+        for client in self.clients:
+            _forget_the_last_run(client.engine)
         self._runs += 1
         if self._runs % _TIDY == 0:
             self.raw.execute("VACUUM " + ", ".join(TABLES))
@@ -240,16 +243,19 @@ class World:
         return trace, self._outcome(answers, trace.dead)
 
     def freely(self, scripts: Sequence[Sequence[Call]], boards: Sequence[tiebreak.Board], step_after: float) -> str:
-        """The outcome of the calls of several clients, each as fast as its line allows; when the clock is stepped."""
+        """The outcome of the calls of several clients, each as fast as its line allows.
+
+        `step_after`: seconds until the clock is stepped.
+        """
         self.restore()
+        for board in boards:
+            _forget_the_last_run(cast(PostgresEngine, board.engine))
         answers: list[list[Any]] = [[] for _ in scripts]
         made = [self.script(calls, found) for calls, found in zip(scripts, answers, strict=True)]
-        threads = [threading.Thread(target=script, args=(board,)) for script, board in zip(made, boards, strict=True)]
         stepping = threading.Timer(step_after, self.clock.step)
-        for thread in (stepping, *threads):
-            thread.start()
-        for thread in (*threads, stepping):
-            thread.join(PATIENCE)
+        stepping.start()
+        side_by_side([partial(script, board) for script, board in zip(made, boards, strict=True)])
+        stepping.join()
         return self._outcome(answers, frozenset())
 
     def script(self, calls: Sequence[Call], answers: list[Any]) -> Script:
@@ -268,12 +274,12 @@ class World:
         order: Sequence[Turn],
         dead: frozenset[int] = frozenset(),
         locked: tuple[int, tuple[str, ...]] = (-1, ()),
-        slow: int = -1,
+        slow: tuple[int, int] = (-1, 0),
     ) -> str:
         """The outcome of calls one after another. Those of a group have turns of their own.
 
-        `locked`: a client, and the tasks that somebody else is changing while it has its turn. `slow`: a client that
-        has read the clock before it was stepped.
+        `locked`: a client, and the tasks that somebody else is changing while it has its turn. `slow`: a client, and
+        how many of its calls have read the clock before it was stepped.
         """
         self.restore()
         answers: list[dict[int, Any]] = [{} for _ in scripts]
@@ -284,7 +290,7 @@ class World:
             client, number = turn
             now = self.clock.now
             with self._locked(locked[1] if client == locked[0] else ()):
-                self.clock.now = NOW if client == slow else now
+                self.clock.now = NOW if client == slow[0] and number < slow[1] else now
                 call = units(scripts[client])[number]
                 answers[client][number] = self._ask(self.clients[client].board, call)
                 self.clock.now = now
@@ -305,12 +311,14 @@ class World:
         self.bystander.execute("SELECT 1 FROM tasks WHERE key = ANY(%s) FOR UPDATE", (list(tasks),))
         self.bystander.execute("SELECT 1 FROM schedules WHERE name = ANY(%s) FOR UPDATE", (list(tasks),))
         over = threading.Event()
-        watching = threading.Thread(target=self._give_up_when_waited_for, args=(over,))
+        watching = threading.Thread(target=self._give_up_when_waited_for, args=(over,), daemon=True)
         watching.start()
-        yield
-        over.set()
-        watching.join()
-        self.bystander.rollback()
+        try:
+            yield
+        finally:
+            over.set()
+            watching.join()
+            self.bystander.rollback()
 
     def _give_up_when_waited_for(self, over: threading.Event) -> None:
         pid = self.bystander.info.backend_pid
@@ -345,11 +353,15 @@ class World:
 
     def _outcome(self, answers: Sequence[Sequence[Any]], dead: set[int] | frozenset[int]) -> str:
         [(rows,)] = self._rows(_ALL)
-        for client in self.clients:
-            client.engine._high = 0  # the numbers of events begin anew with each run
         seen = Seen(rows, self.clock.now)
         told = [None if i in dead else [seen.answer(each) for each in given] for i, given in enumerate(answers)]
         return json.dumps({"answers": told, **seen.board()}, sort_keys=True, default=str)
+
+
+def _forget_the_last_run(engine: PostgresEngine) -> None:
+    """The numbers of events begin anew with each run, and no refusal is carried into the next one."""
+    engine._high = 0
+    engine.refused = type(engine.refused)("")
 
 
 _ALL = (

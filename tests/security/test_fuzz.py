@@ -65,7 +65,7 @@ class Streaming(requests.Session):
 
 
 SOME_OR_MANY = pytest.mark.parametrize("examples", [5, pytest.param(300, marks=pytest.mark.soak)])
-"""How many made-up requests: the same ones each time, so more of them find something only once."""
+"""How many made-up requests. They are the same in every run, so `make test` tries few and `make soak` many."""
 
 
 @SOME_OR_MANY

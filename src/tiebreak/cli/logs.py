@@ -75,7 +75,7 @@ class Shown:
 
 
 def follow(context: Context, task: Task, shown: Shown) -> Task:
-    """Show what a job writes until it has ended, from the attempt on in which it is given; the task as it is then."""
+    """Show what a job writes, from its current attempt on, until it has ended; the task as it is then."""
     board, epoch, place = context.board, 0, 0
     first = task.epoch if task.claimed_at else task.epoch + 1
     while True:

@@ -161,8 +161,8 @@ def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -
 
 def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
     """Those without any sign of life, be it a heartbeat or an event."""
-    seen_last = "SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at, project, id"
-    rows = tx.all(seen_last, before=before)
+    long_unseen = "SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at, project, id"
+    rows = tx.all(long_unseen, before=before)
     alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
     gone = [(where, who) for where, who in rows if (where, who) not in alive][:limit]
     forgotten = [
