@@ -95,7 +95,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
         return
     folder = Path(__file__).parent
     compiled = f"__pycache__/{{}}.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
-    new = [file for file in folder.glob("*/test_*.py") if not file.with_name(compiled.format(file.stem)).exists()]
+    new = [file for file in folder.glob("*/test_*.py") if not (file.parent / compiled.format(file.stem)).exists()]
     if len(new) > 20:
         words = [sys.executable, "-m", "pytest", "-qq", "--collect-only", "-p", "no:cacheprovider"]
         shares = [[os.fspath(file) for file in new[first::2]] for first in range(2)]
