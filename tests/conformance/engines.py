@@ -24,7 +24,7 @@ from tiebreak import Board
 from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
-from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.postgres import FLOOR, PostgresEngine
 
 from ..pooler import Pooler
 from ..postgres import server
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 class Place(Protocol):
     """A fresh board of its own for one test."""
+
+    wakes_within: float
+    """Seconds in which one who waits hears of a change, on a machine that is not busy."""
 
     def open(self, agent: str = "alice", project: str = "demo") -> Board:
         """The board, as seen by an agent; several may be open at once, as in several processes."""
@@ -71,6 +74,8 @@ def board_file(folder: Path) -> Path:
 class SqlitePlace:
     """A SQLite file in a temporary folder, with a clock that only the test moves."""
 
+    wakes_within = 0.5
+
     def __init__(self, folder: Path) -> None:
         self.path = board_file(folder)
         self.now = wall()
@@ -98,6 +103,8 @@ class DaemonPlace:
 
     It does not sweep: what time has done is written down when a test says so.
     """
+
+    wakes_within = 0.5
 
     def __init__(self, folder: Path) -> None:
         self.now = wall()
@@ -141,6 +148,8 @@ class PostgresPlace:
 
     The connections of one test serve the next one: what a new one costs the server is most of what a test costs.
     """
+
+    wakes_within = 0.5
 
     def __init__(self, folder: Path) -> None:
         self.address = self.empty_board()
@@ -199,6 +208,8 @@ class HostilePlace(PostgresPlace):
 
 class PooledPlace(PostgresPlace):
     """The same behind a pooler, where each transaction may run on another connection than the last one."""
+
+    wakes_within = FLOOR + 0.5  # nobody can listen there, so one who waits looks now and then
 
     def empty_board(self) -> str:
         database = server().hostile_database("serializable")
