@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .accepting import accept_each
+
 
 class SlowLine:
     """Listens on a unix socket of the same name as the one it leads to, in a folder of its own."""
@@ -25,23 +27,18 @@ class SlowLine:
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(os.fspath(self.socket))
         self._listening.listen(64)
-        threading.Thread(target=self._accept, daemon=True).start()
+        accept_each(self._listening, self._serve)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            try:
-                server.connect(self._target)
-            except OSError:  # nobody is there just now, as without this line
-                client.close()
-                server.close()
-                continue
-            for pair in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+    def _serve(self, client: socket.socket) -> None:
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            server.connect(self._target)
+        except OSError:  # nobody is there just now, as without this line
+            client.close()
+            server.close()
+            return
+        threading.Thread(target=self._pass_on, args=(server, client), daemon=True).start()
+        self._pass_on(client, server)
 
     def _pass_on(self, here: socket.socket, there: socket.socket) -> None:
         """Every third piece is held back, mostly for a moment and sometimes for long."""

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from select import select
 
+from ..accepting import accept_each
+
 PATIENCE = 60.0
 PASS = "passes"
 FAULTS = {
@@ -45,8 +47,7 @@ class Wire:
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(self.folder / ".s.PGSQL.5432"))
         self._listening.listen(64)
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
+        self._accepting = accept_each(self._listening, self._serve)
 
     def address(self) -> str:
         """The board behind the faults."""
@@ -74,14 +75,6 @@ class Wire:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # ── In threads ───────────────────────────────────────────────────────────────────────────────────
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         with client, socket.socket(socket.AF_UNIX) as server, contextlib.suppress(OSError):

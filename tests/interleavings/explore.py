@@ -282,16 +282,20 @@ def two_holders(tables: dict[str, Any]) -> Iterator[str]:
 
 
 def changed_ends(seen: dict[str, Any]) -> Iterator[str]:
-    """Tasks that a client was told to be finished, and that were something else later, without being reopened."""
+    """Tasks that a client was told to be finished, and that were something else later, without being reopened.
+
+    The answers to one call, or to a group, are of one moment: they have no order among themselves.
+    """
     rows = {name: rows[0]["state"] for name, rows in seen["tables"]["tasks"].items()}
     for answers in seen["answers"]:
         told: dict[str, str] = {}
-        known = [(name, state) for name, state in _states(answers) if name in rows]
-        for name, state in [*known, *rows.items()]:
-            reopened = any(event == "task.reopened" for event, *_ in seen["events"].get(name, ()))
-            if told.get(name) in FINAL and state != told[name] and not reopened:
-                yield f"{name} was told to be {told[name]}, and is {state} later"
-            told[name] = state
+        known = [[(name, state) for name, state in _states(answer) if name in rows] for answer in answers or ()]
+        for moment in [*known, list(rows.items())]:
+            for name, state in moment:
+                reopened = any(event == "task.reopened" for event, *_ in seen["events"].get(name, ()))
+                if told.get(name) in FINAL and state != told[name] and not reopened:
+                    yield f"{name} was told to be {told[name]}, and is {state} later"
+            told.update(sorted(moment, key=lambda each: each[1] in FINAL))
 
 
 def _states(answers: Any) -> Iterator[tuple[str, str]]:

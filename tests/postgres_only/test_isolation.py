@@ -12,7 +12,7 @@ from psycopg import errors as pg
 import tiebreak
 from tests.races import checkers
 from tests.races.crew import Crew, race
-from tests.races.scenarios import claimer, gather, repeater, swimmer, taker
+from tests.races.scenarios import claimer, gather, repeater, swimmer
 from tiebreak import Board, Fenced, Lost, Refused, Unavailable
 from tiebreak.clock import SECOND, wall
 from tiebreak.engine.postgres import TRIES
@@ -150,17 +150,6 @@ def test_resources_in_opposite_orders_are_taken_together_or_not_at_all(address: 
         checkers.one_holder_at_a_time(checkers.read_log(board))
         epochs = checkers.epochs_on(board, [(resource, 0) for resource in resources])
         assert set(epochs.values()) == {sum(worked)}
-
-
-def test_a_glob_and_a_file_that_it_matches_have_one_winner(address: str) -> None:
-    open_board(address).close()
-    rounds = range(20)
-    orders = [[f"file:d{r}/*.py" for r in rounds], [f"file:d{r}/a.py" for r in rounds]]
-    reports = race(taker, [(address, agent, orders[i % 2]) for i, agent in enumerate(SIXTEEN)])
-    checkers.one_winner_each(
-        [(won.split("/")[0], agent) for agent, (wins, _) in zip(SIXTEEN, reports, strict=True) for won, _ in wins],
-        [f"file:d{r}" for r in rounds],
-    )
 
 
 def test_a_glob_waits_for_a_file_that_is_being_taken(board: Board, other: Board, raw: Any) -> None:

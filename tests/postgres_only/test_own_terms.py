@@ -10,7 +10,7 @@ import pytest
 
 from tests.races import checkers
 from tests.races.crew import race
-from tests.races.scenarios import claimer, swimmer, taker
+from tests.races.scenarios import claimer, globs_against_files, swimmer
 from tiebreak import Board, Lost
 from tiebreak.engine import terms
 from tiebreak.engine.schema import POSTGRES_PASS
@@ -43,13 +43,7 @@ def watching(hostile: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def test_a_glob_and_a_file_below_it_have_one_winner(place: str) -> None:
-    rounds = range(8)
-    orders = [[f"file:d{r}/*.py" for r in rounds], [f"file:d{r}/a.py" for r in rounds]]
-    reports = race(taker, [(place, agent, orders[i % 2]) for i, agent in enumerate(EIGHT)])
-    checkers.one_winner_each(
-        [(won.split("/")[0], agent) for agent, (wins, _) in zip(EIGHT, reports, strict=True) for won, _ in wins],
-        [f"file:d{r}" for r in rounds],
-    )
+    globs_against_files(place, EIGHT, 8)
 
 
 def test_each_task_has_one_winner_and_pools_are_not_overspent(place: str) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ..accepting import accept_each
 
 PATIENCE = 60.0
 PASS = "passes"
@@ -42,8 +43,7 @@ class Proxy:
         self._listening.listen(64)
         name = self._listening.getsockname()
         self.address = f"http://127.0.0.1:{name[1]}" if at is None else f"unix:{at}"
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        self._accepting = accept_each(self._listening, self._serve)
 
     def next(self, *faults: str) -> None:
         """What happens to the next requests."""
@@ -61,18 +61,9 @@ class Proxy:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        for thread in self._threads:
-            thread.join(PATIENCE)
+        self._accepting.join(PATIENCE)
 
     # ── In threads ───────────────────────────────────────────────────────────────────────────────────
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -14,6 +14,7 @@ import tiebreak
 from tiebreak import Board, Deadlock, Hold, Lost, Task
 from tiebreak.model import encode
 
+from . import checkers
 from .checkers import Grant
 from .crew import PATIENCE, PROJECT, Crew, Plant, processes, race
 
@@ -268,6 +269,15 @@ class Churner:
             self.board.holds.release(**grant)
         for hold in holds:
             self.note(f"hold.{end}ed" if end == "renew" else "hold.released", hold.resource, hold.slot, hold.epoch)
+
+
+def globs_against_files(address: str, agents: Sequence[str], rounds: int) -> None:
+    """Half of them take globs, half of them a file that each glob matches: of each such pair one is won, once."""
+    folders = [f"file:d{number}" for number in range(rounds)]
+    orders = [[f"{folder}/*.py" for folder in folders], [f"{folder}/a.py" for folder in folders]]
+    reports = race(taker, [(address, agent, orders[i % 2]) for i, agent in enumerate(agents)])
+    wins = [(won.split("/")[0], agent) for agent, (taken, _) in zip(agents, reports, strict=True) for won, _ in taken]
+    checkers.one_winner_each(wins, folders)
 
 
 def churner(address: str, agent: str, diary: str, seconds: float, turns: int) -> Run:

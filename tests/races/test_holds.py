@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import checkers
 from .crew import race
-from .scenarios import gather, open_board, swimmer, taker
+from .scenarios import gather, globs_against_files, open_board, swimmer, taker
 
 TEN = [f"agent-{i}" for i in range(10)]
 SIXTEEN = [f"agent-{i}" for i in range(16)]
@@ -19,13 +19,7 @@ def test_ten_agents_for_one_file(address: str) -> None:
 
 
 def test_a_glob_and_a_path_it_matches_are_never_both_held(address: str) -> None:
-    rounds = range(40)
-    orders = [[f"file:d{r}/*.py" for r in rounds], [f"file:d{r}/a.py" for r in rounds]]
-    reports = race(taker, [(address, agent, orders[i % 2]) for i, agent in enumerate(SIXTEEN)])
-    checkers.one_winner_each(
-        [(w.split("/")[0], agent) for agent, (won, _) in zip(SIXTEEN, reports, strict=True) for w, _ in won],
-        [f"file:d{r}" for r in rounds],
-    )
+    globs_against_files(address, SIXTEEN, 40)
 
 
 def test_resources_taken_together_are_never_half_taken(address: str) -> None:
