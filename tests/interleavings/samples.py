@@ -88,6 +88,8 @@ REPLACE_OLD = one(
 GET_L = one("tasks.get", "L", ref="L")
 INBOX = one("messages.inbox", "messages", every=True)
 TAKE_LOCK = one("holds.take", "deploy", resources=["lock:deploy"], **L)
+TAKE_AGAIN = one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A)
+RELEASE_BOTH = one("holds.release", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], **A)
 
 SAMPLES: list[Sample] = [
     # Winning, keeping and ending claims.
@@ -186,7 +188,7 @@ SAMPLES: list[Sample] = [
     one("holds.take", "src docs", resources=["file:**"], **L),
     TAKE_LOCK,
     one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], **L),
-    one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A),
+    TAKE_AGAIN,
     one("holds.take", "new", resources=["file:new/x.py"], **L),
     one("holds.take", "new", resources=["file:new/*.py"], **L),
     one("holds.take", "pool", resources=["pool:x"], **L),
@@ -196,7 +198,7 @@ SAMPLES: list[Sample] = [
     one("holds.renew", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], epochs=[1, 1], **L, **A),
     one("holds.renew", "deploy docs", resources=["file:docs/a.md", "lock:deploy"], epochs=[1, 1], **L, **A),
     one("holds.release", "src", resources=["file:src/**"], epochs=[1], **A),
-    one("holds.release", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], **A),
+    RELEASE_BOTH,
     one("holds.release", "pool", resources=["pool:x"], **A),
     one("holds.transfer", "src", resource="file:src/**", to="zoe~1", **L, **A),
     one("holds.transfer", "deploy", resource="lock:deploy", to="zoe~1", epoch=1, **L, **A),
@@ -313,6 +315,7 @@ DEFECTS: dict[int, tuple[tuple[str, Sample, Sample], ...]] = {
         ),
     ),
     10: (("depend and complete deadlock", DEPEND_D, COMPLETE_A),),
+    11: (("what is released just then is taken again by nobody", TAKE_AGAIN, RELEASE_BOTH),),
 }
 """The pairs that show the defects of the table in `tests/bugs.md`, by number."""
 TRIPLES: list[tuple[Sample, Sample, Sample]] = [

@@ -136,7 +136,10 @@ def _take(
         return held
     if again and (mine := prolong(tx, resource, 0, agent, project, 0, lease, hash, note)) is not None:
         return mine
-    raise refuse(tx, current(tx, project, resource, 0), agent, resource)
+    rival = current(tx, project, resource, 0)
+    if holder_id(rival) is None:  # given back meanwhile, and nobody else can take it before this ends
+        return _take(tx, resource, agent, project, lease, note, hash, again)
+    raise refuse(tx, rival, agent, resource)
 
 
 def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
