@@ -63,7 +63,8 @@ _EMPTY = "; ".join(
         "SET LOCAL lock_timeout = 0",
         "SET LOCAL statement_timeout = 0",
         POSTGRES_PASS,
-        "SET LOCAL synchronous_commit = off",
+        # Durable: a test may crash the server at once, and what the sequences are set to is never undone.
+        "SET LOCAL synchronous_commit = on",
         *(f"DELETE FROM {table}" for table in TABLES),
         "DELETE FROM board WHERE name <> 'version'",
         *(
