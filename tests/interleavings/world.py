@@ -389,8 +389,9 @@ _KEYS = {
 """By what a row is called."""
 _VAGUE = {"at", "due", "last", "since", "left", "number", "until", "thread", "event", "events", "message"}
 """Fields of answers of which only counts whether they are zero: times, and numbers of tasks, messages and events."""
-_LEFT_OUT = {"ready"}
-"""How much is ready in a queue is counted without a lock, as a service to whoever pauses it."""
+_LEFT_OUT = {"ready", "waits_for"}
+"""What is read without a lock, as a service: how much is ready in a queue that is paused, and who is in a waiter's way.
+Nothing is decided by it. Whoever is named may have left the line or released by the time that the place is written."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SPAN = re.compile(r"\b(\d+(\.\d+)?(ms|s|m|h|d))+\b|\d\d:\d\d(:\d\d)?")
 _MADE_UP = re.compile(r"[0-9a-f]{32}$")
