@@ -68,9 +68,10 @@ def _forget_the_lapsed(tx: Transaction, project: str) -> None:
     import json
 
     gone = tx.all(
-        "DELETE FROM waits WHERE project = :project AND until <= {now} RETURNING agent, resources", project=project
+        "DELETE FROM waits WHERE project = :project AND until <= {now} RETURNING number, agent, resources",
+        project=project,
     )
-    for agent, resources in gone:
+    for _, agent, resources in sorted(gone):  # the first in line first
         for resource in json.loads(resources):
             _tell(tx, "hold.unqueued", project, resource, agent, "its place lapsed")
 
