@@ -183,8 +183,7 @@ class Explorer:
         for order in orders:
             yield self._outcome_of(order, dead)
         for number, script in enumerate(self._scripts) if stepped else ():
-            calls = len(units(script))
-            for count in (calls,) if script[0][0] in GROUPS else range(calls, 0, -1):
+            for count in range(len(units(script)), 0, -1):
                 for order in orders:
                     yield self._outcome_of(order, dead, slow=(number, count))
         for number, sample in enumerate(self._samples):
