@@ -93,12 +93,9 @@ def _board(args: Args, who: Identity) -> Board:
 
 
 def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
-    import gc
-
     from ..processes import identity
     from ..worker.runner import Worker
 
-    gc.enable()  # which `tb` does without: its other commands end soon
     _ask(args)
     who = identity()
     with _board(args, who) as board:
