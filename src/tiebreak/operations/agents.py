@@ -32,6 +32,8 @@ RECENT_EVENTS = 5000
 _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
 """What an agent has that has not run out; a courtesy, for what ran out is not wanted any more. The fence is the row."""
 _NOT_BY_THE_AGENT = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
+LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
+"""Whoever leaves is gone, also if its last sign of life was written by a call that has read the clock later."""
 
 _COLUMNS = columns(Agent).replace("status", "'' AS status")
 
@@ -142,7 +144,7 @@ def warn(tx: Transaction, *, note: Note, agent: AgentId = "", project: Project =
 def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Agent:
     """Say good-bye. Claims and holds stay until they are released or run out."""
     row = tx.first(
-        f"UPDATE agents SET left_at = {{now}} WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",
+        f"UPDATE agents SET {LEFT} WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",
         agent=agent,
         project=project,
     )

@@ -20,7 +20,7 @@ from ..errors import Fenced, Invalid, NotFound, Refused
 from ..model import Hold, Session, agent_id, columns, holder_id, record
 from ..names import json_text, short, shown
 from . import SPAWNED, holds_of, operation
-from .agents import announce
+from .agents import LEFT, announce
 from .events import append
 from .fences import SEAT
 from .grants import by_name, giving_back, passing_on
@@ -309,7 +309,7 @@ def end(
         _give_seat_back(tx, over, lease)
     _give_holds_back(tx, session, project)
     tx.all(
-        "UPDATE agents SET left_at = {now} WHERE project = :project AND id = :session", project=project, session=session
+        f"UPDATE agents SET {LEFT} WHERE project = :project AND id = :session", project=project, session=session
     )
     return _told(tx, "session.ended", over, note=note)
 
