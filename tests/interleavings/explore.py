@@ -183,13 +183,16 @@ class Explorer:
         for order in orders:
             yield self._outcome_of(order, dead)
         for number, script in enumerate(self._scripts) if stepped else ():
-            for count in range(len(units(script)), 0, -1):
+            for early in _first_calls(script):
                 for order in orders:
-                    yield self._outcome_of(order, dead, slow=(number, count))
+                    yield self._outcome_of(order, dead, slow=frozenset((number, call) for call in early))
         for number, sample in enumerate(self._samples):
-            for passed in _some_of(sample.passes_over):
+            turns = [(number, call) for call in range(len(units(self._scripts[number])))]
+            for some, passing in product(
+                _some_of(sample.passes_over), [turns, *([turn] for turn in turns[1:] and turns)]
+            ):
                 for order in orders:
-                    yield self._outcome_of(order, dead, (number, passed))
+                    yield self._outcome_of(order, dead, (frozenset(passing), some))
 
     def _orders(self, stepped: bool, dead: frozenset[int]) -> Iterator[tuple[Turn, ...]]:
         """Every order of the calls, with the step of the clock as a turn of its own."""
@@ -206,8 +209,8 @@ class Explorer:
         self,
         order: tuple[Turn, ...],
         dead: frozenset[int],
-        passed: tuple[int, tuple[str, ...]] = (-1, ()),
-        slow: tuple[int, int] = (-1, 0),
+        passed: tuple[frozenset[tuple[int, int]], tuple[str, ...]] = (frozenset(), ()),
+        slow: frozenset[tuple[int, int]] = frozenset(),
     ) -> str:
         key = (order, dead, passed, slow)
         if key not in self._known:
@@ -225,6 +228,14 @@ class Explorer:
 def _some_of(tasks: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Some of them, but not all: then there would be nothing else to take."""
     return [some for size in range(1, min(len(tasks), 4)) for some in combinations(tasks, size)]
+
+
+def _first_calls(script: Sequence[Call]) -> Iterator[tuple[int, ...]]:
+    """The calls of a client that may have been run before the clock was stepped: of a daemon, in whatever order."""
+    first, *rest = range(len(units(script)))
+    for size in range(len(rest), -1, -1):
+        some = combinations(rest, size) if script[0][0] == "daemon" else [rest[:size]]
+        yield from ((first, *each) for each in some)
 
 
 def _lines(number: int, script: Sequence[Call]) -> list[list[tuple[int, int]]]:

@@ -273,13 +273,13 @@ class World:
         scripts: Sequence[Sequence[Call]],
         order: Sequence[Turn],
         dead: frozenset[int] = frozenset(),
-        locked: tuple[int, tuple[str, ...]] = (-1, ()),
-        slow: tuple[int, int] = (-1, 0),
+        locked: tuple[frozenset[tuple[int, int]], tuple[str, ...]] = (frozenset(), ()),
+        slow: frozenset[tuple[int, int]] = frozenset(),
     ) -> str:
         """The outcome of calls one after another. Those of a group have turns of their own.
 
-        `locked`: a client, and the tasks that somebody else is changing while it has its turn. `slow`: a client, and
-        how many of its calls have read the clock before it was stepped.
+        `locked`: turns, and the tasks that somebody else is changing meanwhile. `slow`: turns of calls that
+        have read the clock before it was stepped.
         """
         self.restore()
         answers: list[dict[int, Any]] = [{} for _ in scripts]
@@ -289,8 +289,8 @@ class World:
                 continue
             client, number = turn
             now = self.clock.now
-            with self._locked(locked[1] if client == locked[0] else ()):
-                self.clock.now = NOW if client == slow[0] and number < slow[1] else now
+            with self._locked(locked[1] if turn in locked[0] else ()):
+                self.clock.now = NOW if turn in slow else now
                 call = units(scripts[client])[number]
                 answers[client][number] = self._ask(self.clients[client].board, call)
                 self.clock.now = now
