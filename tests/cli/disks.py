@@ -49,6 +49,17 @@ def read_only(folder: Path) -> Iterator[None]:
         _unmount(folder)
 
 
+@contextmanager
+def mounted_also_at(target: Path, source: Path) -> Iterator[None]:
+    """A file or folder has a second place, as containers give it one; the target exists and is hidden meanwhile."""
+    if not _mount("--bind", source, target):
+        pytest.fail("this needs a second place for a file, and mounting is not allowed here: run the tests as root")
+    try:
+        yield
+    finally:
+        _unmount(target)
+
+
 def _mount(*words: str | Path) -> bool:
     try:
         return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0

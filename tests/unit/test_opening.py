@@ -281,8 +281,8 @@ def test_another_name_of_a_board_is_the_same_board(path: Path, name: Callable[[P
 def test_another_name_of_a_board_has_the_same_gate(path: Path, name: Callable[[Path], Path]) -> None:
     made(path)
     with open(f"{path}-gate", "rb") as gate:
-        fcntl.flock(gate, fcntl.LOCK_EX)
         other = Board(SqliteEngine(str(name(path)), deadline=0.1), agent="bob~1", project="demo")
+        fcntl.flock(gate, fcntl.LOCK_EX)
         with pytest.raises(Unavailable, match="busy"):
             other.tasks.post(name="work")
         other.close()

@@ -47,15 +47,17 @@ def migrate(context: Context, args: Args) -> None:
 
 def _here(address: str) -> str:
     """An address as it was given, if the board is one that can be moved from here."""
+    from ..engine import path_of
+
     if address.startswith(("http://", "https://", "unix:")):
         hint = "run this on the machine that the board is on, without a daemon: --board PATH or postgresql://…"
         raise Invalid(f"migrate: {plain(address)} is a daemon, not a board", hint=hint)
-    scheme, mark, rest = address.partition("://")
+    scheme, mark, _ = address.partition("://")
     if mark and scheme not in ("sqlite", "postgresql", "postgres"):
         raise Invalid(f"migrate: {scheme}:// is not a kind of board that this version knows")
     if scheme in ("postgresql", "postgres") and mark:
         return address
-    path = os.path.realpath("/" + rest.lstrip("/") if mark else address)
+    path = os.path.realpath(path_of(address))
     _refuse_served(path)
     return path
 

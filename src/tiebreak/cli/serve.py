@@ -61,13 +61,14 @@ def serve(context: Context, args: Args) -> int:
 
 def _path(args: Args) -> str:
     from ..board import default_address
+    from ..engine import path_of
 
     address = args.board or default_address()
     if address.startswith(("http://", "https://", "unix:")):
         raise Invalid(f"serve: {address} is a daemon already", hint="--board PATH names the board to serve")
     if address.startswith(("postgresql://", "postgres://")):
         return address
-    return os.path.realpath("/" + address[9:].lstrip("/") if address.startswith("sqlite://") else address)
+    return os.path.realpath(path_of(address) or address)
 
 
 def _serve(context: Context, args: Args, board: str) -> int:

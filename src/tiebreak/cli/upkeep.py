@@ -57,15 +57,37 @@ def backup(context: Context, args: Args) -> None:
 def doctor(context: Context, args: Args) -> int:
     """Exit 0 when all is well or only worth a warning, 3 when something is broken."""
     try:
-        findings = context.board.doctor(repair=args.repair) + _sessions(context, args.repair)
+        findings = _findings(context, args.repair)
     except Unavailable as exc:
-        findings = [("bad", "board", exc.message)]
+        place = args.repair and exc.data.get("repair") == "place"
+        findings = _repaired(context, args, exc) if place else [_unavailable(exc)]
     if context.json:
         context.answer([{"level": level, "what": what, "details": details} for level, what, details in findings])
     else:
         rows: list[list[str]] = [[Styled(level, STYLES[level]), what, details] for level, what, details in findings]
         context.say(table(rows, colour=context.colour))
     return 3 if any(level == "bad" for level, _, _ in findings) else 0
+
+
+def _findings(context: Context, repair: bool) -> list[tuple[str, str, str]]:
+    return [*context.board.doctor(repair=repair), *_sessions(context, repair)]
+
+
+def _unavailable(exc: Unavailable) -> tuple[str, str, str]:
+    return "bad", "board", f"{exc.message} ({exc.hint})" if exc.hint else exc.message
+
+
+def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str, str, str]]:
+    """What there is to find after a board that could not be opened was given its place anew."""
+    from ..board import default_address
+    from ..engine import path_of
+    from ..engine.place import repair
+
+    try:
+        repair(path_of(args.board or default_address()))
+        return [("ok", "place", f"repaired: {exc.message}"), *_findings(context, repair=True)]
+    except Unavailable as still:
+        return [_unavailable(exc), _unavailable(still)]
 
 
 def _sessions(context: Context, repair: bool) -> list[tuple[str, str, str]]:

@@ -27,7 +27,7 @@ class Lock:
     def __init__(self, board: str, address: str | None) -> None:
         self.path = place(board, address)
         try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = _opened(self.path, os.O_RDWR | os.O_CREAT, board)
         except OSError as exc:
             raise Unavailable(f"daemon lock {self.path}: {exc.strerror or exc}") from exc
         for left in range(10, -1, -1):
@@ -51,6 +51,12 @@ class Lock:
         """Give it back; the file stays."""
         os.ftruncate(self._fd, 0)
         os.close(self._fd)
+
+
+def _opened(path: str, how: int, board: str) -> int:
+    from ..engine.beside import opened
+
+    return opened(path, how, "" if "://" in board else board)
 
 
 def already_served(board: str, who: Mapping[str, Any]) -> Refused:
@@ -77,8 +83,8 @@ def place(board: str, address: str | None) -> str:
 def served(board: str, address: str | None = None) -> dict[str, Any] | None:
     """Who serves the board: its pid, addresses and since when; {} while it is starting; None when nobody does."""
     try:
-        fd = os.open(place(board, address), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        fd = _opened(place(board, address), os.O_RDONLY, board)
+    except (OSError, Unavailable):
         return None
     try:
         try:

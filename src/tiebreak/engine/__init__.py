@@ -110,11 +110,19 @@ def without_password(address: str) -> str:
 
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
     """Open the board at an address: a path or `sqlite:///PATH`."""
-    scheme, mark, rest = address.partition("://")
+    scheme, mark, _ = address.partition("://")
     if scheme in ("postgresql", "postgres") and mark:
         return _postgres(address, clock)
     if mark and scheme != "sqlite":
         raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
     from .sqlite import SqliteEngine
 
-    return SqliteEngine("/" + rest.lstrip("/") if mark else address, clock=clock)
+    return SqliteEngine(path_of(address), clock=clock)
+
+
+def path_of(address: str) -> str:
+    """The path in the address of a board that is a file; empty for any other."""
+    scheme, mark, rest = address.partition("://")
+    if mark:
+        return "/" + rest.lstrip("/") if scheme == "sqlite" else ""
+    return "" if address.startswith("unix:") else address

@@ -6,6 +6,9 @@ unlinked file protects nobody.
 
 A blocking `flock` knows no time-out, so a caller that has to queue lets a thread do it and waits for that
 thread with a deadline. A waiter that gave up lets go of the lock as soon as it gets it.
+
+The file has two lines. The first tells who went in last, for messages. The second is the mark by which a board knows
+its place (see `place`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,11 @@ import time
 from _thread import allocate_lock, start_new_thread
 
 from ..errors import Unavailable
+from .beside import opened
+
+MARK = 64
+"""Where the second line begins."""
+LONGEST_MARK = 128
 
 
 class Gate:
@@ -23,6 +31,7 @@ class Gate:
 
     def __init__(self, path: str, deadline: float) -> None:
         self.path = path
+        self._board = path.removesuffix("-gate")
         self.deadline = deadline
         self._fd = -1
         self._held = -1
@@ -36,7 +45,7 @@ class Gate:
     def enter_at_once(self) -> bool:
         """Go in if nobody is there."""
         if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = opened(self.path, os.O_RDWR | os.O_CREAT, self._board)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,6 +53,21 @@ class Gate:
         self._held = self._fd
         self._sign()
         return True
+
+    def mark(self) -> list[str]:
+        """The words of the mark; none if there is no mark yet."""
+        try:
+            fd = opened(self.path, os.O_RDONLY, self._board)
+        except FileNotFoundError:
+            return []
+        try:
+            return os.pread(fd, LONGEST_MARK, MARK).decode("ascii", "replace").split()
+        finally:
+            os.close(fd)
+
+    def set_mark(self, *words: str | int) -> None:
+        """Replace the mark; only from inside the gate."""
+        os.pwrite(self._fd, " ".join(map(str, words)).ljust(LONGEST_MARK - 1).encode() + b"\n", MARK)
 
     def _sign(self) -> None:
         try:
@@ -72,7 +96,7 @@ class Gate:
         self.leave()
 
     def _queue(self) -> int:
-        turn = _Turn(self.path)
+        turn = _Turn(opened(self.path, os.O_RDWR, self._board))
         start_new_thread(turn.take, ())
         if turn.wait(self.deadline):
             return turn.fd
@@ -83,8 +107,8 @@ class Gate:
 
     def occupant(self) -> str:
         """Who is in the gate and for how long, as far as it can be known."""
-        text = os.pread(self._fd, 64, 0).decode("utf-8", "replace") if self._fd >= 0 else ""
-        pid, _, since = text.strip().partition(" ")
+        text = os.pread(self._fd, MARK, 0).decode("utf-8", "replace") if self._fd >= 0 else ""
+        pid, _, since = text.partition("\n")[0].strip().partition(" ")
         since = since.strip()
         if not pid.isdecimal() or not since.isdecimal():
             return "an unknown process"
@@ -100,8 +124,8 @@ class Gate:
 class _Turn:
     """A place in the queue, on a descriptor of its own so that giving up cannot unlock anybody else."""
 
-    def __init__(self, path: str) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
         self._done = allocate_lock()
         self._done.acquire()
         self._guard = allocate_lock()

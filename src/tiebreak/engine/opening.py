@@ -7,6 +7,7 @@ moment: the first one makes it, the others find it made.
 from __future__ import annotations
 
 import os
+import sys
 
 import apsw
 
@@ -37,6 +38,18 @@ def create(path: str) -> None:
             raise Unavailable(f"board {path}: is a folder, not a file") from None
 
 
+def connect(path: str, deadline: float) -> apsw.Connection:
+    """A connection that waits for others so long, keeps what it commits, and may write."""
+    made = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
+    made.set_busy_timeout(int(deadline * 1000))
+    made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    made.execute("PRAGMA synchronous = FULL")
+    if sys.platform == "darwin":
+        made.execute("PRAGMA fullfsync = ON")  # there, fsync alone leaves it in the disk's cache
+    allow_writing(made)
+    return made
+
+
 def allow_writing(connection: apsw.Connection) -> None:
     """Register the function that the triggers of every table name: without it, SQLite refuses all writes."""
     connection.create_scalar_function(schema.SQLITE_PASS, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
@@ -48,12 +61,7 @@ def _nothing(*_: Any) -> None:
 
 def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
     """Make sure that the schema is the one that this code knows."""
-    version = _version(connection, path)
-    if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
-        # Tables and version come in one commit: whoever sees our tables sees our version at the next look.
-        version = _version(connection, path)
-        if version == 0:
-            raise _not_ours(path)
+    version = recognise(connection, path)
     if version < schema.VERSION:
         with gate:
             _migrate(connection, path)
@@ -62,6 +70,17 @@ def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
     if str(connection.pragma("journal_mode")).lower() != "wal":  # a copy made by other means
         with gate:
             connection.execute("PRAGMA journal_mode = WAL")
+
+
+def recognise(connection: apsw.Connection, path: str) -> int:
+    """The version of the schema, 0 for an empty file; raises `Unavailable` if it is another program's database."""
+    version = _version(connection, path)
+    if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
+        # Tables and version come in one commit: whoever sees our tables sees our version at the next look.
+        version = _version(connection, path)
+        if version == 0:
+            raise _not_ours(path)
+    return version
 
 
 def _version(connection: apsw.Connection, path: str) -> int:

@@ -16,10 +16,11 @@ from __future__ import annotations
 import fcntl
 import os
 from _thread import allocate_lock
-from stat import S_ISREG
 from time import sleep
 
+from ..errors import Unavailable
 from ..names import MAX_LABEL, MAX_NOTE, MAX_RESOURCE, cut
+from .beside import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,15 +232,11 @@ def _clean(text: str, most: int) -> str:
 
 
 def _opened(path: str, how: int) -> int:
-    """The side file; -1 if it cannot be opened or is no file at all: that must not stop anybody."""
+    """The side file; -1 if it cannot be opened or is not ours: that must not stop anybody."""
     try:
-        fd = os.open(path, how | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o600)
-    except OSError:
+        return opened(path, how, path.removesuffix("-refused"))
+    except (OSError, Unavailable):
         return -1
-    if not S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        return -1
-    return fd
 
 
 def _locked(fd: int) -> bool:

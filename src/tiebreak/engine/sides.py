@@ -8,9 +8,10 @@ from contextlib import nullcontext
 import apsw
 
 from ..errors import Refused, Unavailable
-from . import without_password
+from . import path_of, without_password
 from .gate import Gate
-from .opening import allow_writing, board_clock, create, prepare, run_steps
+from .opening import board_clock, connect, create, prepare, run_steps
+from .place import Place
 from .schema import POSTGRES_PASS, TABLES
 from .terms import DURABLE, SCOPE
 
@@ -33,7 +34,7 @@ def side(address: str) -> Side:
     """The end that an address names; nothing is made there yet."""
     if address.startswith(("postgresql://", "postgres://")):
         return _server(address)
-    path = os.path.realpath("/" + address[9:].lstrip("/") if address.startswith("sqlite://") else address)
+    path = os.path.realpath(path_of(address))
     try:
         return SqliteSide(path)
     except apsw.Error as exc:
@@ -127,18 +128,13 @@ class SqliteSide(Side):
     def __init__(self, path: str) -> None:
         self._path = path
         self._gate = Gate(path + "-gate", DEADLINE)
-        self._connection = self._connect() if os.path.exists(path) else None
+        self._connection = connect(path, DEADLINE) if os.path.exists(path) else None
+        if self._connection is not None and self.has("board"):
+            self._connection.close()
+            self._connection = Place(path, self._gate).open(lambda: connect(path, DEADLINE))
 
     def __str__(self) -> str:
         return self._path
-
-    def _connect(self) -> apsw.Connection:
-        made = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)
-        made.set_busy_timeout(int(DEADLINE * 1000))
-        made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        made.execute("PRAGMA synchronous = FULL")
-        allow_writing(made)
-        return made
 
     def identity(self) -> Row:
         """The file itself."""
@@ -152,7 +148,7 @@ class SqliteSide(Side):
         if self._connection is None:
             create(self._path)
             sync(os.path.dirname(self._path))
-            self._connection = self._connect()
+            self._connection = connect(self._path, DEADLINE)
         return self._connection
 
     def rows(self, sql: str, *params: Any) -> list[Row]:

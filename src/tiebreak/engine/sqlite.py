@@ -14,7 +14,6 @@ only when it has grown out of all proportion, and when a short-lived process clo
 from __future__ import annotations
 
 import os
-import sys
 from _operator import itemgetter
 from _thread import allocate_lock, get_ident, start_new_thread
 
@@ -24,7 +23,8 @@ from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
 from . import follow, forks
 from .gate import Gate
-from .opening import allow_writing, board_clock, create, prepare
+from .opening import board_clock, connect, create, prepare
+from .place import Place
 from .refusals import Refusals
 
 TYPE_CHECKING = False
@@ -63,6 +63,7 @@ _FRAGMENTS = {
     "newest": "(SELECT max(number) FROM events)",
     "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
 }
+_NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 _prepared: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
@@ -195,26 +196,23 @@ class SqliteEngine:
         self._copy_at = CHECKPOINT_PAGES
         self._copied = False
         create(self.path)
-        found = os.stat(self.path)
-        self._file: tuple[int, int] | None = (found.st_dev, found.st_ino)
         self._gate = Gate(self.path + "-gate", self.deadline)
+        self._place = Place(self.path, self._gate)
         self._refusals = Refusals(self.path + "-refused")
-        self._writer = self._connect()
+        try:
+            self._writer = self._place.open(self._connect)
+            prepare(self._writer, self._gate, self.path)
+            self._now = self._given_clock or board_clock(self._writer, self._gate)
+        except BaseException:
+            self._gate.close()
+            raise
         self._writer.set_wal_hook(self._committed)
         self._tx = SqliteTransaction(self._writer, self._refusals)
-        prepare(self._writer, self._gate, self.path)
-        self._now = self._given_clock or board_clock(self._writer, self._gate)
         self._pid = os.getpid()  # last: whoever sees it may use all of the above
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
-        connection.set_busy_timeout(int(self.deadline * 1000))
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection = connect(self.path, self.deadline)
         connection.create_scalar_function("unicode_lower", _lower, 1, deterministic=True)
-        allow_writing(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        if sys.platform == "darwin":
-            connection.execute("PRAGMA fullfsync = ON")
         return connection
 
     # ── Running operations ───────────────────────────────────────────────────────────────────────────
@@ -315,7 +313,7 @@ class SqliteEngine:
 
     def _transact(self, work: Callable[[SqliteTransaction], T], *, carry: bool = True) -> T:
         writer = self._writer
-        self._refuse_ghost()
+        self._place.check(writer)
         writer.execute("BEGIN IMMEDIATE")
         try:
             tx = self._tx
@@ -325,6 +323,7 @@ class SqliteEngine:
             answer = work(tx)
             changed = writer.total_changes() - before > tx.undone
             carried = changed and carry and self._carry_refusals(tx)
+            newest = tx.all(_NEWEST)[0][0] if changed else 0
             writer.execute("COMMIT" if changed else "ROLLBACK")
         except BaseException as exc:
             self._refusals.kept()
@@ -333,6 +332,9 @@ class SqliteEngine:
             if isinstance(exc, _NotCarried):
                 return self._transact(work, carry=False)
             raise
+        if changed:
+            self._place.check(writer)  # nobody is told of what only this process can see
+            self._place.committed(newest)
         try:
             if carried:
                 self._refusals.written()
@@ -340,19 +342,6 @@ class SqliteEngine:
         except (OSError, RuntimeError, apsw.Error):
             pass  # the change is committed; what failed here is tried again after the next one
         return answer
-
-    def _refuse_ghost(self) -> None:
-        """A file that was deleted or replaced still takes writes, and nobody would ever see them."""
-        try:
-            found = os.stat(self.path)
-            here = (found.st_dev, found.st_ino)
-        except FileNotFoundError:
-            here = None
-        if here != self._file:
-            what = "deleted" if here is None else "replaced by another"
-            raise Unavailable(
-                f"board {self.path}: the file was {what} while this process had it open", hint="start again"
-            )
 
     def _carry_refusals(self, tx: SqliteTransaction) -> bool:
         """Write down what was refused earlier; raises `_NotCarried` if that fails."""
@@ -403,6 +392,7 @@ class SqliteEngine:
         return reader
 
     def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T]) -> T:
+        self._place.check(connection)
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
         connection.execute("BEGIN")  # all statements of the operation see the same moment
@@ -471,7 +461,7 @@ class SqliteEngine:
         return follow(self, after, timeout, filters)
 
     def _newest(self) -> int:
-        return self._read(lambda tx: (tx.first("SELECT max(number) FROM events") or (0,))[0] or 0)
+        return int(self._read(lambda tx: tx.all(_NEWEST))[0][0])
 
     # ── Checkpoints ──────────────────────────────────────────────────────────────────────────────────
 

@@ -308,9 +308,7 @@ def end(
     if over.role == "coordinator":
         _give_seat_back(tx, over, lease)
     _give_holds_back(tx, session, project)
-    tx.all(
-        f"UPDATE agents SET {LEFT} WHERE project = :project AND id = :session", project=project, session=session
-    )
+    tx.all(f"UPDATE agents SET {LEFT} WHERE project = :project AND id = :session", project=project, session=session)
     return _told(tx, "session.ended", over, note=note)
 
 

@@ -1,0 +1,365 @@
+"""One board, one place: a file is used under one name, with the files beside it that belong to it.
+
+SQLite finds the log (`-wal`) and its index (`-shm`) by the name of the file. Under a second name (a hard link, a mount
+of the file alone) it would use a second log: two winners, and commits that nobody else ever sees. The same happens when
+a log is deleted while somebody has it open. SQLite notices neither.
+
+So a board has a token, and the mark in the gate beside it has the same one. The mark also tells which `-wal` and
+`-shm` belong to the board (their inode numbers) and the number of the last event that was committed. A process compares
+them when it opens the board. Afterwards it only looks whether the files are still those that it opened: three calls
+of `stat` before each read and write, and again before a write is acknowledged. Nothing but SQLite ever opens and closes
+the file itself, because that would drop the locks that this process has on it.
+
+What is found when a board is opened:
+
+- The mark fits: the usual case.
+- The board has no token: it is new, or was made by an older version. It gets one.
+- The mark has another token or is missing, and the file is the one that got the token: this is a second name, or the
+  file was renamed without the others. Refused.
+- The same, but it is another file: a copy. A copy is a new board and gets a token of its own.
+- The token fits, but `-wal` or `-shm` is another one: SQLite removes them when another program closes the board as the
+  last one. If nobody else has the board open and no event is missing, the mark is written anew. Else refused.
+"""
+
+from __future__ import annotations
+
+import os
+from time import sleep
+
+import apsw
+
+from ..errors import Unavailable
+from .beside import check as check_owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .gate import Gate
+
+TABLES = ("board", "closed_board")
+"""Where the token is; the second one in a board that was moved elsewhere (see `moving`)."""
+FACTS = ("place.token", "place.file", "place.path")
+LOOKS = 20
+"""How often a file that others are changing is read before it counts as damaged."""
+MOMENT = 1000
+"""Milliseconds that others may take to close the board."""
+DEADLINE = 5.0
+REPAIR = "`tb doctor --repair`"
+
+
+class Place:
+    """Where a board is: its file and what belongs to it, as this process has opened them."""
+
+    def __init__(self, path: str, gate: Gate) -> None:
+        self.path = path
+        self._gate = gate
+        self._sides = f"{path}-wal", f"{path}-shm"
+        self._known: tuple[int, ...] = ()
+        self._token = ""
+
+    # ── While it is open ─────────────────────────────────────────────────────────────────────────────
+
+    def check(self, connection: apsw.Connection) -> None:
+        """Raise `Unavailable` if any of the files is not the one that was opened.
+
+        If only the log is another one, what was committed to the old log is put into the file first, by a connection
+        that still has it open: nobody else has written since, for whoever looks is refused like this process.
+        """
+        try:
+            here = self._look()
+            if here == self._known:
+                return
+            how, names = "replaced", (self.path, self.path, *self._sides)
+            name = next(n for n, now, then in zip(names, here, self._known, strict=True) if now != then)
+        except FileNotFoundError as exc:
+            how, name = "deleted", exc.filename
+        if name == self.path:
+            raise Unavailable(
+                f"board {self.path}: the file was {how} while this process had it open", hint="start again"
+            )
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        except apsw.Error:
+            pass
+        raise Unavailable(
+            f"board {self.path}: {name} was {how} while this process had it open",
+            hint="end every process that uses this board, then start again",
+        )
+
+    def _look(self) -> tuple[int, ...]:
+        file, wal, shm = os.stat(self.path), os.lstat(self._sides[0]), os.lstat(self._sides[1])
+        return file.st_dev, file.st_ino, wal.st_ino, shm.st_ino
+
+    def committed(self, event: int) -> None:
+        """Remember the last event that was committed; only from inside the gate."""
+        self._gate.set_mark(self._token, self._known[2], self._known[3], event)
+
+    # ── Opening it ───────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, connect: Callable[[], apsw.Connection]) -> apsw.Connection:
+        """A connection to the board, if this is its place; raises `Unavailable`."""
+        connection = self._connect_if_known(connect)
+        if connection is None:
+            # What can be refused is refused before anything is put beside the file: another program's database, and
+            # a second name. A token is only ever written after its mark, so a mark that is missing was never there.
+            facts = self._facts_in_file() or {}
+            if "place.token" in facts and not self._gate.mark():
+                self._refuse_second_name(facts)
+            with self._gate:
+                connection = self._connect_if_known(connect) or self._settle(connect)
+        return connection
+
+    def _connect_if_known(self, connect: Callable[[], apsw.Connection]) -> apsw.Connection | None:
+        mark = self._gate.mark()
+        if len(mark) < 4 or mark[1:3] != self._inodes():
+            return None
+        connection = connect()
+        if _facts(connection).get("place.token") == mark[0] and mark[1:3] == self._inodes():
+            self._token, self._known = mark[0], self._look()
+            if _facts(connection).get("place.file") == str(self._known[1]):
+                return connection
+        connection.close()
+        return None
+
+    def _inodes(self) -> list[str]:
+        """The numbers of `-wal` and `-shm`, 0 for one that is not there; raises `Unavailable` if they are not ours."""
+        found = []
+        for name in self._sides:
+            try:
+                each = os.lstat(name)
+            except FileNotFoundError:
+                found.append("0")
+                continue
+            check_owner(name, each, self.path)
+            found.append(str(each.st_ino))
+        return found
+
+    def _settle(self, connect: Callable[[], apsw.Connection]) -> apsw.Connection:
+        """In the gate: find out what was changed, and refuse it or write the mark anew."""
+        mark, sides, facts = self._gate.mark(), self._inodes(), self._facts_in_file() or _facts_with_log(connect)
+        token, file = facts.get("place.token"), str(os.stat(self.path).st_ino)
+        same_mark = bool(mark) and mark[0] == token
+        if token is not None and not same_mark:
+            self._refuse_second_name(facts)
+            if mark[1:2] == sides[:1] != ["0"] and os.stat(self._sides[0]).st_size:
+                raise self._foreign_log()
+        if (token is not None or "0" in sides) and not self._alone():
+            raise self._in_use(sides)
+        connection = connect()
+        try:
+            self._prepare(connection)
+            if same_mark and len(mark) > 3 and facts.get("place.file") == file:
+                self._refuse_loss(connection, int(mark[3]))
+                self._token = mark[0]
+                self._write_mark(connection)
+            else:
+                self._give_token(connection, file)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        from contextlib import nullcontext
+
+        from .opening import prepare
+
+        prepare(connection, nullcontext(), self.path)  # type: ignore[arg-type]  # the gate is already passed
+
+    def _facts_in_file(self) -> dict[str, str] | None:
+        """What the file itself tells, without its log: under this name it may have a wrong one.
+
+        None if the file makes no sense without its log, because somebody died while copying it there.
+        """
+        from urllib.parse import quote
+
+        from .opening import recognise
+
+        for _ in range(LOOKS):
+            raw = apsw.Connection(
+                f"file:{quote(self.path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            )
+            try:
+                recognise(raw, self.path)
+                return _facts(raw)
+            except apsw.CorruptError:
+                sleep(0.01)  # somebody may be copying its log there just now
+            finally:
+                raw.close()
+        return None
+
+    def _alone(self) -> bool:
+        """Whether nobody else has the file open, under any name: SQLite's locks are on the file, not on the name."""
+        probe = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            probe.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            probe.set_busy_timeout(MOMENT)
+            probe.execute("PRAGMA locking_mode = EXCLUSIVE")
+            probe.execute("BEGIN IMMEDIATE")
+            probe.execute("ROLLBACK")
+        except apsw.BusyError:
+            return False
+        finally:
+            probe.close()
+        return True
+
+    def _write_mark(self, connection: apsw.Connection) -> None:
+        self._known = self._look()
+        self.committed(_newest(connection) or 0)
+
+    def _give_token(self, connection: apsw.Connection, file: str) -> None:
+        """Make it a board with a place of its own. The token has to be in the file, not only in this name's log."""
+        self._token = os.urandom(16).hex()
+        self._write_mark(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        for fact in zip(FACTS, (self._token, file, self.path), strict=True):
+            connection.execute(
+                "INSERT INTO board VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", fact
+            )
+        connection.execute("COMMIT")
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        except apsw.BusyError:
+            pass  # somebody reads; it gets there with the next checkpoint
+
+    def _refuse_loss(self, connection: apsw.Connection, last: int) -> None:
+        found = _newest(connection)
+        missing = 0 if found is None else last - found
+        if missing > 0:
+            raise Unavailable(
+                f"board {self.path}: the last {missing} events that were committed are missing: "
+                "its -wal was deleted, or an older copy was put in its place",
+                hint=f"put back what was there, or accept the loss with {REPAIR}",
+                repair="place",
+            )
+
+    # ── Refusing it ──────────────────────────────────────────────────────────────────────────────────
+
+    def _refuse_second_name(self, facts: dict[str, str]) -> None:
+        """Raise `Unavailable` if this is the file that got the token: its mark is beside another name of it."""
+        if facts.get("place.file") != str(os.stat(self.path).st_ino):
+            return
+        home = facts.get("place.path", "")
+        if home == self.path:
+            raise Unavailable(
+                f"board {self.path}: {self.path}-gate does not belong to it, or is missing",
+                hint=f"{REPAIR} writes it anew",
+                repair="place",
+            )
+        raise Unavailable(
+            f"board {self.path}: this file is the board {home} under a second name, and a board has only one",
+            hint=f"use {home} (in a container: mount its folder, not the file); if you renamed it, run {REPAIR}",
+            repair="place",
+        )
+
+    def _foreign_log(self) -> Unavailable:
+        return Unavailable(
+            f"board {self.path}: {self._sides[0]} belongs to another file, which was here before",
+            hint=f"if you put this file here, remove {self._sides[0]} and {self._sides[1]}",
+        )
+
+    def _in_use(self, sides: list[str]) -> Unavailable:
+        missing = [name for name, inode in zip(self._sides, sides, strict=True) if inode == "0"]
+        what = f"{missing[0]} is missing" if missing else f"{self._sides[0]} or {self._sides[1]} is another one"
+        return Unavailable(
+            f"board {self.path}: busy: others have the board open, but {what}",
+            hint="end every process that uses this board, other programs too, then try again",
+        )
+
+    # ── Repairing it ─────────────────────────────────────────────────────────────────────────────────
+
+    def repair(self, connect: Callable[[], apsw.Connection]) -> None:
+        """Make this the place of the board, as it is; raises `Unavailable` if it has a second name or is in use."""
+        if os.stat(self.path).st_nlink > 1:
+            raise Unavailable(
+                f"board {self.path}: the file has a second name (a hard link)",
+                hint=f"find it with `find / -xdev -inum {os.stat(self.path).st_ino}`, and remove one of the two",
+            )
+        if _mounted(self.path):
+            raise Unavailable(
+                f"board {self.path}: the file alone is mounted here, so that it has another name elsewhere",
+                hint="mount its folder instead",
+            )
+        facts = self._facts_in_file() or {}
+        self._fetch_log(facts.get("place.path", ""), facts.get("place.token", ""))
+        with self._gate:
+            if not self._alone():
+                raise self._in_use(self._inodes())
+            connection = connect()
+            try:
+                self._prepare(connection)
+                self._give_token(connection, str(os.stat(self.path).st_ino))
+            finally:
+                connection.close()
+
+    def _fetch_log(self, home: str, token: str) -> None:
+        """If the file was renamed and its log left behind, with commits in it, bring it here."""
+        from .gate import Gate
+
+        if not home or home == self.path or os.path.lexists(home) or not os.path.exists(f"{home}-wal"):
+            return
+        left_behind = Gate(f"{home}-gate", DEADLINE)
+        with left_behind:
+            if left_behind.mark()[:2] != [token, str(os.lstat(f"{home}-wal").st_ino)]:
+                return  # another board's
+            if os.path.exists(self._sides[0]) and os.path.getsize(self._sides[0]):
+                raise self._foreign_log()
+            for side, here in zip(("-wal", "-shm"), self._sides, strict=True):
+                os.rename(f"{home}{side}", here)
+        left_behind.close()
+
+
+def repair(path: str) -> None:
+    """Make this the one place of a board that cannot be opened; raises `Unavailable` if others could use it."""
+    from .gate import Gate
+    from .opening import connect
+
+    path = os.path.realpath(path)
+    gate = Gate(f"{path}-gate", DEADLINE)
+    try:
+        Place(path, gate).repair(lambda: connect(path, DEADLINE))
+    except apsw.Error as exc:
+        raise Unavailable(f"board {path}: {exc}") from exc
+    except OSError as exc:
+        raise Unavailable(f"board {path}: {exc.strerror or exc}") from exc
+    finally:
+        gate.close()
+
+
+def _facts_with_log(connect: Callable[[], apsw.Connection]) -> dict[str, str]:
+    connection = connect()
+    try:
+        return _facts(connection)
+    finally:
+        connection.close()
+
+
+def _facts(connection: apsw.Connection) -> dict[str, str]:
+    """What a board tells of its place; nothing if it has no tables yet."""
+    for table in TABLES:
+        try:
+            rows = connection.execute(f"SELECT name, value FROM {table} WHERE name LIKE 'place.%'")  # noqa: S608
+            return {str(name): str(value) for name, value in rows}
+        except apsw.SQLError:
+            pass  # there is no such table
+    return {}
+
+
+def _newest(connection: apsw.Connection) -> int | None:
+    """The number of the last event; None if that page is damaged, which is for `tb doctor` to tell."""
+    try:
+        [(number,)] = connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchall()
+        return int(str(number))
+    except apsw.CorruptError:
+        return None
+
+
+def _mounted(path: str) -> bool:
+    """Whether the file itself is a mount point."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            points = [line.split(" ")[4] for line in mounts]
+    except OSError:
+        return False  # not Linux
+    return path in [point.encode("latin-1", "backslashreplace").decode("unicode_escape") for point in points]

@@ -1,0 +1,354 @@
+"""A board in a file is used under one name, with the log that belongs to it, or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import tiebreak
+from tiebreak import Board, Lost, Unavailable
+from tiebreak.engine.place import repair
+
+from ..cli.command import Tb
+from ..cli.disks import mounted_also_at
+
+CLAIMS = 20
+RACER = """
+import sys, tiebreak
+path, name = sys.argv[1:]
+won = 0
+try:
+    board = tiebreak.open(path, agent=f"{name}~1", project="demo")
+    for i in range(20):
+        try:
+            board.tasks.claim(ref=f"task-{i}")
+            won += 1
+        except tiebreak.Lost:
+            pass
+except tiebreak.Unavailable as exc:
+    print(exc, file=sys.stderr)
+print(won)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    return tmp_path / "here" / "board.db"
+
+
+@pytest.fixture
+def other(path: Path) -> Path:
+    """Where the second name of the board is."""
+    return path.parents[1] / "there" / "board.db"
+
+
+@pytest.fixture
+def board(path: Path) -> Iterator[Board]:
+    with opened(path) as made:
+        yield made
+
+
+def opened(path: Path, agent: str = "alice") -> Board:
+    return tiebreak.open(path, agent=f"{agent}~1", project="demo")
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return Path(f"{path}-{suffix}")
+
+
+def hard_link(path: Path, other: Path) -> Any:
+    os.link(path, other)
+    return nullcontext()
+
+
+def mount(path: Path, other: Path) -> Any:
+    other.touch()
+    return mounted_also_at(other, path)
+
+
+SECOND_NAMES = [hard_link, mount]
+
+
+# ── A second name ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", SECOND_NAMES)
+def test_processes_that_use_two_names_of_a_file_win_each_task_once(
+    name: Callable[[Path, Path], Any], path: Path, other: Path
+) -> None:
+    opened(path).close()
+    with name(path, other):
+        racers = [
+            subprocess.Popen(
+                [sys.executable, "-c", RACER, str(place), f"racer-{i}"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for i, place in enumerate([path, other] * 3)
+        ]
+        ends = [racer.communicate(timeout=60) for racer in racers]
+    assert sum(int(out) for out, _ in ends) == CLAIMS
+    assert [int(out) for out, _ in ends[1::2]] == [0, 0, 0]
+    assert all("second name" in err for _, err in ends[1::2])
+
+
+@pytest.mark.parametrize("name", SECOND_NAMES)
+def test_a_second_name_is_refused_with_the_first_and_nothing_is_put_beside_it(
+    name: Callable[[Path, Path], Any], path: Path, other: Path, board: Board
+) -> None:
+    board.tasks.post(name="work")
+    with name(path, other):
+        with pytest.raises(Unavailable, match=str(path)):
+            opened(other)
+        assert [each.name for each in other.parent.iterdir()] == ["board.db"]
+        assert board.tasks.post(name="more").number == 2
+
+
+@pytest.mark.parametrize("name", SECOND_NAMES)
+def test_a_second_name_is_not_repaired_while_the_first_exists(
+    name: Callable[[Path, Path], Any], path: Path, other: Path
+) -> None:
+    opened(path).close()
+    with name(path, other), pytest.raises(Unavailable, match=r"second name|mounted"):
+        repair(str(other))
+    other.unlink()
+    opened(path).close()
+
+
+def test_a_daemon_is_refused_a_second_name(path: Path, other: Path, tmp_path: Path) -> None:
+    opened(path).close()
+    os.link(path, other)
+    answer = Tb(tmp_path)("--board", str(other), "serve", "--addr", "none")
+    assert answer.code == 3
+    assert "second name" in answer.err
+
+
+def test_a_folder_that_is_mounted_elsewhere_keeps_working(path: Path, other: Path, board: Board) -> None:
+    with mounted_also_at(other.parent, path.parent), opened(other, "bob") as bob:
+        board.tasks.claim(ref="work")
+        with pytest.raises(Lost):
+            bob.tasks.claim(ref="work")
+        bob.tasks.claim(ref="more")
+    with pytest.raises(Lost):
+        board.tasks.claim(ref="more")
+
+
+# ── A copy, and a board that was renamed ─────────────────────────────────────────────────────────────────
+
+
+def test_a_copy_is_a_new_board(path: Path, other: Path) -> None:
+    with opened(path) as alice:
+        alice.tasks.post(name="work", key="work")
+        alice.backup(other)
+    with opened(path) as alice, opened(other, "bob") as bob:
+        alice.tasks.claim(ref="work")
+        bob.tasks.claim(ref="work")
+        assert alice.tasks.get(ref="work").holder == "alice"
+
+
+def test_a_copy_of_the_whole_folder_is_a_new_board(path: Path, other: Path) -> None:
+    with opened(path) as alice:
+        alice.tasks.post(name="work", key="work")
+    other.parent.rmdir()
+    shutil.copytree(path.parent, other.parent)
+    with opened(path) as alice, opened(other, "bob") as bob:
+        alice.tasks.claim(ref="work")
+        bob.tasks.claim(ref="work")
+    os.link(other, other.parent / "second.db")
+    with pytest.raises(Unavailable, match=str(other)):
+        opened(other.parent / "second.db")
+
+
+def test_a_copy_does_not_get_the_log_of_the_file_that_was_there_before(path: Path, other: Path) -> None:
+    with opened(other) as bob:
+        bob.tasks.post(name="other work")
+        bob.backup(path.parent / "copy.db")
+    alice = opened(path)
+    alice.tasks.post(name="work")
+    alice.engine._closed = True  # type: ignore[attr-defined]  # as if killed: its log stays
+    os.replace(path.parent / "copy.db", path)
+    with pytest.raises(Unavailable, match="belongs to another file"):
+        opened(path)
+    alice.engine._closed = False  # type: ignore[attr-defined]
+    alice.close()
+
+
+def test_a_board_that_was_renamed_alone_names_its_repair_which_loses_nothing(path: Path, other: Path) -> None:
+    tb = Tb(path.parent)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    tb.ok("post", "work")
+    path.rename(other)
+    tb.environment["TIEBREAK_BOARD"] = str(other)
+    refused = tb("tasks")
+    assert refused.code == 3
+    assert "tb doctor --repair" in refused.err
+    assert tb("doctor").code == 3
+    assert "ok  place" in tb.ok("doctor", "--repair")
+    assert [task["name"] for task in tb.json("tasks")] == ["work"]
+
+
+def test_a_board_that_was_renamed_with_all_that_is_beside_it_just_works(path: Path, other: Path) -> None:
+    with opened(path) as alice:
+        alice.tasks.post(name="work")
+    for each in list(path.parent.iterdir()):
+        each.rename(other.parent / each.name.replace("board", "renamed"))
+    with opened(other.parent / "renamed.db") as alice:
+        assert len(alice.tasks.list()) == 1
+
+
+# ── Files that go away under an open process ─────────────────────────────────────────────────────────────
+
+
+def deleted(file: Path) -> None:
+    file.unlink()
+
+
+def replaced(file: Path) -> None:
+    shutil.copy(file, f"{file}.new")
+    os.replace(f"{file}.new", file)
+
+
+@pytest.mark.parametrize("suffix", ["wal", "shm"])
+@pytest.mark.parametrize("change", [deleted, replaced])
+def test_without_its_log_nobody_goes_on_and_nothing_acknowledged_is_lost(
+    change: Callable[[Path], None], suffix: str, path: Path, board: Board
+) -> None:
+    for i in range(CLAIMS):
+        board.tasks.claim(ref=f"task-{i}")
+    change(beside(path, suffix))
+    racer = subprocess.run(
+        [sys.executable, "-c", RACER, str(path), "bob"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert racer.stdout == "0\n"
+    assert "others have the board open" in racer.stderr
+    for call in (lambda: board.tasks.claim(ref="more"), board.tasks.list, lambda: list(board.follow(timeout=0))):
+        with pytest.raises(Unavailable, match=f"board.db-{suffix} was"):
+            call()
+    board.close()
+    with opened(path, "carol") as carol:
+        held = [task for task in carol.tasks.list() if task.holder == "alice"]
+    assert len(held) == CLAIMS
+
+
+def test_a_write_whose_log_goes_away_before_its_commit_is_not_acknowledged(path: Path, board: Board) -> None:
+    engine: Any = board.engine
+
+    def post_and_delete(tx: Any) -> None:
+        tx.all("INSERT INTO board VALUES ('a', 'b')")
+        beside(path, "wal").unlink()
+
+    with pytest.raises(Unavailable, match="was deleted"):
+        engine._write(post_and_delete)
+
+
+@pytest.mark.parametrize("change", [deleted, replaced])
+def test_readers_and_followers_notice_that_the_file_is_gone(
+    change: Callable[[Path], None], path: Path, board: Board
+) -> None:
+    board.tasks.claim(ref="work")
+    change(path)
+    calls: list[Callable[[], object]] = [
+        lambda: board.tasks.get(ref="work"),
+        lambda: board.tasks.check(ref="work", epoch=1),
+        lambda: board.tasks.claim(ref="more"),
+        board.holds.list,
+        lambda: list(board.follow(timeout=1)),
+        lambda: board.next(wait=1),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable, match="while this process had it open"):
+            call()
+
+
+# ── A log that is missing when the board is opened ───────────────────────────────────────────────────────
+
+
+def test_a_log_that_was_deleted_with_commits_in_it_is_missed(path: Path, tmp_path: Path) -> None:
+    tb = Tb(tmp_path)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    tb.ok("post", "kept")
+    with opened(path) as alice:
+        alice.engine._shorten_wal()  # type: ignore[attr-defined]
+    tb.ok("post", "lost")
+    beside(path, "wal").unlink()
+    refused = tb("tasks")
+    assert refused.code == 3
+    assert "missing" in refused.err
+    tb.ok("doctor", "--repair")
+    assert [task["name"] for task in tb.json("tasks")] == ["kept"]
+
+
+def test_a_log_that_another_program_has_put_into_the_file_is_not_missed(path: Path) -> None:
+    with opened(path) as alice:
+        alice.tasks.post(name="work")
+    foreign = apsw.Connection(str(path))
+    foreign.execute("SELECT count(*) FROM tasks").fetchall()
+    foreign.close()
+    assert not beside(path, "wal").exists(), "SQLite removes it when the last one closes"
+    with opened(path) as alice:
+        assert len(alice.tasks.list()) == 1
+
+
+# ── The files beside it are ours ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("suffix", ["gate", "wal", "shm"])
+def test_no_link_beside_a_board_is_followed(suffix: str, path: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("dear")
+    beside(path, suffix).symlink_to(precious)
+    with pytest.raises(Unavailable, match=r"symbolic link|not a regular file"):
+        opened(path)
+    assert precious.read_text() == "dear"
+
+
+def test_refusals_are_not_written_through_a_link(path: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("dear")
+    beside(path, "refused").symlink_to(precious)
+    with opened(path) as alice, opened(path, "bob") as bob:
+        alice.tasks.claim(ref="work")
+        with pytest.raises(Lost):
+            bob.tasks.claim(ref="work")
+    assert precious.read_text() == "dear"
+
+
+def test_a_daemon_does_not_sign_through_a_link(path: Path, tmp_path: Path) -> None:
+    opened(path).close()
+    precious = tmp_path / "precious"
+    precious.write_text("dear")
+    beside(path, "daemon").symlink_to(precious)
+    answer = Tb(tmp_path)("--board", str(path), "serve", "--addr", "none")
+    assert answer.code == 3
+    assert "symbolic link" in answer.err
+    assert precious.read_text() == "dear"
+
+
+@pytest.mark.parametrize("suffix", ["gate", "wal"])
+def test_a_file_beside_a_board_that_somebody_else_owns_is_refused(suffix: str, path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.fail("only root can give files away: run the tests as root")
+    with opened(path):
+        pass
+    os.chown(beside(path, suffix), 12345, 12345)
+    with pytest.raises(Unavailable, match="owned by another user"):
+        opened(path)
+
+
+def test_a_gate_that_others_can_write_to_is_refused(path: Path) -> None:
+    opened(path).close()
+    beside(path, "gate").chmod(0o622)
+    with pytest.raises(Unavailable, match="writable by others"):
+        opened(path)
