@@ -189,6 +189,8 @@ class World:
         self.scheduler = Scheduler(self.clients, self.raw, self.clock.step)
         self.daemons: dict[tiebreak.Board, GroupingDaemon] = {}
         """For a client's board, the daemon through which its calls go that belong to several callers."""
+        self.sweeps = False
+        """Whether all that has lapsed is written down at the end of a run."""
         self._runs = 0
 
     def _set_up(self) -> None:
@@ -352,6 +354,8 @@ class World:
     # ── What is compared ─────────────────────────────────────────────────────────────────────────────
 
     def _outcome(self, answers: Sequence[Sequence[Any]], dead: set[int] | frozenset[int]) -> str:
+        if self.sweeps:
+            self.clients[-1].board.tasks.sweep(project=None)
         [(rows,)] = self._rows(_ALL)
         seen = Seen(rows, self.clock.now)
         told = [None if i in dead else [seen.answer(each) for each in given] for i, given in enumerate(answers)]
