@@ -8,10 +8,13 @@ last moment that the board has already seen: time does not run backwards across 
 
 from __future__ import annotations
 
+import os
 import time
 
 SECOND = 1_000_000
 """One second in board time."""
+TOLERANCE = 1.0
+"""Seconds by which two readings of one clock may differ: a process can be stopped in between."""
 
 # Linux: counts through suspend. macOS has no BOOTTIME; its MONOTONIC counts through sleep.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -25,6 +28,27 @@ def micros(seconds: float) -> int:
 def since_boot() -> int:
     """Microseconds since this machine booted."""
     return time.clock_gettime_ns(_BOOT_CLOCK) // 1000
+
+
+def off_by() -> float:
+    """By how many seconds this process's boot-time clock differs from the machine's; 0 where nobody can tell.
+
+    All processes of a file board count leases by the machine's clock. In a time namespace the kernel shows another one,
+    and a program that fakes the time (`faketime`) does so inside the process; `/proc/uptime` is the kernel's own word.
+    """
+    try:
+        with open("/proc/self/timens_offsets", encoding="ascii") as offsets:
+            shifted = next((line.split()[1:] for line in offsets if line.startswith("boottime")), ("0", "0"))
+        if shift := int(shifted[0]) + int(shifted[1]) / 1e9:
+            return shift
+        # Some containers show an uptime of their own, by a file system over this one file.
+        if os.stat("/proc/uptime").st_dev != os.stat("/proc").st_dev:
+            return 0.0
+        with open("/proc/uptime", encoding="ascii") as uptime:
+            shift = since_boot() / SECOND - float(uptime.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return shift if abs(shift) > TOLERANCE else 0.0
 
 
 def elapsed() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,10 @@ from tiebreak import Board, Fenced, Lost, clock
 from tiebreak.clock import SECOND, micros
 from tiebreak.engine import opening
 
+from ..cli.command import TB, Answer, Tb, changed_command, complaint
+
 HOUR = 3600.0
+DAY = 24 * HOUR
 YEAR = 365 * 24 * HOUR
 LONG = 90.0
 
@@ -35,6 +39,7 @@ class Machine:
         self.boots = 1
         patch.setattr(clock, "wall", lambda: self.wall)
         patch.setattr(clock, "since_boot", lambda: self.uptime)
+        patch.setattr(clock, "off_by", lambda: 0.0)
         patch.setattr(opening, "_boot_id", lambda: f"boot-{self.boots}")
 
     def wait(self, seconds: float) -> None:
@@ -370,3 +375,57 @@ def test_a_boot_is_told_apart_by_the_kernels_own_name_for_it(monkeypatch: pytest
 )
 def test_seconds_are_stored_as_whole_microseconds(seconds: float, stored: int) -> None:
     assert micros(seconds) == stored
+
+
+# ── The machine's clock, not the process's ───────────────────────────────────────────────────────────────
+
+
+def test_a_process_in_a_time_namespace_wins_no_live_claim(tmp_path: Path) -> None:
+    tb = Tb(tmp_path)
+    tb.ok("claim", "work", "--as", "alice")
+    namespace = ["unshare", "--time", "--boottime", "86400", "--fork"]
+    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
+        pytest.fail("this needs a time namespace, and making one is not allowed here: run the tests as root")
+    answer = subprocess.run(
+        [*namespace, TB, "claim", "work", "--as", "bob"],
+        capture_output=True,
+        text=True,
+        env=tb.environment,
+        check=False,
+    )
+    assert "the clock of this process is 1d00h ahead" in complaint(
+        Answer(answer.returncode, answer.stdout, answer.stderr), 3
+    )
+    assert tb.json("tasks")[0]["holder"] == "alice"
+
+
+@pytest.mark.parametrize("shift", [DAY, -DAY])
+def test_a_process_with_a_faked_clock_is_refused(shift: float, tmp_path: Path) -> None:
+    tb = Tb(tmp_path)
+    tb.ok("claim", "work", "--as", "alice")
+    faked = changed_command(
+        tmp_path,
+        "import time",
+        "real = time.clock_gettime_ns",
+        f"time.clock_gettime_ns = lambda clock: real(clock) + {int(shift * 1e9)}",
+    )
+    answer = subprocess.run(
+        [faked, "claim", "work", "--as", "bob"], capture_output=True, text=True, env=tb.environment, check=False
+    )
+    complaint(Answer(answer.returncode, answer.stdout, answer.stderr), 3)
+    assert tb.json("tasks")[0]["holder"] == "alice"
+
+
+def test_a_container_that_shows_an_uptime_of_its_own_is_no_faked_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "since_boot", lambda: micros(500 * HOUR))
+    assert clock.off_by() > HOUR
+    real = os.stat
+
+    def over_it(path: Any, *args: Any, **more: Any) -> Any:
+        found = real(path, *args, **more)
+        fields = list(found)
+        fields[2] += path == "/proc/uptime"
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(os, "stat", over_it)
+    assert clock.off_by() == 0

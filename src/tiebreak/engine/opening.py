@@ -124,6 +124,14 @@ def _rows(connection: apsw.Connection, sql: str, *params: str) -> list[Any]:
 
 def board_clock(connection: apsw.Connection, gate: Gate) -> Callable[[], int]:
     """Board time: the boot-time clock plus the offset that was stored when this boot first used the board."""
+    if shift := clock.off_by():
+        from ..text import span
+
+        way = "ahead of" if shift > 0 else "behind"
+        raise Unavailable(
+            f"board: the clock of this process is {span(abs(shift))} {way} that of the machine, which counts leases",
+            hint="run it without `faketime` and outside of a time namespace, or use the board through a daemon",
+        )
     boot = _boot_id()
     offset = _stored_offset(connection, boot)
     if offset is None:
