@@ -11,7 +11,7 @@ import os
 
 from . import operations
 from .clock import elapsed
-from .engine import connect
+from .engine import connect, forks
 from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
 from .names import agent as check_agent
 from .names import project as check_project
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
         def __init__(self, operation: Operation[P, R]) -> None: ...
         def __get__(self, board: object, owner: object = None) -> Callable[P, R]: ...
+
+
+forks.LATER += [f"tiebreak.{name}" for name in ("callables", "handles", "waiting")]
 
 
 def default_address(environ: Mapping[str, str] = os.environ) -> str:
@@ -101,6 +104,7 @@ class Board:
     """An open board, and who acts on it."""
 
     def __init__(self, engine: Engine, *, agent: str | None = None, project: str | None = None) -> None:
+        forks.board_opened()
         self.engine = engine
         self._agent = agent
         self._project = project

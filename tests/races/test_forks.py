@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import tiebreak
+
 from . import checkers, loners
 from .scenarios import open_board
 
@@ -27,3 +36,70 @@ def test_threads_of_a_child_meet_the_inherited_board_at_once(address: str) -> No
     with open_board(address) as board:
         assert board.upkeep.status().pending == 5 * (8 * 5 + 3)
         checkers.sound(board)
+
+
+LOADING = """
+import os, signal, sys, threading, time
+import tiebreak
+
+board = tiebreak.open(sys.argv[1], agent="a~1", project="demo")
+loading = threading.Event()
+
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tiebreak.operations.claims":
+            loading.set()
+            time.sleep(0.5)
+
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: board.tasks.claim(ref="by-thread"))
+thread.start()
+loading.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    board.tasks.claim(ref="by-child")
+    os._exit(0)
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_while_a_thread_loads_a_module_leaves_the_child_able_to_load_it(address: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, address], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_all_that_an_engine_loads_later_is_loaded_before_a_fork() -> None:
+    """Else a child could wait for ever for a module that a thread of its parent was loading."""
+    package = Path(tiebreak.__file__).parent
+    above = [package / f"{name}.py" for name in ("board", "callables", "handles", "waiting")]
+    modules = [
+        *package.glob("operations/*.py"),
+        package / "engine" / "sqlite.py",
+        package / "engine" / "place.py",
+        *above,
+    ]
+    later = {name for module in modules for name in _loaded_in_functions(module, package)}
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, tiebreak.board as b; b.forks._load(); print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert later - {"tiebreak.remote"} <= set(done.stdout.split()), "add it to forks.LATER"
+
+
+def _loaded_in_functions(module: Path, package: Path) -> Iterator[str]:
+    inside = ".".join(["tiebreak", *module.parent.relative_to(package).parts])
+    functions = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.FunctionDef)]
+    for node in (node for function in functions for node in ast.walk(function)):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = "." * node.level + (node.module or "")
+            yield importlib.util.resolve_name(name, inside) if node.level else name
