@@ -56,6 +56,9 @@ if TYPE_CHECKING:
         def __get__(self, board: object, owner: object = None) -> Callable[P, R]: ...
 
 
+SOON = 0.5
+"""Seconds after which a waiter looks whether the one before it, who could take what is free and does not, is gone."""
+
 forks.LATER += [f"tiebreak.{name}" for name in ("callables", "handles", "waiting")]
 
 
@@ -340,6 +343,8 @@ class Board:
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
         """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
         left = refusal.data.get("left")
+        if "waiting" in refusal.data:  # free, but somebody is first, who takes it at once or is dead: no event tells
+            left = min(left or 0.0, SOON)
         if left is None and refusal.data.get("state") in ("blocked", "pending"):
             left = self.tasks.due(project=None)  # a claim that lapses may be all that is in the way
             left = None if left is None else max(left, 0.05)

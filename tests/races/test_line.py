@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
+
 import pytest
 
-from tiebreak import Board
+from tiebreak import Board, waiting
 
+from ..cli.command import until
 from . import plants
 from .checkers import Broken, read_log
 from .crew import Plant, processes, race
 from .scenarios import grasper, open_board, queuer, queuer_or_pusher
 
 TURNS = 3
+PATIENCE = 8.0
 WAITERS = [f"agent-{i}" for i in range(5)]
 
 
@@ -92,3 +99,22 @@ def test_a_circle_that_nobody_looks_for_is_found(path: str) -> None:
         one.waits.enter(resources=["lock:b"])
         other.waits.enter(resources=["lock:a"])
         assert len(judge.waits.list()) == 2, "nobody was told, so both wait"
+
+
+def test_a_first_in_line_that_died_delays_nobody(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event tells of its death, so the next in line has to look by itself, and sooner than it keeps its place."""
+    monkeypatch.setattr(waiting, "KEEP", 10 * PATIENCE)
+    code = "import sys, tiebreak; tiebreak.open(sys.argv[1], agent='b~1', project=sys.argv[2]).take('lock:x', wait=900)"
+    with open_board(address) as judge, open_board(address, agent="c") as next_in_line:
+        judge.take("lock:x")
+        first = subprocess.Popen([sys.executable, "-c", code, address, judge.project])
+        until(lambda: len(judge.waits.list()) == 1, "one waits")
+        won = threading.Thread(target=next_in_line.take, args=("lock:x",), kwargs={"wait": PATIENCE})
+        won.start()
+        until(lambda: len(judge.waits.list()) == 2, "two wait")
+        first.send_signal(signal.SIGSTOP)
+        judge.holds.release(resources=["lock:x"])
+        first.kill()
+        first.wait()
+        won.join()
+        assert [hold.holder for hold in judge.holds.list()] == ["c"]
