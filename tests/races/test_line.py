@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from typing import Any
 
 import pytest
 
-from tiebreak import Board, waiting
+from tiebreak import Board, Refused, waiting
 
 from ..cli.command import until
 from . import plants
@@ -18,7 +20,7 @@ from .crew import Plant, processes, race
 from .scenarios import grasper, open_board, queuer, queuer_or_pusher
 
 TURNS = 3
-PATIENCE = 8.0
+PATIENCE = 20.0
 WAITERS = [f"agent-{i}" for i in range(5)]
 
 
@@ -104,6 +106,14 @@ def test_a_circle_that_nobody_looks_for_is_found(path: str) -> None:
 def test_a_first_in_line_that_died_delays_nobody(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No event tells of its death, so the next in line has to look by itself, and sooner than it keeps its place."""
     monkeypatch.setattr(waiting, "KEEP", 10 * PATIENCE)
+    sleep, not_its_turn = Board._until_it_changes, threading.Event()
+
+    def sleeping(self: Board, refusal: Refused, *args: Any) -> None:
+        if "waiting" in refusal.data:
+            not_its_turn.set()
+        sleep(self, refusal, *args)
+
+    monkeypatch.setattr(Board, "_until_it_changes", sleeping)
     code = "import sys, tiebreak; tiebreak.open(sys.argv[1], agent='b~1', project=sys.argv[2]).take('lock:x', wait=900)"
     with open_board(address) as judge, open_board(address, agent="c") as next_in_line:
         judge.take("lock:x")
@@ -114,7 +124,10 @@ def test_a_first_in_line_that_died_delays_nobody(address: str, monkeypatch: pyte
         until(lambda: len(judge.waits.list()) == 2, "two wait")
         first.send_signal(signal.SIGSTOP)
         judge.holds.release(resources=["lock:x"])
+        assert not_its_turn.wait(PATIENCE)
         first.kill()
         first.wait()
+        died = time.monotonic()
         won.join()
+        assert time.monotonic() - died < PATIENCE / 2, "it only looked when its time was up"
         assert [hold.holder for hold in judge.holds.list()] == ["c"]
