@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from .command import TB, Answer, Tb, complaint
@@ -59,6 +60,19 @@ def test_a_full_disk_takes_nothing_half_and_recovers(tb: Tb, disk: Path) -> None
     (disk / "ballast").unlink()
     assert post(tb, failed).code == 0
     assert names(tb) == {*posted, failed}
+
+
+def test_a_disk_that_the_log_filled_behind_a_reader_recovers_by_itself(tb: Tb, disk: Path) -> None:
+    tb.ok("post", "first")
+    reader = apsw.Connection(str(tb.path), flags=apsw.SQLITE_OPEN_READONLY)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM events").fetchall()
+    posted, failed = fill(tb)
+    reader.execute("ROLLBACK")
+    reader.close()
+    (disk / "ballast").unlink()
+    assert post(tb, failed).code == 0
+    assert names(tb) == {"first", *posted, failed}
 
 
 def test_a_process_that_stays_acknowledges_nothing_that_the_full_disk_did_not_take(tb: Tb, disk: Path) -> None:

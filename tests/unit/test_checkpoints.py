@@ -9,6 +9,7 @@ import threading
 import time
 from _thread import _count
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import apsw
 import pytest
 
 import tiebreak
-from tiebreak import Board
+from tiebreak import Board, Unavailable
+from tiebreak.engine import care
 from tiebreak.engine import sqlite as module
+from tiebreak.engine.opening import KEPT_WAL
 
 MEGABYTE = 1_000_000
 LONG = 90.0
@@ -313,3 +316,83 @@ def test_every_connection_syncs_every_commit(path: str, board: Board) -> None:
     for connection in (engine._writer, engine._connect()):
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("journal_mode") == "wal"
+
+
+# ── Readers that stay ────────────────────────────────────────────────────────────────────────────────────
+
+READER = """
+import sys, apsw
+connection = apsw.Connection(sys.argv[1], flags=apsw.SQLITE_OPEN_READONLY)
+connection.execute("BEGIN")
+connection.execute("SELECT count(*) FROM events").fetchall()
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def foreign_reader(path: str) -> Iterator[int]:
+    """Another program that reads from the board and does not end; its pid."""
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with reader:
+        assert reader.stdout
+        assert reader.stdout.readline() == "reading\n"
+        yield reader.pid
+
+
+def grow(board: Board, path: str) -> None:
+    """Write until the log is larger than what it keeps."""
+    while wal(path) <= 2 * KEPT_WAL:
+        post(board, 200, "x" * 8000)
+
+
+def test_the_log_shrinks_with_the_next_writes_after_a_foreign_reader_has_gone(
+    path: str, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHECKPOINT_AGAIN", 0.01)
+    with foreign_reader(path):
+        grow(board, path)
+    assert soon(lambda: board.tasks.post(name="more") is not None and wal(path) <= KEPT_WAL)
+
+
+def test_the_log_shrinks_without_any_write_where_a_process_looks_after_it(path: str, board: Board) -> None:
+    engine: Any = board.engine
+    with foreign_reader(path):
+        grow(board, path)
+        engine.tend()
+        assert wal(path) > KEPT_WAL
+    engine.tend()
+    assert wal(path) == 0
+    assert len(board.tasks.list(limit=1000)) == 1000
+
+
+@linux
+def test_doctor_names_the_reader_that_keeps_the_log(path: str, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care, "LARGE_WAL", 0)
+    board.tasks.post(name="work")
+
+    def finding() -> tuple[str, str, str]:
+        return next(each for each in board.doctor() if each[1] == "wal")
+
+    with foreign_reader(path) as pid:
+        assert f"pid {pid} (python" in finding()[2]
+    assert "pid" not in finding()[2]
+
+
+def test_a_read_of_ours_ends_by_its_deadline(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READ_DEADLINE", 0.05)
+    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    engine: Any = board.engine
+    with pytest.raises(Unavailable, match="a read took longer"):
+        engine._read(lambda tx: tx.all(endless))
+    board.tasks.post(name="work")
+    assert len(board.tasks.list()) == 1
+
+
+def test_a_backup_ends_by_its_deadline(board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care, "LONGEST_BACKUP", -1.0)
+    with pytest.raises(Unavailable, match="takes longer"):
+        board.backup(tmp_path / "copy.db")
+    assert not list(tmp_path.glob("copy*"))

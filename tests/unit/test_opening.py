@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -21,6 +22,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
 from tiebreak.engine import connect, opening, schema
+from tiebreak.engine.sides import SqliteSide
 from tiebreak.engine.sqlite import SqliteEngine
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
@@ -424,3 +426,16 @@ def test_a_process_that_ends_without_closing_leaves_a_good_board(path: Path) -> 
         subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=LONG)
     with open_board(path) as board:
         assert len(board.tasks.list()) == 3
+
+
+def test_on_a_mac_every_connection_also_empties_the_cache_of_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, `fsync` alone does not: a board that was moved would be less durable than promised."""
+    monkeypatch.setattr(opening, "sys", SimpleNamespace(platform="darwin"))
+    engine = SqliteEngine(str(path))
+    side = SqliteSide(str(path))
+    for connection in (engine._writer, engine._connect(), side._db):
+        assert connection.pragma("fullfsync") == 1
+    side.close()
+    engine.close()

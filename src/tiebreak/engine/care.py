@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from time import monotonic
+from time import monotonic, sleep
 
 import apsw
 
 from .. import clock
 from ..errors import Unavailable
 from ..text import span
+from .opening import wal_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ LARGE_WAL = 64 * 1024 * 1024
 LITTLE_SPACE = 100 * 1024 * 1024
 PAGES_AT_ONCE = 256
 MOMENT = 0.2
+LONGEST_BACKUP = 1800.0
+"""Seconds. While a board is copied its log cannot start anew, so it may not take for ever."""
+SLOW = "copy it to a faster disk"
+READ_LOCKS = range(123, 128)
+"""The bytes of the `-shm` that SQLite's readers lock."""
 DAMAGED = "`tb doctor` tells what is left; restore a backup"
 
 
@@ -31,6 +37,7 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
     """Copy one snapshot to a new file; the file gets its name when it is complete and on the disk."""
     if os.path.lexists(target):
         raise FileExistsError(target)
+    end = monotonic() + LONGEST_BACKUP
     partial = f"{target}.partial-{os.getpid()}"
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
@@ -39,6 +46,8 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with copy.backup("main", source, "main") as work:
                 while not work.done:
+                    if monotonic() > end:
+                        raise Unavailable(f"backup {target}: takes longer than {span(LONGEST_BACKUP)}", hint=SLOW)
                     work.step(PAGES_AT_ONCE)
                     if progress is not None:
                         progress(work.page_count - work.remaining, work.page_count)
@@ -162,9 +171,45 @@ def repair_permissions(path: str) -> None:
 
 
 def _wal(path: str) -> tuple[str, str, str]:
-    size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
-    level = "warn" if size > LARGE_WAL else "ok"
-    return level, "wal", f"{size / 1024:.0f} KiB beside a database of {os.path.getsize(path) / 1024:.0f} KiB"
+    size = wal_size(path)
+    text = f"{size / 1024:.0f} KiB beside a database of {os.path.getsize(path) / 1024:.0f} KiB"
+    if size <= LARGE_WAL:
+        return "ok", "wal", text
+    kept = stuck_readers(path, MOMENT)
+    return "warn", "wal", f"{text}, kept from starting anew by {', '.join(kept)}" if kept else text
+
+
+def stuck_readers(path: str, moment: float = 0.0) -> list[str]:
+    """The processes that read from the log and have done so for a moment: until they end, it cannot start anew.
+
+    Only on Linux, where the kernel tells who has which lock. Opening the files to ask would drop our own locks.
+    """
+    first = _reading(path)
+    if first and moment:
+        sleep(moment)
+        first &= _reading(path)
+    return [f"pid {pid} ({_program(pid)})" for pid in sorted(first)]
+
+
+def _reading(path: str) -> set[int]:
+    try:
+        index = os.stat(f"{path}-shm").st_ino
+        with open("/proc/locks", encoding="ascii") as locks:
+            rows = [line.split() for line in locks]
+    except OSError:
+        return set()
+    # 1: POSIX ADVISORY READ 18360 fe:00:10011926 124 124
+    mine = [row for row in rows if len(row) >= 8 and row[1] == "POSIX" and row[5].rpartition(":")[2] == str(index)]
+    found = {int(row[4]) for row in mine if int(row[6]) in READ_LOCKS}
+    return found - {os.getpid(), 0, -1}
+
+
+def _program(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+            return name.read().strip()
+    except OSError:
+        return "unknown"
 
 
 def _space(path: str) -> tuple[str, str, str]:

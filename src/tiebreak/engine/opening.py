@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .gate import Gate
 
 APPLICATION_ID = 0x74696562  # "tieb"
+KEPT_WAL = 8 * 1024 * 1024
+"""How many bytes the log keeps when it starts anew: growing again would cost more than the room is worth."""
 
 
 def create(path: str) -> None:
@@ -44,10 +46,19 @@ def connect(path: str, deadline: float) -> apsw.Connection:
     made.set_busy_timeout(int(deadline * 1000))
     made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     made.execute("PRAGMA synchronous = FULL")
+    made.execute(f"PRAGMA journal_size_limit = {KEPT_WAL}")
     if sys.platform == "darwin":
         made.execute("PRAGMA fullfsync = ON")  # there, fsync alone leaves it in the disk's cache
     allow_writing(made)
     return made
+
+
+def wal_size(path: str) -> int:
+    """How many bytes the log has."""
+    try:
+        return os.stat(f"{path}-wal").st_size
+    except OSError:
+        return 0
 
 
 def allow_writing(connection: apsw.Connection) -> None:

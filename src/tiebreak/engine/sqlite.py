@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from _operator import itemgetter
 from _thread import allocate_lock, get_ident, start_new_thread
+from time import monotonic
 
 import apsw
 
@@ -23,7 +24,7 @@ from ..errors import Refused, TiebreakError, Unavailable
 from ..operations import perform
 from . import follow, forks
 from .gate import Gate
-from .opening import board_clock, connect, create, prepare
+from .opening import KEPT_WAL, board_clock, connect, create, prepare, wal_size
 from .place import Place
 from .refusals import Refusals
 
@@ -40,9 +41,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DEADLINE = 30.0
+READ_DEADLINE = 30.0
+STEPS = 100_000
+"""After so many steps of SQLite's machine a read looks at its deadline: some milliseconds."""
 CHECKPOINT_PAGES = 1000
 CHECKPOINT_PAGES_AT_CLOSE = 64
 CHECKPOINT_PAGES_AT_ANY_COST = 16_000
+CHECKPOINT_AGAIN = 10.0
+"""Seconds after which a checkpoint that a reader was in the way of is tried again, however little was written."""
 MOST_READERS = 8
 FLOOR = 1.0
 """A waiter looks again after this many seconds even if nothing woke it."""
@@ -194,6 +200,7 @@ class SqliteEngine:
         self._waiting: list[Any] = []
         self._pages = 0
         self._copy_at = CHECKPOINT_PAGES
+        self._copy_again = monotonic() + CHECKPOINT_AGAIN
         self._copied = False
         create(self.path)
         self._gate = Gate(self.path + "-gate", self.deadline)
@@ -395,10 +402,13 @@ class SqliteEngine:
         self._place.check(connection)
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
+        end = monotonic() + READ_DEADLINE  # while it reads, the log cannot start anew
+        connection.set_progress_handler(lambda: monotonic() > end, STEPS)
         connection.execute("BEGIN")  # all statements of the operation see the same moment
         try:
             return work(tx)
         finally:
+            connection.set_progress_handler(None)
             connection.execute("ROLLBACK")
 
     # ── Forks (see `forks`) ──────────────────────────────────────────────────────────────────────────
@@ -428,7 +438,7 @@ class SqliteEngine:
         The watch is set up before the first look, so a commit in between is not missed. A notification can
         come before its commit is visible, hence the short series of looks after each.
         """
-        from time import monotonic, sleep
+        from time import sleep
 
         from .watch import Watch, recheck_delays
 
@@ -477,8 +487,10 @@ class SqliteEngine:
         """
         if self._pages < self._copy_at - CHECKPOINT_PAGES:
             self._copy_at = CHECKPOINT_PAGES  # the WAL has started anew
-        if self._pages < self._copy_at and self._pages <= CHECKPOINT_PAGES_AT_ANY_COST:
+        late = self._pages >= CHECKPOINT_PAGES and monotonic() > self._copy_again
+        if self._pages < self._copy_at and self._pages <= CHECKPOINT_PAGES_AT_ANY_COST and not late:
             return
+        self._copy_again = monotonic() + CHECKPOINT_AGAIN
         if self._copied or self._pages > CHECKPOINT_PAGES_AT_ANY_COST:
             self._checkpoint(self._writer)
             self._copied = False
@@ -508,6 +520,19 @@ class SqliteEngine:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
             pass  # somebody else is at it
+
+    def tend(self) -> None:
+        """For a process that lives long, now and then: shorten a log that a reader, who is gone now, had let grow."""
+        if self._closed or self._pid != os.getpid() or wal_size(self.path) <= KEPT_WAL:
+            return
+        try:
+            connection = self._connect()
+            self._checkpoint(connection)  # the bulk, while others write
+            connection.set_busy_timeout(0)
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            connection.close()
+        except apsw.Error:
+            pass  # somebody still reads from it
 
     def _shorten_wal(self) -> None:
         """Empty the WAL if nobody reads from it: the next process would have to read all of it."""
@@ -599,6 +624,7 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.CorruptError, "the database is damaged", "`tb doctor` tells what is left; restore a backup"),
     (apsw.BusyError, "busy for too long", "another program holds a lock on the file"),
     (apsw.IOError, "the disk reports an error", "`tb doctor` tells more; nothing was written"),
+    (apsw.InterruptError, f"a read took longer than {READ_DEADLINE:g} s and was ended", "ask for less at a time"),
     (apsw.PermissionsError, "permission denied", "check the permissions of the file"),
 )
 
