@@ -45,6 +45,10 @@ class Terms:
             "statement_timeout": int(deadline * 1000),
             "lock_timeout": 0,
             "idle_in_transaction_session_timeout": IDLE_LIMIT,
+            # Every join here goes from a few rows to others by an index. Without statistics the planner would
+            # rather read all edges again for each link of a long chain.
+            "enable_hashjoin": "off",
+            "enable_mergejoin": "off",
         }
         if server_version >= 170000:
             settings["transaction_timeout"] = 0
