@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
 from tiebreak.engine.place import repair
+from tiebreak.engine.sqlite import LOOK_AGAIN
 
 from ..cli.command import Tb
 from ..cli.disks import mounted_also_at
@@ -213,11 +215,13 @@ def test_a_board_that_was_renamed_with_all_that_is_beside_it_just_works(path: Pa
 
 def deleted(file: Path) -> None:
     file.unlink()
+    time.sleep(2 * LOOK_AGAIN)
 
 
 def replaced(file: Path) -> None:
     shutil.copy(file, f"{file}.new")
     os.replace(f"{file}.new", file)
+    time.sleep(2 * LOOK_AGAIN)
 
 
 @pytest.mark.parametrize("suffix", ["wal", "shm"])

@@ -23,7 +23,9 @@ from .beside import opened
 
 MARK = 64
 """Where the second line begins."""
-LONGEST_MARK = 128
+COUNT = 160
+"""Where the number in the second line begins."""
+END = 192
 
 
 class Gate:
@@ -61,13 +63,17 @@ class Gate:
         except FileNotFoundError:
             return []
         try:
-            return os.pread(fd, LONGEST_MARK, MARK).decode("ascii", "replace").split()
+            return os.pread(fd, END - MARK, MARK).decode("ascii", "replace").split()
         finally:
             os.close(fd)
 
     def set_mark(self, *words: str | int) -> None:
         """Replace the mark; only from inside the gate."""
-        os.pwrite(self._fd, " ".join(map(str, words)).ljust(LONGEST_MARK - 1).encode() + b"\n", MARK)
+        os.pwrite(self._fd, " ".join(map(str, words)).encode().ljust(COUNT - MARK) + b"%20d\n" % 0, MARK)
+
+    def count(self, number: int) -> None:
+        """Replace the last word of the mark by a number that only grows; only from inside the gate."""
+        os.pwrite(self._held, b"%20d" % number, COUNT)
 
     def _sign(self) -> None:
         try:

@@ -7,8 +7,8 @@ a log is deleted while somebody has it open. SQLite notices neither.
 So a board has a token, and the mark in the gate beside it has the same one. The mark also tells which `-wal` and
 `-shm` belong to the board (their inode numbers) and the number of the last event that was committed. A process compares
 them when it opens the board. Afterwards it only looks whether the files are still those that it opened: three calls
-of `stat` before each read and write, and again before a write is acknowledged. Nothing but SQLite ever opens and closes
-the file itself, because that would drop the locks that this process has on it.
+of `stat` before a write is acknowledged, and before each read and write unless it has just looked. Nothing but SQLite
+ever opens and closes the file itself, because that would drop the locks that this process has on it.
 
 What is found when a board is opened:
 
@@ -93,7 +93,7 @@ class Place:
 
     def committed(self, event: int) -> None:
         """Remember the last event that was committed; only from inside the gate."""
-        self._gate.set_mark(self._token, self._known[2], self._known[3], event)
+        self._gate.count(event)
 
     # ── Opening it ───────────────────────────────────────────────────────────────────────────────────
 
@@ -206,6 +206,7 @@ class Place:
 
     def _write_mark(self, connection: apsw.Connection) -> None:
         self._known = self._look()
+        self._gate.set_mark(self._token, self._known[2], self._known[3])
         self.committed(_newest(connection) or 0)
 
     def _give_token(self, connection: apsw.Connection, file: str) -> None:

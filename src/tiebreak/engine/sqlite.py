@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 DEADLINE = 30.0
 READ_DEADLINE = 30.0
+LOOK_AGAIN = 0.005
+"""Seconds after which a process looks again whether the board is still in its place."""
+FOREVER = float("inf")
 STEPS = 100_000
 """After so many steps of SQLite's machine a read looks at its deadline: some milliseconds."""
 CHECKPOINT_PAGES = 1000
@@ -160,13 +163,15 @@ class _NotCarried(Exception):
 
 
 class _Reader:
-    """A connection for reading, used by one thread at a time."""
+    """A connection on which something is read until a deadline, by one thread at a time."""
 
-    __slots__ = ("connection", "lock")
+    __slots__ = ("connection", "end", "lock")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.lock = allocate_lock()
+        self.end = FOREVER
+        connection.set_progress_handler(lambda: monotonic() > self.end, STEPS)
 
 
 class SqliteEngine:
@@ -201,6 +206,7 @@ class SqliteEngine:
         self._pages = 0
         self._copy_at = CHECKPOINT_PAGES
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
+        self._looked = 0.0
         self._copied = False
         create(self.path)
         self._gate = Gate(self.path + "-gate", self.deadline)
@@ -215,6 +221,7 @@ class SqliteEngine:
             raise
         self._writer.set_wal_hook(self._committed)
         self._tx = SqliteTransaction(self._writer, self._refusals)
+        self._reading_writer = _Reader(self._writer)
         self._pid = os.getpid()  # last: whoever sees it may use all of the above
 
     def _connect(self) -> apsw.Connection:
@@ -320,7 +327,7 @@ class SqliteEngine:
 
     def _transact(self, work: Callable[[SqliteTransaction], T], *, carry: bool = True) -> T:
         writer = self._writer
-        self._place.check(writer)
+        self._look(writer)
         writer.execute("BEGIN IMMEDIATE")
         try:
             tx = self._tx
@@ -340,7 +347,8 @@ class SqliteEngine:
                 return self._transact(work, carry=False)
             raise
         if changed:
-            self._place.check(writer)  # nobody is told of what only this process can see
+            self._looked = 0.0
+            self._look(writer)  # nobody is told of what only this process can see
             self._place.committed(newest)
         try:
             if carried:
@@ -371,14 +379,14 @@ class SqliteEngine:
         try:
             if not self._readers and self._writing.acquire(blocking=False):
                 try:
-                    return self._snapshot(self._writer, work)
+                    return self._snapshot(self._reading_writer, work)
                 finally:
                     self._writing.release()
             reader = self._free_reader()
             try:
                 if self._closed:
                     raise Unavailable(f"board {self.path}: is closed here")
-                return self._snapshot(reader.connection, work)
+                return self._snapshot(reader, work)
             finally:
                 reader.lock.release()
         except apsw.Error as exc:
@@ -398,18 +406,25 @@ class SqliteEngine:
         reader.lock.acquire()
         return reader
 
-    def _snapshot(self, connection: apsw.Connection, work: Callable[[SqliteTransaction], T]) -> T:
-        self._place.check(connection)
+    def _snapshot(self, reader: _Reader, work: Callable[[SqliteTransaction], T]) -> T:
+        connection = reader.connection
+        self._look(connection)
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
-        end = monotonic() + READ_DEADLINE  # while it reads, the log cannot start anew
-        connection.set_progress_handler(lambda: monotonic() > end, STEPS)
+        reader.end = monotonic() + READ_DEADLINE  # while it reads, the log cannot start anew
         connection.execute("BEGIN")  # all statements of the operation see the same moment
         try:
             return work(tx)
         finally:
-            connection.set_progress_handler(None)
+            reader.end = FOREVER
             connection.execute("ROLLBACK")
+
+    def _look(self, connection: apsw.Connection) -> None:
+        """See whether the board is still in its place, unless somebody here has just seen it."""
+        now = monotonic()
+        if now > self._looked + LOOK_AGAIN:
+            self._place.check(connection)
+            self._looked = now
 
     # ── Forks (see `forks`) ──────────────────────────────────────────────────────────────────────────
 
