@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak.model import holder_id
 
 from ..cli.command import gone
 from .shop import Hand, Shop, until
@@ -157,20 +156,3 @@ def test_a_killed_worker_leaves_nothing_and_its_jobs_go_back(who: str, shop: Sho
     assert task.attempts == (0 if who == "keeper" else 1), "only a worker that dies itself uses an attempt up"
     shop.burst()
     assert (shop.task(job).state, shop.task(job).epoch) == ("completed", 2)
-
-
-def test_a_worker_finds_what_dead_ones_held(shop: Shop) -> None:
-    """Keeper and worker are killed in one moment, so nobody was left to say it."""
-    job = shop.submit("[ $TIEBREAK_EPOCH = 2 ] && exit 0; echo $$ >> pids; sleep 600")
-    with shop.worker("--lease", "1h") as hand:
-        pids = shop.pids("pids", 1)
-        os.kill(hand.process.pid, signal.SIGSTOP)
-        os.kill(hand.pid, signal.SIGKILL)
-        hand.process.kill()
-        hand.ended()
-    assert holder_id(shop.task(job)) == hand.agent
-    with shop.worker():
-        shop.until_state(job, "completed")
-    for pid in pids:
-        if not gone(pid):
-            os.kill(pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from ..clock import elapsed
 from ..errors import TiebreakError
 from ..model import holder_id
 from ..processes import alive, from_token
+from .leftovers import end_left_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
+    from .kin import Mark
 
     Then = Callable[[Any, "Mail"], None]
 
@@ -148,13 +150,17 @@ class Lookout:
 
 
 def bury(board: Board) -> int:
-    """Give back the jobs of workers whose processes are known to be dead on this machine; how many there were."""
-    held = board.tasks.list(states=["claimed"], kind="job", limit=1000)
-    holders = {holder_id(task) or "" for task in held}
+    """Give back the jobs of workers whose processes are known to be dead on this machine; how many there were.
+
+    What they left running is ended first. Where that is not certain, their leases are waited for.
+    """
+    held: dict[str, set[Mark]] = {}
+    for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
+        held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
     return sum(
         board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
-        for holder in holders
-        if holder != board.agent and _dead(holder)
+        for holder, marks in held.items()
+        if holder != board.agent and _dead(holder) and end_left_by(holder, marks)
     )
 
 

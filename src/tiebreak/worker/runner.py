@@ -21,6 +21,7 @@ from .commands import FRESH, Commands, reap
 from .courier import Courier, Lookout, Mail
 from .functions import Functions
 from .kin import Kin
+from .leftovers import end_earlier
 from .reports import Reports
 
 TYPE_CHECKING = False
@@ -39,6 +40,8 @@ PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds before a board that could not be reached is tried again."""
 DUSK = 60.0
 """Seconds that a worker tries to deliver its last reports."""
+REMEMBERED = 10_000
+"""Jobs of which a worker knows that it ran their last attempt itself."""
 
 
 class Options:
@@ -83,12 +86,12 @@ class Worker:
         self._reports = Reports(said)
         self._selector = selectors.DefaultSelector()
         self._kin = Kin()
-        environment = _environment(board)
-        self._commands = Commands(self._selector, self._kin, environment, self._done, self._reports.wrote)
+        self._environment = _environment(board)
+        self._commands = Commands(self._selector, self._kin, self._environment, self._done, self._reports.wrote)
         self._functions = Functions(
             self._selector,
             self._kin,
-            environment,
+            self._environment,
             self._done,
             self._reports.wrote,
             options.modules,
@@ -107,6 +110,7 @@ class Worker:
         self._won = 0
         self._drain_at = float("inf")
         self._dusk = float("inf")
+        self._ended: dict[str, int] = {}
         # What ends a job before its lease ends: this much earlier, and its grace before that.
         self._margin = min(1.0, options.lease / 20)
         self._beat = min(BEAT, options.lease / 4)
@@ -326,6 +330,9 @@ class Worker:
         """An attempt is over, and nothing of it is left."""
         if attempt.stubborn:
             self._bury([attempt])
+        self._ended[attempt.job.id] = attempt.job.epoch
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
         self._reports.done(attempt, outcome)
         self._say("done", attempt, outcome)
 
@@ -417,6 +424,10 @@ class Worker:
 
     def _begin(self, attempts: list[Attempt]) -> None:
         calls = []
+        earlier = {each.job.id: each.job.epoch for each in attempts if not each.is_call and self._may_run(each)}
+        if earlier:
+            # Not for so long that the leases of others suffer.
+            end_earlier(earlier, self._environment["TIEBREAK_BOARD"], min(2.0, self._options.lease / 10))
         for attempt in attempts:
             if self._told:  # while it was asked for
                 self._give_back(attempt, DRAINED)
@@ -431,6 +442,10 @@ class Worker:
         if calls:
             self._functions.offer(calls)
         self._alarm = 0.0
+
+    def _may_run(self, attempt: Attempt) -> bool:
+        """Whether somebody has had this job before, and may not have ended it."""
+        return attempt.job.epoch > 1 and self._ended.get(attempt.job.id) != attempt.job.epoch - 1
 
     def _give_back(self, attempt: Attempt, why: int) -> None:
         """It is not begun at all."""
@@ -468,6 +483,7 @@ def _environment(board: Board) -> dict[str, str]:
     return {
         **os.environ,
         "TIEBREAK_AGENT": board.agent,
+        "TIEBREAK_WORKER": board.agent,
         "TIEBREAK_PROJECT": board.project,
         "TIEBREAK_BOARD": getattr(board.engine, "whole", board.engine.address),
     }
