@@ -74,6 +74,11 @@ class Caller:
             self._unsent += _call(self._tickets, attempt).encode() + b"\n"
         self.push()
 
+    def tell(self, variables: Mapping[str, str]) -> None:
+        """Change the environment of the calls that begin from now on."""
+        self._unsent += json.dumps(variables).encode() + b"\n"
+        self.push()
+
     def take_back(self, wanted: Attempt) -> None:
         """Ask not to begin a call; the child answers if it has not."""
         for ticket, attempt in self.waiting.items():
