@@ -470,13 +470,17 @@ def look(pid: int) -> Process | None:
 
 
 def table() -> dict[int, Process]:
-    """Every process of this machine that can be seen from here, zombies too."""
+    """Every process of this machine that can be seen from here, zombies too.
+
+    Raises an `OSError` when this process is too short of descriptors or memory to look: nothing seen would then be
+    taken for nothing there.
+    """
     if _MACOS:
         listed = (line.split(None, 1) for line in _run("/bin/ps", "-axo", f"pid=,{_PS_COLUMNS}").splitlines())
         found = [_parse_ps(int(words[0]), words[1]) for words in listed if len(words) == 2]
     else:
         pids = [int(name) for name in _pids()]
-        found = [_parse_stat(pid, _read(f"/proc/{pid}/stat")) for pid in pids]
+        found = [_parse_stat(pid, _read_if_able(f"/proc/{pid}/stat")) for pid in pids]
     return {process.pid: process for process in found if process is not None}
 
 
@@ -485,8 +489,42 @@ def _pids() -> list[str]:
         if os.readlink("/proc/self") != str(os.getpid()):
             return []  # as in `look`
         return [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
+    except OSError as exc:
+        if is_shortage(exc):
+            raise
         return []
+
+
+def environment(pid: int) -> dict[bytes, bytes] | None:
+    """The variables that a process was started with; none if it is gone, None where they cannot be read.
+
+    Raises an `OSError` when this process is too short of something to look, as `table` does.
+    """
+    if _MACOS:
+        return None
+    try:
+        words = _read_all(f"/proc/{pid}/environ").split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    except PermissionError:
+        return None
+    return dict(word.split(b"=", 1) for word in words if b"=" in word)
+
+
+def control_group(pid: int) -> str:
+    """The control group of a process; "" for the topmost one, and where there are none."""
+    for line in _read_if_able(f"/proc/{pid}/cgroup").decode("utf-8", "replace").splitlines():
+        number, kind, path = line.split(":", 2)
+        if (number == "0" or kind == "name=systemd") and path != "/":
+            return path
+    return ""
+
+
+def is_shortage(problem: OSError) -> bool:
+    """Whether this process, or the machine, has no more descriptors, processes or memory to give."""
+    from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
+
+    return problem.errno in (EMFILE, ENFILE, EAGAIN, ENOMEM)
 
 
 def _parse_stat(pid: int, line: bytes) -> Process | None:
@@ -533,13 +571,29 @@ def _arguments(pid: int) -> list[str]:
 def _read(path: str) -> bytes:
     """The beginning of a small file of the kernel, or nothing."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        return _read_all(path, 4096)
+    except OSError:  # it may have died between the two calls
         return b""
+
+
+def _read_if_able(path: str) -> bytes:
+    """The same, but an `OSError` when this process is too short of something to read at all."""
     try:
-        return os.read(fd, 4096)
-    except OSError:  # it died between the two calls
+        return _read_all(path, 4096)
+    except OSError as exc:
+        if is_shortage(exc):
+            raise
         return b""
+
+
+def _read_all(path: str, most: int = 0) -> bytes:
+    """A file of the kernel, or so many bytes of it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, most or 65536)
+        while not most and (more := os.read(fd, 65536)):
+            data += more
+        return data
     finally:
         os.close(fd)
 

@@ -15,7 +15,7 @@ import os
 import signal
 import time
 
-from .processes import Identity, identity, look, table
+from .processes import Identity, identity, is_shortage, look, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,20 +125,30 @@ def signal_tree(who: Iterable[Identity], number: int) -> None:
 def end(find: Callable[[], list[Identity]], grace: float = 0.0) -> bool:
     """End what `find` finds, gently first, and look again until it finds nothing: also what was born meanwhile.
 
-    False if something cannot be killed: stuck in the kernel, or somebody else's.
+    False if something cannot be killed: stuck in the kernel, or somebody else's; or if nobody could look.
     """
     if grace > 0:
-        signal_tree(find(), signal.SIGTERM)
+        signal_tree(_found(find) or (), signal.SIGTERM)
         until = time.monotonic() + grace
-        while find() and time.monotonic() < until:
+        while _found(find) != [] and time.monotonic() < until:
             time.sleep(LOOK_AGAIN)
     until = time.monotonic() + PATIENCE
-    while found := find():
-        signal_tree(found, signal.SIGKILL)
+    while (found := _found(find)) != []:
+        signal_tree(found or (), signal.SIGKILL)
         if time.monotonic() > until:
             return False
         time.sleep(LOOK_AGAIN)
     return True
+
+
+def _found(find: Callable[[], list[Identity]]) -> list[Identity] | None:
+    """What is found; None when this process is too short of something to look."""
+    try:
+        return find()
+    except OSError as exc:
+        if not is_shortage(exc):
+            raise
+        return None
 
 
 # ── Ties between parents and children ────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tiebreak.errors import Unavailable
 from tiebreak.model import Job, record
 from tiebreak.worker.attempt import Attempt
 from tiebreak.worker.courier import Mail
@@ -94,8 +95,8 @@ def test_what_was_not_delivered_is_told_again_in_the_same_order() -> None:
     lost = Mail()
     assert said.add_to(lost, 0.0)
     assert not said.outcomes
-    for undo in reversed(lost.undo):
-        undo()
+    lost.error = Unavailable("gone")
+    lost.open()
     assert [whose for _, whose in said.outcomes] == jobs
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .spec import Args
 
 MOST = 1000
-ENDING = {1: "its time is up", 2: "it was cancelled", 3: "this worker stops", 4: "its lease is lost"}
 
 
 @command(
@@ -52,8 +51,7 @@ def work(context: Context, args: Args) -> int:
 
     def buried(who: Identity) -> None:
         try:
-            with _board(args, who) as board:
-                board.call("tasks.forfeit", {"holder": board.agent, "reason": "its worker died"})
+            _forfeit(args, who)
         except TiebreakError:
             pass  # others of this machine will find out, or the leases run out
 
@@ -81,15 +79,34 @@ def _options(args: Args) -> Options:
     )
 
 
+def _forfeit(args: Args, who: Identity) -> None:
+    """Give back what a dead worker held, also where it may have followed its board to."""
+    call = ("tasks.forfeit", {"holder": _name(args, who), "reason": "its worker died"})
+    try:
+        with _board(args, who) as board:
+            board.call(*call)
+    except TiebreakError as exc:
+        if "moved" not in exc.data:
+            raise
+        from ..worker.courier import reopened
+
+        with reopened(exc.data["moved"], _name(args, who), args.project) as board:
+            board.call(*call)
+
+
 def _board(args: Args, who: Identity) -> Board:
-    """The board, as the worker that is this process: whoever looks can tell from its name whether it lives."""
+    """The board, as the worker that is this process."""
     from ..board import open
+
+    return open(args.board, agent=_name(args, who), project=args.project)
+
+
+def _name(args: Args, who: Identity) -> str:
+    """The agent that a worker is: whoever looks can tell from its name whether it lives."""
     from ..processes import token
 
     given = args["as"] or os.environ.get("TIEBREAK_AGENT")
-    return open(
-        args.board, agent=f"{short(given) if given else f'worker-{who.pid}'}~{token(who)}", project=args.project
-    )
+    return f"{short(given) if given else f'worker-{who.pid}'}~{token(who)}"
 
 
 def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
@@ -173,7 +190,16 @@ class _Lines:
 def _general(kind: str, about: Any) -> str:
     if kind == "draining":
         return f"told to stop: {about} running jobs may finish" if about else "told to stop"
-    return f"the board cannot be reached: {about}"
+    return _GENERAL[kind].format(about)
+
+
+_GENERAL = {
+    "unreachable": "the board cannot be reached: {}",
+    "followed": "the board has moved, and this worker goes on at {}",
+    "short": "this worker is short of something: {}",
+    "unheard": "gave back {} jobs that the board had granted without an answer",
+    "failing": "gives back what it runs and ends: {}",
+}
 
 
 def _particular(kind: str, attempt: Attempt, about: Any) -> str:
@@ -184,7 +210,10 @@ def _particular(kind: str, attempt: Attempt, about: Any) -> str:
     if kind == "unbegun":
         return "given back, not begun"
     if kind == "ending":
-        return f"is ended: {ENDING[about]}"
+        return f"is ended: {_ending(about)}"
+    if kind == "undelivered":
+        what = "was done" if about["ok"] else "is to go back" if about["drained"] else f"failed: {about['reason']}"
+        return f"the board was never told that it {what}"
     if kind == "refused":
         return f"the report came too late and was kept aside ({about})"
     if kind == "told":
@@ -196,6 +225,12 @@ def _particular(kind: str, attempt: Attempt, about: Any) -> str:
     if about["ok"]:
         return "" if call else f"done in {span(about['result']['seconds'])}"
     return f"failed: {about['reason']}"
+
+
+def _ending(why: int) -> str:
+    from ..worker.attempt import ENDING
+
+    return ENDING[why]
 
 
 class _Json(_Lines):
@@ -216,7 +251,7 @@ class _Json(_Lines):
         if attempt is not None:
             facts |= {"number": attempt.job.number, "id": attempt.job.id, "epoch": attempt.job.epoch}
         if kind == "ending":
-            about = ENDING[about]
+            about = _ending(about)
         if isinstance(about, dict):
             facts |= about
         elif about is not None:
@@ -241,7 +276,7 @@ class _Status(_Lines):
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
         """Something happened."""
-        wrong = kind in ("ending", "refused") or (kind == "done" and not (about and about["ok"]))
+        wrong = kind in ("ending", "refused", "undelivered") or (kind == "done" and not (about and about["ok"]))
         if attempt is None or wrong:
             super().__call__(kind, attempt, about)
         else:

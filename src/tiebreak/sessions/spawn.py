@@ -36,7 +36,8 @@ PATIENCE = 60.0
 """Seconds for which a spawner waits for that."""
 LOOK = 0.25
 NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
-    f"TIEBREAK_{name}" for name in ("AGENT", "SESSION", "PROJECT", "EPOCH", "HOLD", "SLOT", "HANDOFF")
+    f"TIEBREAK_{name}"
+    for name in ("AGENT", "SESSION", "PROJECT", "EPOCH", "HOLD", "SLOT", "HANDOFF", "JOB", "ATTEMPT", "WORKER")
 }
 
 

@@ -16,15 +16,28 @@ if TYPE_CHECKING:
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when nobody says."""
-TIMED_OUT, CANCELLED, DRAINED, LOST, LATE = 1, 2, 3, 4, 5
-"""Why an attempt is ended by its worker, a higher one outranks a lower one; or, the last, why it never began."""
+TIMED_OUT, CANCELLED, DRAINED, UNKEPT, LOST, LATE, SHORT = 1, 2, 3, 4, 5, 6, 7
+"""Why an attempt is ended by its worker, a higher one outranks a lower one; or, the last two, why it never began."""
+GIVEN_BACK = (DRAINED, LATE, SHORT)
+"""After these it goes back to the board without having used an attempt: nothing is known against the job."""
 _REASONS = {
     TIMED_OUT: "not done after {}",
     CANCELLED: "cancelled",
     DRAINED: "its worker was told to stop",
+    # Perhaps by the job itself, so it counts: else such a job would be begun again for ever.
+    UNKEPT: "ended because the keeper of its worker was killed",
     LOST: "ended because its lease was lost",
     LATE: "not begun because its lease had run out when the answer came",
+    SHORT: "not begun because its worker cannot start a process at the moment",
 }
+ENDING = {
+    TIMED_OUT: "its time is up",
+    CANCELLED: "it was cancelled",
+    DRAINED: "this worker stops",
+    UNKEPT: "this worker's keeper was killed",
+    LOST: "its lease is lost",
+}
+"""The same for whoever watches a worker."""
 _COMMAND = Job._fields.index("command")
 
 
@@ -86,7 +99,7 @@ class Attempt:
             "ok": ok,
             "result": result,
             "reason": None if ok else reason,
-            "drained": self.why in (DRAINED, LATE),
+            "drained": self.why in GIVEN_BACK,
         }
 
     def sentence(self, text: str) -> str:

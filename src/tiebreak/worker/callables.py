@@ -80,7 +80,10 @@ class _Calls:
             for line in lines:
                 self._take(json.loads(line))
 
-    def _take(self, call: list[Any]) -> None:
+    def _take(self, call: list[Any] | dict[str, str]) -> None:
+        if isinstance(call, dict):
+            os.environ.update(call)
+            return
         if len(call) > 1:
             self._waiting.append(call)
             return

@@ -7,7 +7,7 @@ import os
 import sys
 
 from ..clock import elapsed
-from .process import spawn
+from .process import pipes, spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +29,13 @@ class Caller:
 
     def __init__(self, modules: list[str], environment: Mapping[str, str]) -> None:
         words = [sys.executable, "-c", SERVE, str(os.getpid()), *modules]
-        calls, self._to = os.pipe()
-        self.answers, answers = os.pipe()
+        (calls, self._to), (self.answers, answers) = pipes(2)
         try:
             self.pid, self.pipes = spawn(words, environment, [(calls, 0), (answers, 3)])
+        except BaseException:
+            os.close(self._to)
+            os.close(self.answers)
+            raise
         finally:
             os.close(calls)
             os.close(answers)
@@ -69,6 +72,11 @@ class Caller:
             self.waiting[self._tickets] = attempt
             attempt.caller = self
             self._unsent += _call(self._tickets, attempt).encode() + b"\n"
+        self.push()
+
+    def tell(self, variables: Mapping[str, str]) -> None:
+        """Change the environment of the calls that begin from now on."""
+        self._unsent += json.dumps(variables).encode() + b"\n"
         self.push()
 
     def take_back(self, wanted: Attempt) -> None:

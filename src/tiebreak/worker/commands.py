@@ -10,6 +10,7 @@ from collections import deque
 
 from .. import trees
 from ..clock import elapsed
+from ..processes import is_shortage
 from .attempt import CANCELLED, LOST
 from .process import Command
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from ..processes import Identity
     from .attempt import Attempt
     from .kin import Kin
 
@@ -51,12 +53,17 @@ class Commands:
         self._wrote = wrote
 
     def start(self, attempt: Attempt) -> None:
-        """Start what was won; what cannot be started has failed."""
+        """Start what was won; what cannot be started has failed.
+
+        Raises an `OSError` when it is this worker that is short of something, which tells nothing about the job.
+        """
         settings = attempt.settings
         environment = {**self._environment, **(settings.get("env") or {}), **variables(attempt)}
         try:
             command = Command(attempt.job.command, settings, environment, attempt.output)
         except (OSError, ValueError) as exc:
+            if isinstance(exc, OSError) and is_shortage(exc):
+                raise
             reason = f"cannot be started: {getattr(exc, 'strerror', None) or exc}"
             self._done(attempt, attempt.outcome(False, None, attempt.sentence(reason)))
             return
@@ -106,7 +113,7 @@ class Commands:
         if grace <= 0 or command.over:
             self.kill(attempt)
         elif not asked:
-            trees.signal_tree(self._kin.of(command.pid, [attempt.mark]), signal.SIGTERM)
+            trees.signal_tree(self._left(attempt, command) or (), signal.SIGTERM)
             attempt.kill_at = elapsed() + grace
         elif attempt.kill_at is not None:
             attempt.kill_at = min(attempt.kill_at, elapsed() + grace)
@@ -116,12 +123,21 @@ class Commands:
         command = attempt.command
         assert command is not None  # noqa: S101
         attempt.stubborn += 1
-        left = self._kin.of(command.pid, [attempt.mark])
-        if command.over and not left:
+        left = self._left(attempt, command)
+        if command.over and left == []:
             self._finish(attempt, command)
             return
-        trees.signal_tree(left, signal.SIGKILL)
+        trees.signal_tree(left or (), signal.SIGKILL)
         attempt.kill_at = elapsed() + (AGAIN if attempt.stubborn < 50 else 1.0)
+
+    def _left(self, attempt: Attempt, command: Command) -> list[Identity] | None:
+        """What lives of an attempt; None when this worker is too short of something to look."""
+        try:
+            return self._kin.of(command.pid, [attempt.mark])
+        except OSError as exc:
+            if not is_shortage(exc):
+                raise
+            return None
 
     def _finish(self, attempt: Attempt, command: Command) -> None:
         for fd in list(command.pipes):
@@ -138,12 +154,12 @@ class Commands:
 
     def tick(self, now: float) -> None:
         """Look after those that are being ended."""
-        for pid, attempt in list(self.running.items()):
+        for attempt in list(self.running.values()):
             if attempt.kill_at is None or attempt.command is None:
                 continue
             if now >= attempt.kill_at:
                 self.kill(attempt)
-            elif attempt.command.over and not self._kin.of(pid, [attempt.mark]):
+            elif attempt.command.over and self._left(attempt, attempt.command) == []:
                 self._finish(attempt, attempt.command)  # it was asked to end, and all of it has
 
 

@@ -6,15 +6,18 @@ worker that is idle is answered at once, and a busy one pays for one commit wher
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from queue import SimpleQueue
 from time import sleep
 
+from ..board import open
 from ..clock import elapsed
-from ..errors import TiebreakError
+from ..errors import Invalid, Refused, TiebreakError, Unavailable
 from ..model import holder_id
 from ..processes import alive, from_token
+from .leftovers import end_left_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
+    from .kin import Mark
 
     Then = Callable[[Any, "Mail"], None]
 
@@ -31,28 +35,51 @@ LONG = 30.0
 
 
 class Mail:
-    """Calls that go to the board together, each with what to do with its answer, and with what if it failed."""
+    """Calls that go to the board together, each with what to do with its answer, and with what if none came."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.then: list[Then] = []
-        self.undo: list[Callable[[], None]] = []
+        self.undo: list[Callable[[], None] | None] = []
         self.asked = 0.0
         """When it was sent: a lease is counted from here."""
         self.answers: list[Any] = []
         self.error: BaseException | None = None
+        self.followed: str | None = None
+        """Where the board was found anew, if it had moved."""
+        self.stranded: TiebreakError | None = None
+        """Why it could not be followed there."""
 
     def add(self, name: str, params: dict[str, Any], then: Then, undo: Callable[[], None] | None = None) -> None:
-        """One more call. `undo` is done when nothing of the mail can have been delivered."""
+        """One more call. `undo` is done when it is not known to have been delivered."""
         self.calls.append((name, params))
         self.then.append(then)
-        if undo is not None:
-            self.undo.append(undo)
+        self.undo.append(undo)
+
+    def trouble(self) -> BaseException | None:
+        """Why the mail, or a part of it, was not delivered; nothing if every call was answered."""
+        return self.stranded or self.error or next((answer for answer in self.answers if undelivered(answer)), None)
 
     def open(self) -> None:
-        """Hand each answer to whom it is for."""
-        for answer, then in zip(self.answers, self.then, strict=True):
-            then(answer, self)
+        """Hand each answer to whom it is for, after what was not delivered has been taken back."""
+        lost = [self.error is not None or undelivered(answer) for answer in self.answers or self.calls]
+        for undo, gone in zip(reversed(self.undo), reversed(lost), strict=True):
+            if gone and undo is not None:
+                undo()
+        for answer, then, gone in zip(self.answers, self.then, lost, strict=False):
+            if not gone:
+                then(answer, self)
+
+
+_ABOUT_THE_CALL = ("22", "23", "54")
+"""How the SQLSTATEs begin by which a server says that it cannot take what it was given, however often it is asked."""
+
+
+def undelivered(answer: Any) -> bool:
+    """Whether an answer tells nothing about its call, but that the board could not be used for it."""
+    if not isinstance(answer, TiebreakError) or isinstance(answer, (Invalid, Refused)):
+        return False
+    return not str(answer.data.get("sqlstate") or "").startswith(_ABOUT_THE_CALL)
 
 
 class Courier:
@@ -90,8 +117,41 @@ class Courier:
                 mail.answers = self._board.batch(mail.calls)
             except BaseException as exc:  # the loop decides what it means
                 mail.error = exc
+            try:
+                mail.followed = follow(self._board, mail.trouble())
+            except TiebreakError as exc:
+                mail.stranded = exc
             self._back.append(mail)
             self._ring()
+
+
+def follow(board: Board, trouble: BaseException | None) -> str | None:
+    """If a board says where it was moved to, go on with it there; the new address.
+
+    Not past a daemon: which board that serves is its operator's to say.
+    """
+    where = trouble.data.get("moved") if isinstance(trouble, Unavailable) else None
+    if where is None or board.engine.address.startswith(("http:", "https:", "unix:")):
+        return None
+    try:
+        there = reopened(where, board.agent, board.project)
+    except TiebreakError as exc:
+        hint = exc.hint or "start this worker again with the board's new address"
+        raise Unavailable(f"{trouble}, where it cannot be opened: {exc}", hint=hint, moved=where) from exc
+    left, board.engine = board.engine, there.engine
+    left.close()
+    return str(where)
+
+
+def reopened(where: str, agent: str, project: str | None) -> Board:
+    """A board where it was moved to. It knows this agent: a new and empty one, which opening would make, does not."""
+    if "://" not in where and not os.path.exists(where):
+        raise Unavailable(f"board {where}: does not exist")
+    there = open(where, agent=agent, project=project)
+    if all(each.id != agent for each in there.agents.list(agent=agent)):
+        there.close()
+        raise Unavailable(f"board {where}: is not the one that was moved")
+    return there
 
 
 class Lookout:
@@ -105,23 +165,34 @@ class Lookout:
         """Whether something happened since this was last taken back."""
         self.cancelled: deque[str] = deque()
         """The ids of tasks that were cancelled."""
+        self.error: BaseException | None = None
+        """Why it looks no more; nobody expects that."""
         self._seen = board.events.last()
-        threading.Thread(target=self._watch, name="lookout", daemon=True).start()
-        threading.Thread(target=self._bury, name="undertaker", daemon=True).start()
+        for each, name in ((self._watch, "lookout"), (self._bury, "undertaker")):
+            threading.Thread(target=self._again_and_again, args=(each,), name=name, daemon=True).start()
+
+    def _again_and_again(self, look: Callable[[], None]) -> None:
+        try:
+            while True:
+                look()
+        except BaseException as exc:  # the loop decides what it means
+            self.error = exc
+            self._ring()
 
     def _watch(self) -> None:
-        calm = 0.001
-        while True:
-            asked = elapsed()
-            try:
-                if self._board.engine.wait(self._seen, self._fire(), project=self._board.project):
-                    self._look()
-            except TiebreakError:
-                sleep(1.0)
-            self.news = True
-            self._ring()
-            calm = 0.001 if elapsed() - asked > CALM else min(CALM, 2 * calm)
-            sleep(calm)
+        """Wait until something happens."""
+        asked = elapsed()
+        try:
+            if self._board.engine.wait(self._seen, self._fire(), project=self._board.project):
+                self._look()
+        except (TiebreakError, OSError, MemoryError):
+            sleep(1.0)  # the courier meets the same trouble, and the loop tells of it
+        self.news = True
+        self._ring()
+        self._calm = 0.001 if elapsed() - asked > CALM else min(CALM, 2 * self._calm)
+        sleep(self._calm)
+
+    _calm = 0.001
 
     def _fire(self) -> float:
         """Submit the jobs whose instants have come; how long it is until the next."""
@@ -139,22 +210,25 @@ class Lookout:
 
     def _bury(self) -> None:
         """Give back what dead workers of this machine held, from time to time."""
-        while True:
-            try:
-                bury(self._board)
-            except TiebreakError:
-                pass  # the board will be reached again, or the leases run out
-            sleep(self._pause)
+        try:
+            bury(self._board)
+        except (TiebreakError, OSError, MemoryError):
+            pass  # the board will be reached again, or the leases run out
+        sleep(self._pause)
 
 
 def bury(board: Board) -> int:
-    """Give back the jobs of workers whose processes are known to be dead on this machine; how many there were."""
-    held = board.tasks.list(states=["claimed"], kind="job", limit=1000)
-    holders = {holder_id(task) or "" for task in held}
+    """Give back the jobs of workers whose processes are known to be dead on this machine; how many there were.
+
+    What they left running is ended first. Where that is not certain, their leases are waited for.
+    """
+    held: dict[str, set[Mark]] = {}
+    for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
+        held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
     return sum(
         board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
-        for holder in holders
-        if holder != board.agent and _dead(holder)
+        for holder, marks in held.items()
+        if holder != board.agent and _dead(holder) and end_left_by(holder, marks)
     )
 
 

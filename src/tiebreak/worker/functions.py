@@ -9,6 +9,7 @@ from collections import deque
 
 from .. import trees
 from ..clock import elapsed
+from ..processes import is_shortage
 from .attempt import CANCELLED, DRAINED, LOST
 from .callables import DONE, FAILED, NOT_BEGUN, READY
 from .calls import Caller
@@ -26,7 +27,7 @@ LONG = 0.05
 """Seconds after which a call is not short: others need not wait behind it."""
 AGAIN = 0.1
 REST = 5.0
-"""Seconds until a child that could not import is tried again."""
+"""Seconds until a child that could not import, or could not be started, is tried again."""
 
 
 class Functions:
@@ -57,17 +58,31 @@ class Functions:
         self._size = size
         self.news = False
         """Whether a child has become ready since this was last taken back."""
+        self.short: OSError | None = None
+        """Why no child could be started, since this was last taken back."""
         self.draining = False
         self._rest = 0.0
 
     def start(self) -> None:
-        """Start one more child."""
-        caller = Caller(self._modules, self._environment)
+        """Start one more child, or try again later if this worker is short of something."""
+        try:
+            caller = Caller(self._modules, self._environment)
+        except OSError as exc:
+            if not is_shortage(exc):
+                raise
+            self.short, self._rest = exc, elapsed() + REST
+            return
         self.callers[caller.pid] = caller
         self._kin.add_helper(caller.pid)
         self._selector.register(caller.answers, selectors.EVENT_READ, (self._hear, caller))
         for fd in caller.pipes:
             self._selector.register(fd, selectors.EVENT_READ, (self._overhear, caller))
+
+    def tell(self, variables: Mapping[str, str]) -> None:
+        """Change the environment of the calls that begin from now on, in children that run already too."""
+        for caller in self.callers.values():
+            caller.tell(variables)
+            self._mind_pipe(caller)
 
     def ready(self) -> bool:
         """Whether there is a child that can be called."""
@@ -231,7 +246,12 @@ class Functions:
         caller.killed = True
         number = signal.SIGTERM if grace > 0 else signal.SIGKILL
         marks = [each.mark for each in caller.waiting.values()]
-        trees.signal_tree(self._kin.of(caller.pid, marks), number)
+        try:
+            trees.signal_tree(self._kin.of(caller.pid, marks), number)
+        except OSError as exc:
+            if not is_shortage(exc):
+                raise
+            grace = 0.0  # looked at again in a moment
         attempt.kill_at = elapsed() + (grace or AGAIN)
 
     def drain(self) -> None:

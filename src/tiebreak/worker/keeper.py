@@ -2,8 +2,9 @@
 
 A worker that is killed with SIGKILL cannot clean up. Its children are then given to the keeper, a sub-reaper, which
 kills them and tells the board that this worker is dead, so that its jobs go back at once. If the keeper is
-killed, the worker notices (their pipe ends), ends its jobs and itself. The worker has a session of its own, so that
-no signal to a process group kills both.
+killed, the worker notices (their pipe ends), ends its jobs and itself; each job has then used an attempt, because it
+may have killed the keeper. The worker has a session of its own, so that no signal to a process group kills both. If
+both are killed all the same, another worker cleans up after them (`leftovers`).
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
     signal.signal(ABANDONED, _once(lambda: _pass_on(child, signal.SIGTERM)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = _wait(child)
-    trees.end(lambda: trees.descendants(os.getpid()))
-    if code != 0:
+    if trees.end(lambda: trees.descendants(os.getpid())) and code != 0:
         buried(who)
     return code if code >= 0 else 128 - code
 

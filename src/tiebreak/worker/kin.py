@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from .. import trees
-from ..processes import table
+from ..processes import environment, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,17 +49,21 @@ class Kin:
         """Whether a glance shows that an ended job left nothing: what almost every job does."""
         try:
             os.killpg(pid, 0)
+            return False
         except ProcessLookupError:
+            pass
+        except PermissionError:
+            return False
+        try:
             strangers = trees.children() - self._known.keys() - self._helpers
             return all(self._mark(stranger) not in (None, self._known[pid]) for stranger in strangers)
-        except PermissionError:
-            pass
-        return False
+        except OSError:  # too short of something to look
+            return False
 
     def _mark(self, pid: int) -> Mark | None:
         """Whose a child is, by its environment; looked up once for each."""
         if pid not in self._marks:
-            self._marks[pid] = _marked(pid)
+            self._marks[pid] = mark_in(environment(pid))
         return self._marks[pid]
 
     def of(self, pid: int, marks: Iterable[Mark]) -> list[Identity]:
@@ -111,13 +115,7 @@ def _living(seen: dict[int, Process], roots: list[Process]) -> list[Process]:
     return found + [process for process in trees.below(seen, have) if process.pid not in have]
 
 
-def _marked(pid: int) -> Mark | None:
-    """The job that a process was started for, by its own environment."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            words = file.read().split(b"\0")
-    except OSError:
-        return None
-    values = dict(word.split(b"=", 1) for word in words if word.startswith((b"TIEBREAK_JOB=", b"TIEBREAK_EPOCH=")))
-    job, epoch = values.get(b"TIEBREAK_JOB"), values.get(b"TIEBREAK_EPOCH")
+def mark_in(variables: dict[bytes, bytes] | None) -> Mark | None:
+    """The job and epoch that a process was started for, by its environment."""
+    job, epoch = (variables or {}).get(b"TIEBREAK_JOB"), (variables or {}).get(b"TIEBREAK_EPOCH")
     return (job.decode("utf-8", "replace"), epoch.decode("utf-8", "replace")) if job and epoch else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -24,6 +25,8 @@ READS = 16
 _PREPARE = 'if [ -n "$1" ]; then cd -- "$1" || exit 126; fi; eval "$2" || exit 126; shift 2; exec "$@"'
 _LIMITS = {"memory": ("-v", 1024), "cpu": ("-t", 1), "files": ("-n", 1)}
 _SHELL = "/bin/sh"
+SPARE = 2
+"""Descriptors that stay free even while a process is started; afterwards the write ends of its pipes are free, too."""
 
 
 class Command:
@@ -88,7 +91,7 @@ def spawn(
 
     Standard input is empty, unless `more` (pairs of a descriptor here and its number there) says otherwise.
     """
-    ends = [os.pipe() for _ in (1, 2)]
+    ends = pipes(2)
     actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
     actions += [(os.POSIX_SPAWN_DUP2, write, stream) for stream, (_, write) in enumerate(ends, 1)]
     actions += [(os.POSIX_SPAWN_DUP2, here, there) for here, there in more or ()]
@@ -101,10 +104,30 @@ def spawn(
     finally:
         for _, write in ends:
             os.close(write)
-    pipes = {read: stream for stream, (read, _) in enumerate(ends, 1)}
-    for read in pipes:
+    streams = {read: stream for stream, (read, _) in enumerate(ends, 1)}
+    for read in streams:
         os.set_blocking(read, False)
-    return pid, pipes
+    return pid, streams
+
+
+def pipes(count: int) -> list[tuple[int, int]]:
+    """So many pipes, or none and an `OSError`: also when too few descriptors would be left for the worker itself.
+
+    A worker needs some to reach its board and to look at processes; numbers are given out from the lowest on.
+    """
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if most != resource.RLIM_INFINITY and max(max(ends) for ends in made) >= most - SPARE:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    except OSError:
+        for ends in made:
+            for fd in ends:
+                os.close(fd)
+        raise
+    return made
 
 
 def _found(program: str) -> str:

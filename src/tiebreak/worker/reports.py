@@ -38,6 +38,10 @@ class Reports:
     def __bool__(self) -> bool:
         return bool(self.outcomes or self._written)
 
+    def keys(self) -> set[tuple[int, int]]:
+        """Which attempts have an outcome that is not delivered yet."""
+        return {attempt.key for _, attempt in self.outcomes}
+
     def wrote(self, attempt: Attempt) -> None:
         """A job has written something."""
         self._written[attempt.key] = attempt

@@ -5,6 +5,13 @@ not depend on the board's answer, the end of a job whose lease runs out, is deci
 
 Draining: the first signal lets running jobs finish and takes no new ones. After the drain time-out, or at the second
 signal, what runs is ended and goes back without having used an attempt.
+
+A worker's own troubles are not its jobs': what it cannot start for want of descriptors, processes or memory goes back
+without having used an attempt, and it takes fewer at once. When it cannot go on at all, it gives back what it runs and
+ends with a code. A board that was moved is followed, and what was not delivered is delivered there.
+
+After an answer that never came nobody knows what the board has done: a claim may have been granted that this worker
+never heard of. So it looks what it holds there, and gives back what it does not know.
 """
 
 from __future__ import annotations
@@ -15,12 +22,17 @@ import signal
 
 from .. import trees
 from ..clock import elapsed
-from ..errors import Invalid, Refused, TiebreakError
-from .attempt import CANCELLED, DRAINED, LATE, LOST, TIMED_OUT, Attempt
+from ..errors import Invalid, Refused, TiebreakError, Unavailable
+from ..model import holder_id
+from ..names import short
+from ..processes import is_shortage
+from .attempt import CANCELLED, DRAINED, LATE, LOST, SHORT, TIMED_OUT, UNKEPT, Attempt
+from .capacity import Capacity
 from .commands import FRESH, Commands, reap
 from .courier import Courier, Lookout, Mail
 from .functions import Functions
 from .kin import Kin
+from .leftovers import end_earlier
 from .reports import Reports
 
 TYPE_CHECKING = False
@@ -38,7 +50,10 @@ BEAT = 5.0
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds before a board that could not be reached is tried again."""
 DUSK = 60.0
-"""Seconds that a worker tries to deliver its last reports."""
+"""Seconds that a worker tries to deliver its last reports, and to reach a board where it was moved to."""
+REMEMBERED = 10_000
+"""Jobs of which a worker knows that it ran their last attempt itself."""
+_UNHEARD = "given back because its worker never heard that it had it"
 
 
 class Options:
@@ -83,12 +98,13 @@ class Worker:
         self._reports = Reports(said)
         self._selector = selectors.DefaultSelector()
         self._kin = Kin()
-        environment = _environment(board)
-        self._commands = Commands(self._selector, self._kin, environment, self._done, self._reports.wrote)
+        self._capacity = Capacity(options.concurrency)
+        self._environment = _environment(board)
+        self._commands = Commands(self._selector, self._kin, self._environment, self._done, self._reports.wrote)
         self._functions = Functions(
             self._selector,
             self._kin,
-            environment,
+            self._environment,
             self._done,
             self._reports.wrote,
             options.modules,
@@ -107,6 +123,12 @@ class Worker:
         self._won = 0
         self._drain_at = float("inf")
         self._dusk = float("inf")
+        self._failure: TiebreakError | None = None
+        self._unsure = False
+        self._unheard: list[dict[str, Any]] = []
+        self._stranded_at = float("inf")
+        self._ended: dict[str, int] = {}
+        self._file = _file(board)
         # What ends a job before its lease ends: this much earlier, and its grace before that.
         self._margin = min(1.0, options.lease / 20)
         self._beat = min(BEAT, options.lease / 4)
@@ -117,17 +139,33 @@ class Worker:
         """Work until told to stop; the exit code."""
         trees.become_subreaper()
         self._listen()
-        self._courier = Courier(self._board, self._ring)
-        self._lookout = Lookout(self._board, self._ring, self._beat)
+        try:
+            self._courier = Courier(self._board, self._ring)
+            self._lookout = Lookout(self._board, self._ring, self._beat)
+        except RuntimeError as exc:  # no more threads
+            raise _cannot_go_on(exc) from exc
         if self._options.modules:
             self._functions.start()
         try:
             while not self._finished():
-                self._round()
+                self._round_or_fail()
         finally:
             self._courier.stop()
             trees.end(lambda: trees.descendants(os.getpid()))
+        for outcome, attempt in self._reports.outcomes:
+            self._say("undelivered", attempt, outcome)
+        if self._failure is not None:
+            raise self._failure
         return 0 if not self._reports.outcomes else 3
+
+    def _round_or_fail(self) -> None:
+        """One round; what this worker itself cannot bear ends it, but only after its jobs were given back."""
+        try:
+            self._round()
+        except (TiebreakError, OSError, MemoryError) as exc:
+            if self._failure is not None:
+                raise _cannot_go_on(exc) from exc
+            self._fail(exc)
 
     def _round(self) -> None:
         self._send()
@@ -182,7 +220,9 @@ class Worker:
 
     def _patience(self) -> float:
         now = elapsed()
-        times = [self._alarm, self._drain_at, self._dusk]
+        times = [self._alarm, self._drain_at, self._capacity.again_at]
+        if now < self._dusk:
+            times.append(self._dusk)
         if not self._courier.away:
             times += [max(self._retry_at, min(self._beat_at, self._reports.flush_at))]
             if self._wants_more():
@@ -198,7 +238,7 @@ class Worker:
     def _finished(self) -> bool:
         if any(True for _ in self._attempts()):
             return False
-        if self._reports or self._courier.away:
+        if self._reports or self._courier.away or self._unsure or self._unheard:
             return elapsed() >= self._dusk
         if self._told or (self._options.once and self._won):
             return True
@@ -249,7 +289,17 @@ class Worker:
         self._commands.listen(now)
         self._functions.mend(now)
         if self._functions.broken:
-            raise Invalid(self._functions.broken, hint="--import names modules as Python's import does")
+            broken, self._functions.broken = self._functions.broken, None
+            raise Invalid(broken, hint="--import names modules as Python's import does")
+        if self._functions.short is not None:
+            why, self._functions.short = self._functions.short, None
+            if not self._functions.callers:
+                self._lower(why)
+        if self._lookout.error is not None:
+            error, self._lookout.error = self._lookout.error, None
+            raise error
+        if self._capacity.grow(now):
+            self._hungry = True
         if self._lookout.news or self._functions.news:
             self._lookout.news = self._functions.news = False
             self._hungry = True
@@ -314,11 +364,34 @@ class Worker:
         self._told += 1
         self._functions.drain()
         self._dusk = elapsed() + DUSK
-        self._force(0.0)
+        for attempt in list(self._attempts()):
+            self._end(attempt, UNKEPT if self._runs(attempt) else DRAINED, 0.0)
 
     def _force(self, grace: float | None) -> None:
         for attempt in list(self._attempts()):
             self._end(attempt, DRAINED, attempt.grace if grace is None else grace)
+
+    def _fail(self, why: BaseException) -> None:
+        """This worker cannot go on: it gives back what it runs, and ends with a code."""
+        self._failure = _cannot_go_on(why)
+        self._say("failing", None, self._failure)
+        self._told += 1
+        self._drain_at = float("inf")
+        # With no board there is nobody to wait for.
+        self._dusk = elapsed() + (0.0 if isinstance(why, Unavailable) else DUSK)
+        self._unsure = True  # answers may have been lost on the way to here
+        self._functions.drain()
+        for attempt in list(self._attempts()):
+            self._end(attempt, DRAINED, self._grace(attempt))
+
+    # ── Shortages ────────────────────────────────────────────────────────────────────────────────────
+
+    def _lower(self, why: OSError) -> None:
+        """Take fewer jobs at once, for this worker is short of something; with none at all it ends."""
+        enough = self._capacity.lower(len(self._commands.running), elapsed())
+        self._say("short", None, f"{why.strerror or why}; {self._capacity}")
+        if not enough and self._failure is None:
+            self._fail(why)
 
     # ── Mail ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -326,14 +399,21 @@ class Worker:
         """An attempt is over, and nothing of it is left."""
         if attempt.stubborn:
             self._bury([attempt])
+        self._ended[attempt.job.id] = attempt.job.epoch
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
         self._reports.done(attempt, outcome)
         self._say("done", attempt, outcome)
 
     def _bury(self, over: list[Attempt]) -> None:
         """Kill what is left of jobs that have ended, whichever of them it was."""
-        if self._kin.strangers():
-            calls = [each.mark for each in self._functions.attempts()]
-            trees.signal_tree(self._kin.nobodys(calls, [each.mark for each in over]), signal.SIGKILL)
+        calls = [each.mark for each in self._functions.attempts()]
+        try:
+            if self._kin.strangers():
+                trees.signal_tree(self._kin.nobodys(calls, [each.mark for each in over]), signal.SIGKILL)
+        except OSError as exc:
+            if not is_shortage(exc):
+                raise  # else it is tried again with the next heartbeat
 
     def _wants_more(self) -> bool:
         return not self._told and not (self._options.once and self._won)
@@ -349,13 +429,42 @@ class Worker:
         if now >= self._beat_at:
             self._add_heartbeat(mail)
             self._beat_at = now + self._beat
+        if self._unheard:  # before the claims, which may win them
+            mail.add("jobs.report", {"outcomes": list(self._unheard)}, lambda *_: self._unheard.clear())
+            self._hungry = True
         if self._hungry and self._wants_more():
             self._add_claims(mail)
         if self._due_asked:
             self._due_asked = False
             mail.add("tasks.due", {}, self._due)
+        if self._unsure:  # the last call, so that all that this mail does is known when its answer is looked at
+            filters = {"states": ["claimed"], "kind": "job", "agent": short(self._board.agent), "limit": 1000}
+            mail.add("tasks.list", filters, self._look_through)
         if mail.calls:
             self._courier.send(mail)
+
+    def _look_through(self, answer: Any, _: Mail) -> None:
+        """Find what this worker holds and does not know: the answer that told of it never came."""
+        self._unsure = False
+        if isinstance(answer, Exception):
+            self._refused(answer)
+            return
+        known = {attempt.key for attempt in self._attempts()} | self._reports.keys()
+        self._unheard = [
+            {
+                "number": task.number,
+                "epoch": task.epoch,
+                "ok": False,
+                "result": None,
+                "reason": _UNHEARD,
+                "drained": True,
+            }
+            for task in answer
+            if holder_id(task) == self._board.agent and (task.number, task.epoch) not in known
+        ]
+        if self._unheard:
+            self._hungry = True
+            self._say("unheard", None, len(self._unheard))
 
     def _add_heartbeat(self, mail: Mail) -> None:
         mail.add("agents.heartbeat", {}, lambda answer, _: self._refused(answer))
@@ -392,10 +501,11 @@ class Worker:
 
     def _wanted(self) -> list[dict[str, Any]]:
         """What there is room for: commands, and calls of functions that are known here."""
-        free = self._options.concurrency - len(self._commands.running)
+        free = self._capacity.most - len(self._commands.running)
         names, room = self._functions.names, min(100, self._functions.room())
         if self._options.once:
-            return [{"count": 1, "commands": True, "calls": names}] if not self._starting() else []
+            ready = self._capacity.most and not self._starting()
+            return [{"count": 1, "commands": True, "calls": names}] if ready else []
         wanted: list[dict[str, Any]] = [{"count": min(100, free)}] if free > 0 else []
         return [*wanted, {"count": room, "calls": names}] if names and room > 0 else wanted
 
@@ -417,24 +527,47 @@ class Worker:
 
     def _begin(self, attempts: list[Attempt]) -> None:
         calls = []
+        earlier = {each.job.id: each.job.epoch for each in attempts if not each.is_call and self._may_run(each)}
+        if earlier:
+            # Not for so long that the leases of others suffer.
+            end_earlier(earlier, self._environment["TIEBREAK_BOARD"], min(2.0, self._options.lease / 10))
         for attempt in attempts:
             if self._told:  # while it was asked for
                 self._give_back(attempt, DRAINED)
             elif elapsed() >= self._last_moment(attempt):  # somebody else may have it by now
                 self._give_back(attempt, LATE)
-            else:
+            elif attempt.is_call:
                 self._say("begun", attempt, None)
-                if attempt.is_call:
-                    calls.append(attempt)
-                else:
-                    self._commands.start(attempt)
-        if calls:
+                calls.append(attempt)
+            elif len(self._commands.running) >= self._capacity.most:  # it became less while they were asked for
+                self._give_back(attempt, SHORT)
+            else:
+                self._start(attempt)
+        if calls and not self._told:
             self._functions.offer(calls)
+        elif calls:  # there is no going on since a command among them could not be started
+            for attempt in calls:
+                self._give_back(attempt, DRAINED)
         self._alarm = 0.0
+
+    def _may_run(self, attempt: Attempt) -> bool:
+        """Whether somebody has had this job before, and may not have ended it."""
+        return attempt.job.epoch > 1 and self._ended.get(attempt.job.id) != attempt.job.epoch - 1
+
+    def _start(self, attempt: Attempt) -> None:
+        try:
+            self._commands.start(attempt)
+        except OSError as exc:
+            self._give_back(attempt, SHORT)
+            self._lower(exc)
+        else:
+            self._capacity.started()
+            self._say("begun", attempt, None)
 
     def _give_back(self, attempt: Attempt, why: int) -> None:
         """It is not begun at all."""
         attempt.why = why
+        self._won -= 1
         self._reports.done(attempt, attempt.outcome(False))
         self._say("unbegun", attempt, None)
 
@@ -444,19 +577,37 @@ class Worker:
             self._due_at = elapsed() + max(answer + 0.001, 0.25)
 
     def _answered(self, mail: Mail) -> None:
-        if mail.error is None:
-            self._failures = 0
-            mail.open()
+        trouble = mail.trouble()
+        mail.open()
+        if trouble is None:
+            self._failures, self._stranded_at = 0, float("inf")
             return
-        for undo in reversed(mail.undo):
-            undo()
-        self._hungry = True
-        if not isinstance(mail.error, TiebreakError) or isinstance(mail.error, (Invalid, Refused)):
-            raise mail.error
-        self._retry_at = elapsed() + PAUSES[min(self._failures, len(PAUSES) - 1)]
+        if not isinstance(trouble, TiebreakError) or isinstance(trouble, (Invalid, Refused)):
+            raise trouble
+        self._hungry, self._dry, self._unsure = True, False, True
+        if mail.followed is not None:
+            self._followed(mail.followed)
+            return
+        now = elapsed()
+        self._retry_at = now + PAUSES[min(self._failures, len(PAUSES) - 1)]
         self._failures += 1
         self._beat_at = min(self._beat_at, self._retry_at)
-        self._say("unreachable", None, mail.error)
+        self._say("unreachable", None, trouble)
+        self._give_up_if_it_is_gone(trouble, now)
+
+    def _followed(self, where: str) -> None:
+        self._file = _file(self._board)
+        self._beat_at = 0.0
+        self._environment.update(_environment(self._board))
+        self._functions.tell({"TIEBREAK_BOARD": self._environment["TIEBREAK_BOARD"]})
+        self._say("followed", None, where)
+
+    def _give_up_if_it_is_gone(self, trouble: TiebreakError, now: float) -> None:
+        """A server may come back; a file that was deleted or replaced, or a board that moved out of reach, does not."""
+        if "moved" in trouble.data:
+            self._stranded_at = min(self._stranded_at, now)
+        if self._failure is None and (self._file != _file(self._board) or now >= self._stranded_at + DUSK):
+            raise trouble
 
     def _refused(self, answer: Any) -> None:
         """A call that failed alone; only what says that this worker cannot go on ends it."""
@@ -468,6 +619,29 @@ def _environment(board: Board) -> dict[str, str]:
     return {
         **os.environ,
         "TIEBREAK_AGENT": board.agent,
+        "TIEBREAK_WORKER": board.agent,
         "TIEBREAK_PROJECT": board.project,
         "TIEBREAK_BOARD": getattr(board.engine, "whole", board.engine.address),
     }
+
+
+def _file(board: Board) -> tuple[int, int] | None:
+    """Which file a board is in, if it is in one."""
+    try:
+        found = os.stat(board.engine.path) if board.engine.path is not None else None
+    except OSError:
+        return None
+    return found and (found.st_dev, found.st_ino)
+
+
+def _cannot_go_on(why: BaseException) -> TiebreakError:
+    """What ends a worker, as an error with an exit code."""
+    if isinstance(why, TiebreakError):
+        return why
+    what = getattr(why, "strerror", None) or str(why) or type(why).__name__
+    hint = "`ulimit -a` shows its limits; fewer jobs at once (--concurrency) need less" if _is_ours(why) else ""
+    return Unavailable(f"this worker cannot go on: {what}", hint=hint)
+
+
+def _is_ours(why: BaseException) -> bool:
+    return isinstance(why, (MemoryError, RuntimeError)) or (isinstance(why, OSError) and is_shortage(why))
