@@ -97,7 +97,8 @@ def stranded(shop: Shop, hand: Hand) -> None:
     new = shop.folder / "new.db"
     moved(shop, str(new))
     shop.board.close()
-    new.rename(shop.folder / "elsewhere.db")
+    for each in shop.folder.glob("new.db*"):
+        each.rename(shop.folder / each.name.replace("new", "elsewhere"))
     (shop.folder / "go").touch()
     until(lambda: gone(pid), "the job is done")
     assert hand.ended() == 3
