@@ -30,7 +30,7 @@ _TEXT = {"type": "string"}
     body={"type": "object"},
     query={"agent": _TEXT, "project": _TEXT},
     answers={200: "the client's own answer: empty, a refusal, or something to tell the agent", 404: "no such client"},
-    commands=True,
+    strangers=False,
 )
 async def hook(service: Service, request: Request) -> Response:
     """Decide in a thread: a decision reads files."""

@@ -45,6 +45,7 @@ _asking: ContextVar[AsyncBoard] = ContextVar("asking")
         429: "too many open waits",
         503: "the MCP SDK is not installed",
     },
+    strangers=True,
 )
 async def mcp(service: Service, request: Request) -> Response:
     """Answer one message; a client that hangs up is not waited for."""

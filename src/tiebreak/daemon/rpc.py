@@ -61,6 +61,7 @@ class Wrong(Exception):
         400: "not JSON-RPC",
         429: "too many open waits",
     },
+    strangers=True,
 )
 async def rpc(service: Service, request: Request) -> Response:
     """Answer a request or a batch."""
@@ -141,6 +142,8 @@ async def _all(service: Service, calls: list[Any]) -> list[Any]:
     for operation, params, _ in calls:
         try:
             answers.append(await service.read(operation, params))
+        except Problem:
+            raise
         except Exception as exc:
             answers.append(exc)
     return answers

@@ -17,7 +17,7 @@ from ..operations import every, find
 from ..processes import identity, token
 from .hub import Hub
 from .metrics import Metrics
-from .security import refuse_commands
+from .security import admitted, all_admitted, told
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -74,16 +74,14 @@ class Service:
         """Run an operation; raises its refusal."""
         if operation.writes:
             [answer] = await self.write([(operation, params, once)])
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
+            return told(answer)
         if "wait_ms" in params:
-            return await self._patient(operation, dict(params), request)
+            return await self._patient(admitted(operation, params), dict(params), request)
         return await self.read(operation, params)
 
     async def write(self, calls: list[Call]) -> list[Any]:
         """Run calls in one transaction, in their order; each answer is a result or the error of that one alone."""
-        refuse_commands(calls)
+        calls = all_admitted(calls)
         try:
             answers = await self.writer.submit(calls)
         except TiebreakError as exc:
@@ -106,6 +104,7 @@ class Service:
 
     async def read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
         """Run a reading operation beside the writer."""
+        operation = admitted(operation, params)
         try:
             answer = await self.threaded(self.engine.run, operation, params)
         except Exception as exc:
@@ -135,7 +134,7 @@ class Service:
         """The first answer that is not empty, or the empty one when the time is up."""
         if not wait or request is None:
             return await self.threaded(self.engine.run, operation, params)
-        key = (operation.name, msgspec.json.encode(params))
+        key = (operation, msgspec.json.encode(params))  # itself: strangers wait for another answer than others
         with self.hub.place(request.client):
             return await self.hub.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
 

@@ -65,7 +65,7 @@ def _wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: 
         wait_your_turn(tx, resources, agent, project, place)
 
 
-@operation("holds.take", writes=True, glance=_held_by_somebody, scopes=holds_of)
+@operation("holds.take", writes=True, strangers=True, glance=_held_by_somebody, scopes=holds_of)
 def take(
     tx: Transaction,
     *,
@@ -165,7 +165,7 @@ def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hol
     return _in_the_way(tx, resource, agent, project)  # one of them was renewed or released just now: look again
 
 
-@operation("holds.renew", writes=True)
+@operation("holds.renew", writes=True, strangers=True)
 def renew(
     tx: Transaction,
     *,
@@ -189,7 +189,7 @@ def renew(
     return [held[i] for i in range(len(resources))]
 
 
-@operation("holds.release", writes=True)
+@operation("holds.release", writes=True, strangers=True)
 def release(
     tx: Transaction,
     *,
@@ -223,7 +223,7 @@ def release(
     return [out[i] for i in range(len(resources))]
 
 
-@operation("holds.transfer", writes=True, scopes=holds_of)
+@operation("holds.transfer", writes=True, strangers=True, scopes=holds_of)
 def transfer(
     tx: Transaction,
     *,
@@ -263,7 +263,7 @@ def transfer(
     return hold
 
 
-@operation("holds.break", writes=True, scopes=holds_of)
+@operation("holds.break", writes=True, strangers=True, scopes=holds_of)
 def break_hold(
     tx: Transaction,
     *,
@@ -298,7 +298,7 @@ def break_hold(
     return hold
 
 
-@operation("holds.list", writes=False)
+@operation("holds.list", writes=False, strangers=True)
 def listing(
     tx: Transaction,
     *,
