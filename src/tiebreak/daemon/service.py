@@ -18,6 +18,7 @@ from ..processes import identity, token
 from .hub import Hub
 from .metrics import Metrics
 from .security import admitted, all_admitted, told
+from .threads import SlowThreads
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ LONGEST_WAIT = 60_000
 READERS = 4
 CALLERS = 32
 """Threads for those who use the daemon as a board: the tools of `/mcp`."""
+HOOKS = 16
+"""Hooks that are decided at once."""
+MOST_HOOKS = 512
+"""Those and the ones that wait for their turn."""
 MOST_TRIES = 10_000
 """Repeated calls whose last try is remembered."""
 SWEEP = 1.0
@@ -56,6 +61,7 @@ class Service:
         self.tries: dict[str, int] = {}
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
+        self.hooks = SlowThreads("hook", HOOKS, MOST_HOOKS)
         self._committer = ThreadPoolExecutor(engine.writers, "tiebreak-write")
         self.writer = Writer(engine, self._committer, self.metrics)
         self.hub = Hub(engine, self._readers)
