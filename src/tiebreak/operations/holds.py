@@ -82,8 +82,9 @@ def take(
     """Take all of these resources, or none and learn who is in the way.
 
     `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
-    named here. With `again`, what this agent holds already is renewed instead of refused. What is free goes to those
-    who wait in line first; `place` is one's own place there (see `waits.enter`), and ends with the grant.
+    named here. With `again`, what this agent holds already is renewed instead of refused, its slots of a pool too.
+    What is free goes to those who wait in line first; `place` is one's own place there (see `waits.enter`), and ends
+    with the grant.
     """
     _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))
@@ -93,7 +94,7 @@ def take(
     taken = {}
     for resource in sorted(wanted):
         if resource.startswith("pool:"):
-            taken[resource] = take_slot(tx, resource, agent, project, lease, note, slots)
+            taken[resource] = take_slot(tx, resource, agent, project, lease, note, slots, again)
         else:
             taken[resource] = _take(tx, resource, agent, project, lease, note, wanted[resource], again)
     if place:
