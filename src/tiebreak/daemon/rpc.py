@@ -93,8 +93,15 @@ def _turn_ghosts_away(service: Service, request: Request, message: Any) -> None:
         return
     for one in message if type(message) is list else [message]:
         key = one.get("once") if type(one) is dict else None
-        if isinstance(key, str) and key and service.overtaken(key[:128], number):
+        if isinstance(key, str) and key and service.overtaken(f"{_project_of(one)}\n{key[:128]}", number):
             raise Problem(409, Refused("a later try of this call has come already"))
+
+
+def _project_of(message: dict[str, Any]) -> str:
+    """The project that a request names: a key belongs to one."""
+    params = message.get("params")
+    named = params.get("project") if type(params) is dict else None
+    return named[:64] if isinstance(named, str) else ""
 
 
 def parsed(body: bytes) -> Any:

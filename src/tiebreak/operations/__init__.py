@@ -154,7 +154,7 @@ class Operation(Generic[P, R]):
     def scopes(self, params: dict[str, Any], once: str | None = None) -> list[Scope]:
         """What a call with these checked parameters takes before it looks at anything."""
         needed = [] if self._scopes is None else self._scopes(params)
-        return [*needed, scope("once", once)] if isinstance(once, str) else needed
+        return [*needed, scope("once", _key(params, once))] if isinstance(once, str) else needed
 
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters, validated and normalised; raises `Invalid`."""
@@ -257,6 +257,15 @@ def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], 
         return refusal
 
 
+def _key(params: dict[str, Any], once: str) -> str:
+    """What an answer is remembered under: a key of a caller belongs to one project.
+
+    A call that names no project, or all of them, has keys of its own; no project is called "". Neither a project nor a
+    key contains a line break.
+    """
+    return f"{params.get('project') or ''}\n{once}"
+
+
 def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:
     import json
     from hashlib import blake2b
@@ -266,8 +275,12 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
     if not isinstance(once, str) or not once.isascii() or not once.isprintable() or not 8 <= len(once) <= 128:
         raise Invalid("once: 8 to 128 printable ASCII characters")
     request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
-    tx.serialize("once", once)
-    known = tx.first("SELECT request, answer FROM answers WHERE once = :once", once=once)
+    key = _key(params, once)
+    tx.serialize("once", key)
+    known = tx.first("SELECT request, answer FROM answers WHERE once = :once", once=key)
+    if known is None:  # answers that were remembered before keys belonged to projects: of this very call or of another
+        older = "SELECT request, answer FROM answers WHERE once = :once AND request = :request"
+        known = tx.first(older, once=once, request=request)
     if known is not None:
         if known[0] != request:
             raise Invalid(f"once: {shown(once)} was already used for another call ({known[0].partition(' ')[0]})")
@@ -281,7 +294,7 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
         shown_again = [{**each, wanted.withheld[0]: None} for each in shown_again]
     tx.all(
         "INSERT INTO answers (once, request, answer, at) VALUES (:once, :request, :answer, {now})",
-        once=once,
+        once=key,
         request=request,
         answer=json.dumps(shown_again),
     )
