@@ -51,6 +51,17 @@ def test_two_names_of_one_file_are_one_file(claude: Start, repo: Path) -> None:
             ben.edit(name, "two", "TWO")
 
 
+def test_a_glob_over_a_link_does_not_win_the_file_behind_it_from_its_holder(claude: Start, repo: Path) -> None:
+    """Whoever edits through the link has to win the file where it really is."""
+    (repo / "link").symlink_to("src")
+    ann, ben = claude("ann"), claude("ben")
+    ben.edit("src/b.py", "b", "B")
+    ann.board.holds.take(resources=["file:l*/b.py"])
+    ann.read("link/b.py")
+    with pytest.raises(Denied, match=f"src/b.py is held by {ben.name}"):
+        ann.edit("link/b.py", "B", "c")
+
+
 def test_a_hold_of_a_folder_guards_the_files_in_it(claude: Start) -> None:
     ann, ben = claude("ann"), claude("ben")
     ann.board.holds.take(resources=["file:src/**"], note="the whole package")
