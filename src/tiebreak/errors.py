@@ -106,6 +106,10 @@ class Unavailable(TiebreakError):
     rpc_code = -32006
 
 
+class Unauthorised(Unavailable):
+    """The daemon wants a token for this, and none or another one was shown."""
+
+
 _TIMES = ("until", "ready_at")
 
 
@@ -130,7 +134,7 @@ def from_dict(data: dict[str, Any]) -> TiebreakError:
     """Rebuild an error from `to_dict`, so that a remote caller catches the same class."""
     facts = dict(data)
     name = facts.pop("error", "")
-    kinds = (Refused, Lost, Fenced, Deadlock, NotFound, Invalid, TimedOut, Unavailable)
+    kinds = (Refused, Lost, Fenced, Deadlock, NotFound, Invalid, TimedOut, Unavailable, Unauthorised)
     kind = next((k for k in kinds if k.__name__ == name), TiebreakError)
     return kind(
         str(facts.pop("message", "")), hint=str(facts.pop("hint", "")), **{k: _read(k, v) for k, v in facts.items()}

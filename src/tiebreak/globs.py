@@ -7,7 +7,13 @@ and `[?]`, as `glob.escape` does: `app/[id].tsx` on disk is `app/[[]id].tsx` her
 common in the names of files that do not exist yet, a class matches its own spelling too: `[id].tsx` covers
 `i.tsx`, `d.tsx` and `[id].tsx`.
 
-`overlap` may err towards yes, never towards no: a wrong no would let two agents win the same file.
+`overlap` is about paths: whether some one path is matched by both names. About that it may err towards yes, never
+towards no, because a wrong no would let two agents win the same path.
+
+A path is where a file really is; `paths.confine` resolves symbolic links in whatever stands before the first glob. A
+glob itself does not follow them, as in git: with `src/link -> real`, `src/l*/x.py` does not cover `src/real/x.py`. It
+cannot be otherwise. A hold is valid in every worktree and clone, where other links may be, and a link may be made after
+the hold was taken. No file has two winners for that: whoever edits `src/link/x.py` has to win `src/real/x.py`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def confine(path: str, *, root: str, base: str, literal: bool = False) -> str:
     """The canonical name, relative to `root`, of a path that a user gave relative to directory `base`.
 
     Symlinks are resolved, the path need not exist, and what lies outside of `root` is `Invalid`. The leading
-    components without globs are resolved on disk, the rest is kept as a pattern. A component with glob
+    components without globs are resolved on disk, the rest is kept as a pattern, which follows no symlinks (see
+    `globs`). A component with glob
     characters that exists on disk just so is that file, not a glob, unless it is all stars or already has
     an escape. With `literal`, glob characters never mean globs: for a caller that knows it has one file.
     """

@@ -317,6 +317,29 @@ def test_failed_jobs_are_reopened_by_filter(cli: Cli, board: tiebreak.Board) -> 
     assert "nothing that matches" in cli("retry", "--failed", "--queue", "none").out
 
 
+def many_failed(board: tiebreak.Board, count: int) -> None:
+    board.batch([("tasks.post", {"name": "x", "max_attempts": 1}) for _ in range(count)])
+    board.tasks.claim_many(refs=[f"#{n}" for n in range(1, count + 1)])
+    board.batch([("tasks.fail", {"ref": f"#{n}", "retry": False}) for n in range(1, count + 1)])
+
+
+def test_all_failed_tasks_are_reopened_however_many(cli: Cli, board: tiebreak.Board) -> None:
+    many_failed(board, 450)
+    assert len(cli("retry", "--failed").out.splitlines()) == 450
+    assert board.upkeep.status().failed == 0
+    many = json.loads(cli("retry", "--failed", "--json").out)
+    assert many == {"reopened": [], "remaining": 0}
+
+
+def test_what_a_limit_leaves_failed_is_told(cli: Cli, board: tiebreak.Board) -> None:
+    many_failed(board, 5)
+    lines = cli("retry", "--failed", "--limit", "2").out.splitlines()
+    assert lines == ["reopened #1 x", "reopened #2 x", "3 more have failed; without --limit they are reopened, too"]
+    answer = json.loads(cli("retry", "--failed", "--limit", "2", "--json").out)
+    assert ([task["number"] for task in answer["reopened"]], answer["remaining"]) == ([3, 4], 1)
+    complaint(cli("retry", "--failed", "--limit", "0"), 2)
+
+
 def test_a_paused_queue_is_seen_to_be_and_goes_on(cli: Cli, board: tiebreak.Board) -> None:
     board.jobs.submit(command="make", queue="mail")
     assert cli("queue", "pause", "mail", "--reason", "too many").code == 0

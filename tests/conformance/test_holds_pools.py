@@ -221,3 +221,36 @@ def test_a_slot_is_not_kept_when_something_else_is_refused(alice: Board, bob: Bo
 def test_a_pool_of_senseless_size_is_refused(alice: Board, slots: Any) -> None:
     with pytest.raises(Invalid):
         take(alice, slots)
+
+
+def test_taking_again_renews_the_slot_that_one_has(alice: Board, bob: Board) -> None:
+    first = take(alice, 2, lease=60)
+    again = take(alice, again=True, lease=600, note="still")
+    assert (again.slot, again.epoch, again.note) == (first.slot, first.epoch, "still")
+    assert (again.until or 0) > (first.until or 0)
+    assert slots_of(alice) == {0: "alice"}
+    assert take(bob, again=True).slot == 1
+    assert [event.event for event in alice.events.read(subject=POOL)] == ["hold.taken", "hold.renewed", "hold.taken"]
+
+
+def test_taking_again_in_a_full_pool_is_no_refusal_for_its_holder(alice: Board, bob: Board) -> None:
+    take(alice, 1)
+    assert take(alice, again=True).epoch == 1
+    with pytest.raises(Lost):
+        take(bob, again=True)
+
+
+def test_taking_again_renews_all_slots_that_one_has(alice: Board) -> None:
+    take(alice, 3, lease=60)
+    second = take(alice, lease=60)
+    assert take(alice, again=True, lease=600).slot == 0
+    assert [(hold.slot, (hold.until or 0) > (second.until or 0) + 300) for hold in alice.holds.list()] == [
+        (0, True),
+        (1, True),
+    ]
+
+
+def test_taking_again_after_the_lease_ran_out_is_a_new_grant(place: Place, alice: Board) -> None:
+    take(alice, 1, lease=60)
+    place.advance(61)
+    assert take(alice, again=True).epoch == 2

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tiebreak import Board
 from tiebreak.errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError
 from tiebreak.model import encode
+from tiebreak.operations import REGISTRY, operation
 
 from .engines import Place
 from .tasks_support import changes, claimed, happened, in_state, unchanged
+
+if TYPE_CHECKING:
+    from tiebreak.engine import Engine
 
 ONCE = "retry-1234"
 
@@ -136,6 +140,53 @@ def test_nothing_won_is_remembered_too(alice: Board) -> None:
 
     with unchanged(alice):
         assert alice.call("tasks.next", {}, once=ONCE) == []
+
+
+def test_a_key_belongs_to_one_project(place: Place, alice: Board) -> None:
+    elsewhere = place.open("alice", project="other")
+    first = alice.call("tasks.post", {"name": "work"}, once=ONCE)
+
+    second = elsewhere.call("tasks.post", {"name": "work"}, once=ONCE)
+
+    assert (second.project, second.id != first.id) == ("other", True)
+    assert alice.call("tasks.post", {"name": "work"}, once=ONCE) == first
+    assert elsewhere.call("tasks.post", {"name": "work"}, once=ONCE) == second
+
+
+def test_a_key_of_another_project_may_be_for_another_call(place: Place, alice: Board) -> None:
+    alice.call("tasks.post", {"name": "work"}, once=ONCE)
+
+    assert place.open("alice", project="other").call("tasks.claim", {"ref": "build"}, once=ONCE).epoch == 1
+
+
+def test_calls_without_a_project_have_keys_of_their_own(alice: Board) -> None:
+    alice.call("tasks.post", {"name": "work"}, once=ONCE)
+    first = alice.call("upkeep.probe", {}, once=ONCE)
+
+    assert alice.call("upkeep.probe", {}, once=ONCE) == first
+    with pytest.raises(Invalid, match="once"):
+        alice.call("tasks.sweep", {"project": None}, once=ONCE)
+    assert alice.call("tasks.sweep", {}, once=ONCE + "x") == 0
+
+
+def test_an_answer_that_was_remembered_before_keys_had_projects_is_still_given(place: Place, alice: Board) -> None:
+    """A caller may try again across the upgrade; whose key the older row was, its request tells."""
+    first = alice.call("tasks.post", {"name": "work"}, once=ONCE)
+    remember_as_before(place.looking(alice))
+
+    assert alice.call("tasks.post", {"name": "work"}, once=ONCE) == first
+    assert alice.call("tasks.post", {"name": "other"}, once=ONCE).id != first.id
+
+
+def remember_as_before(engine: Engine) -> None:
+    """Let the board have its answers as older versions left them: under the bare key."""
+
+    @operation("tests.older", writes=True, strangers=False)
+    def older(tx: Any) -> None:
+        tx.all("UPDATE answers SET once = :once", once=ONCE)
+
+    del REGISTRY[older.name]
+    engine.run(older, {})
 
 
 @pytest.mark.parametrize("once", ["short", "", "x" * 129, "ключ-ключ", "line\nbreak", "nul\0nul\0", 12345678])

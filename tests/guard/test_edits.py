@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tiebreak.engine import connect
 
 from .actors import Claude, Denied, git, put
 
@@ -46,6 +49,17 @@ def test_two_names_of_one_file_are_one_file(claude: Start, repo: Path) -> None:
     for name in ("link.py", "src/../a.py", "./a.py"):
         with pytest.raises(Denied):
             ben.edit(name, "two", "TWO")
+
+
+def test_a_glob_over_a_link_does_not_win_the_file_behind_it_from_its_holder(claude: Start, repo: Path) -> None:
+    """Whoever edits through the link has to win the file where it really is."""
+    (repo / "link").symlink_to("src")
+    ann, ben = claude("ann"), claude("ben")
+    ben.edit("src/b.py", "b", "B")
+    ann.board.holds.take(resources=["file:l*/b.py"])
+    ann.read("link/b.py")
+    with pytest.raises(Denied, match=f"src/b.py is held by {ben.name}"):
+        ann.edit("link/b.py", "B", "c")
 
 
 def test_a_hold_of_a_folder_guards_the_files_in_it(claude: Start) -> None:
@@ -88,6 +102,25 @@ def test_editing_again_writes_no_event(claude: Start) -> None:
     before = ann.board.events.last()
     ann.edit("a.py", "two", "TWO")
     assert ann.board.events.last() == before
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["behind", "ahead"])
+def test_whether_a_hold_lasts_long_enough_is_told_by_the_clock_of_the_board(
+    repo: Path, tmp_path: Path, hours: int
+) -> None:
+    """The board's time differs from that of this machine."""
+    passed = [0]
+    engine = connect(str(tmp_path / "other.db"), clock=lambda: int((time.time() + hours * 3600 + passed[0]) * 1e6))
+    ann = Claude("ann", repo, lambda: engine)
+    ann.start()
+    ann.edit("a.py", "one", "ONE")
+    before = ann.board.events.last()
+    ann.edit("a.py", "two", "TWO")
+    assert ann.board.events.last() == before, "it was renewed though it lasts long enough"
+    passed[0] = 1500  # of the half hour, too little is left
+    ann.edit("a.py", "ONE", "one")
+    assert [event.event for event in ann.board.events.read(after=before, event="hold")] == ["hold.renewed"]
+    engine.close()
 
 
 # ── The read set ─────────────────────────────────────────────────────────────────────────────────────

@@ -192,6 +192,7 @@ SAMPLES: list[Sample] = [
     one("holds.take", "new", resources=["file:new/x.py"], **L),
     one("holds.take", "new", resources=["file:new/*.py"], **L),
     one("holds.take", "pool", resources=["pool:x"], **L),
+    one("holds.take", "pool", resources=["pool:x"], again=True, **L, **A),
     TAKE_POOL_OF_ONE,
     RENEW_GLOB,
     RENEW_SLOT,

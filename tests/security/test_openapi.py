@@ -278,14 +278,14 @@ def test_text_that_looks_like_html_is_shown_and_not_obeyed() -> None:
     async def handler(*_: Any) -> Any:
         raise AssertionError
 
-    route = Route("GET", f"/{nasty}", handler, nasty, None, {nasty: {}}, {200: nasty}, True)
+    route = Route("GET", f"/{nasty}", handler, nasty, None, {nasty: {}}, {200: nasty}, False)
 
     def odd(tx: Any, *, ref: Any, note: Any = nasty) -> Any:
         raise AssertionError
 
     odd.__doc__ = nasty
     odd.__annotations__ = {"tx": "Transaction", "ref": "Ref", "note": "Note", "return": nasty}
-    made = Operation(nasty, odd, True, None, None)
+    made = Operation(nasty, odd, True, None, False)
     shown = filled(f"127.0.0.1:7777{nasty}", [route], [made])
     assert "<script" not in shown
     assert "\u202e" not in shown

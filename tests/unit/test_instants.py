@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from datetime import UTC, datetime
 from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
 
+import cronsim
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +49,48 @@ def test_the_newest_is_the_last_one_until_now(m: str, h: str, zone: str, later: 
     found = list(islice(instants(f"{m} {h} * * *", zone, START + later * SECOND), count + 1))
     for now in (found[-2], found[-1] - 1):
         assert newest(f"{m} {h} * * *", zone, found[0], now) == (found[-2] if now >= found[0] else found[0])
+
+
+# Around changes of the clock: by half an hour (Lord Howe), an hour, two (Troll), and a whole day (Apia).
+CHANGES = [
+    ("Australia/Lord_Howe", "2026-04-03T00:00:00Z"),
+    ("Australia/Lord_Howe", "2026-10-02T00:00:00Z"),
+    ("Europe/Berlin", "2026-03-28T00:00:00Z"),
+    ("Europe/Berlin", "2026-10-24T00:00:00Z"),
+    ("Antarctica/Troll", "2026-10-24T00:00:00Z"),
+    ("Pacific/Apia", "2011-12-29T00:00:00Z"),
+]
+REAL_TIME = ["* * * * *", "* 2 * * *", "*/10 2 * * *", "*/7 1-2 * * *", "30 * * * *", "0 */2 * * *", "*/15 0,2 * * *"]
+WINDOW = 3 * 86_400
+
+
+def shown_on_the_wall(expression: str, zone: str, begin: int) -> list[int]:
+    """The moments of a window at which the clock on the wall shows a matching time, found minute by minute."""
+    parts = cronsim.CronSim(expression, datetime(2026, 1, 1))
+    found = []
+    for at in range(begin + 60, begin + WINDOW, 60):
+        wall = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(zone))
+        if wall.minute in parts.minutes and wall.hour in parts.hours:
+            found.append(at * SECOND)
+    return found
+
+
+@pytest.mark.parametrize("expression", REAL_TIME)
+@pytest.mark.parametrize(("zone", "begin"), CHANGES)
+def test_what_follows_real_time_comes_once_whenever_one_begins_to_look(zone: str, begin: str, expression: str) -> None:
+    first = int(parse_rfc3339(begin))
+    expected = shown_on_the_wall(expression, zone, first)
+    assert list(islice(instants(expression, zone, first * SECOND), len(expected))) == expected
+    some = random.Random(expression)
+    starts = [(first + some.randrange(WINDOW - 86_400)) * SECOND for _ in range(60)]
+    starts += [at + d * SECOND for at in some.sample(expected, min(len(expected), 20)) for d in (-1, 0, 1)]
+    for start in starts:
+        after = [at for at in expected if at > start]
+        if after:
+            assert next(instants(expression, zone, start)) == after[0], start
+        until_now = [at for at in expected if at <= start]
+        if until_now:
+            assert newest(expression, zone, until_now[0], start) == until_now[-1], start
 
 
 @pytest.mark.parametrize("zone", ["Europe", "Europe/Nowhere", "../UTC", "", "\0", "x" * 200, "ü"])

@@ -197,7 +197,7 @@ def test_a_group_that_is_no_name_does_not_import_anything() -> None:
 
 @pytest.fixture
 def sample() -> Iterator[Operation[..., Any]]:
-    @operation("tests.sample", writes=False)
+    @operation("tests.sample", writes=False, strangers=True)
     def declared(
         tx: Any,
         *,

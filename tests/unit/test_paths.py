@@ -93,6 +93,15 @@ def test_a_symlink_and_its_target_are_one_resource(repo: Path) -> None:
     assert at(repo, "here/") == "src/**"
 
 
+def test_a_glob_follows_no_symlink_but_what_stands_before_it_does(repo: Path) -> None:
+    (repo / "src" / "link").symlink_to("auth")
+    through = at(repo, "src/link/x.py")
+    assert through == "src/auth/x.py"
+    assert not overlap(at(repo, "src/l*/x.py"), through)
+    assert overlap(at(repo, "src/link/*.py"), through)
+    assert overlap(at(repo, "src/*/x.py"), through)
+
+
 def test_dot_dot_after_a_symlink_leads_where_the_kernel_says(repo: Path) -> None:
     (repo / "short").symlink_to("src/auth")
     assert at(repo, "short/../a.py") == "src/a.py"

@@ -88,6 +88,11 @@ class Context:
         print(text, flush=not sys.stdout.isatty())  # whoever follows a stream through a pipe waits for each line
         self.answering = False
 
+    def progress(self, text: str) -> None:
+        """How far a long command is, in one line of the terminal that is drawn over; "" clears it."""
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
     def complain(self, error: TiebreakError) -> None:
         """An error: as JSON on standard output for programs, as one line and a hint for people."""
         from ..text import colour_wanted, json, plain, style

@@ -55,7 +55,8 @@ def operations() -> str:
             given = "required" if missing else "" if default in ("", None, []) else f"default `{default}`"
             lines.append(f"- `{parameter}` ({kind})" + (f", {given}" if given else ""))
         writes = "writes" if operation.writes else "reads"
-        lines += ["", f"Answers `{operation.returns}`; {writes}.", ""]
+        closed = "; wants the token also with `--open`" if operation.strangers is False else ""
+        lines += ["", f"Answers `{operation.returns}`; {writes}{closed}.", ""]
     lines += ["## Types", ""]
     lines += [f"- `{kind}`: {rule.doc}" for kind, rule in RULES.items()]
     return "\n".join(lines) + "\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import Invalid
+from ..errors import Invalid, Refused
+from ..model import encode
 from ..names import PRIORITIES, STATES
 from ..text import Styled, ago, plain, span, table
 from .context import needed
@@ -11,6 +12,8 @@ from .working import REASON, REF, called, who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..model import Task
     from .context import Context
     from .spec import Args
@@ -105,21 +108,64 @@ def cancel(context: Context, args: Args) -> None:
     Option("kind", "KIND", "only of this kind (job, task …)"),
     Option("tag", "TAG", "only with this tag"),
     Option("name-contains", "TEXT", "only with this text in their name"),
-    Option("limit", "N", "at most so many, oldest first (default 100)", default=100, convert=whole),
+    Option("limit", "N", "at most so many, oldest first (default: all)", convert=whole),
     example="tb retry --failed --queue mail",
 )
 def retry(context: Context, args: Args) -> None:
-    """With a fresh set of attempts; its epochs go on counting."""
+    """With a fresh set of attempts; its epochs go on counting. Many are reopened in small steps."""
     if bool(args.ref) == args.failed:
         raise Invalid("retry: a task, or --failed", hint="tb retry '#42', or tb retry --failed --queue mail")
     if args.ref:
         task = context.board.tasks.retry(ref=args.ref, reason=args.reason)
         context.answer(task, f"reopened {called(task)}")
         return
-    filters = {name: args[name] for name in ("queue", "kind", "tag", "name_contains", "limit")}
-    found = context.board.tasks.retry_many(reason=args.reason, **filters)
-    lines = [f"reopened {called(task)}" for task in found]
-    context.answer(found, "\n".join(lines) or "nothing that matches has failed")
+    if args.limit is not None and args.limit < 1:
+        raise Invalid(f"retry: --limit: at least 1, got {args.limit}")
+    filters = {name: args[name] for name in ("queue", "kind", "tag", "name_contains")}
+    failed = _failed(context, filters)
+    wanted = failed[: args.limit]
+    reopened = _reopen(context, wanted, args.reason)
+    remaining = len(failed) - len(wanted)
+    if context.json:
+        context.answer({"reopened": reopened, "remaining": remaining})
+    elif not failed:
+        context.say("nothing that matches has failed")
+    elif remaining:
+        context.say(f"{remaining} more have failed; without --limit they are reopened, too")
+
+
+_STEP = 200
+"""Tasks that are reopened in one transaction, so that nobody has to wait long."""
+
+
+def _failed(context: Context, filters: dict[str, Any]) -> list[int]:
+    """The numbers of all failed tasks that match, oldest first."""
+    numbers: list[int] = []
+    while True:
+        before = numbers[-1] if numbers else None
+        found = context.board.tasks.list(states=["failed"], limit=1000, before=before, **filters)
+        numbers += [task.number for task in found]
+        if len(found) < 1000:
+            return numbers[::-1]
+
+
+def _reopen(context: Context, numbers: list[int], reason: str | None) -> list[Any]:
+    """Reopen these, step by step; as JSON shows them. One that somebody else reopened meanwhile is passed over."""
+    reopened: list[Any] = []
+    for begin in range(0, len(numbers), _STEP):
+        step = [("tasks.retry", {"ref": f"#{number}", "reason": reason}) for number in numbers[begin : begin + _STEP]]
+        for answer in context.board.batch(step):
+            if isinstance(answer, BaseException) and not isinstance(answer, Refused):
+                raise answer
+            if not isinstance(answer, BaseException):
+                reopened.append(encode(answer))
+                if not context.json:
+                    context.say(f"reopened {called(answer)}")
+        if context.json:
+            context.progress(f"{len(reopened)} of {len(numbers)} reopened")
+    if context.json:
+        context.progress("")
+    return reopened
 
 
 @command("show", "Show one task in full.", REF, example="tb show login-bug")

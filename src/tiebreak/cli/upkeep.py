@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from ..errors import Unavailable
 from ..text import Styled, plain, table
 from .spec import Argument, Option, command
@@ -31,20 +29,15 @@ def prune(context: Context, args: Args) -> None:
         more = step.more
         for name in total:
             total[name] += getattr(step, name)
-        _progress(f"forgot {sum(total.values())} rows …" if more else "")
+        context.progress(f"forgot {sum(total.values())} rows …" if more else "")
     context.answer(total, "forgot " + ", ".join(f"{count} {name}" for name, count in total.items()))
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 @command("backup", "Copy the board to a new file, while others use it.", Argument("file", "the file to make"))
 def backup(context: Context, args: Args) -> None:
     """The file gets its name when it is complete and on the disk."""
-    context.board.backup(args.file, lambda done, of: _progress(f"{done} of {of} pages"))
-    _progress("")
+    context.board.backup(args.file, lambda done, of: context.progress(f"{done} of {of} pages"))
+    context.progress("")
     context.answer({"file": args.file}, f"backed up to {plain(args.file)}")
 
 

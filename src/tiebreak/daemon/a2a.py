@@ -112,7 +112,7 @@ class Asked:
 # ── The routes ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@route("GET", "/.well-known/agent-card.json", "A2A's card: who answers here, and what it can do.")
+@route("GET", "/.well-known/agent-card.json", "A2A's card: who answers here, and what it can do.", strangers=True)
 async def card(service: Service, request: Request) -> Response:
     """The card of this board."""
     host = request.headers.get(b"host", b"localhost").decode("latin-1")
@@ -149,6 +149,7 @@ async def card(service: Service, request: Request) -> Response:
     "A2A 1.0 by JSON-RPC: messages become tasks. The header `A2A-Version: 1.0` is required.",
     body={"type": "object", "description": "one JSON-RPC request"},
     answers={200: "the answer, an error or a stream of answers", 400: "not JSON-RPC", 429: "too many open waits"},
+    strangers=True,
 )
 async def a2a(service: Service, request: Request) -> Response:
     """Answer one call."""

@@ -20,6 +20,7 @@ from ..names import is_uuid, shown
 from ..operations import find
 from .routes import Problem, Response, route
 from .rpc import METHOD, MOST_IN_A_BATCH, REQUEST, SCHEMA, Wrong, facts, failed, parsed, refused, understood
+from .security import told
 from .service import LONGEST_WAIT
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def method(name: str, title: str) -> Callable[[Callable[[Call], Awaitable[Any]]]
         400: "not JSON-RPC",
         429: "too many open waits",
     },
+    strangers=True,
 )
 async def coord(service: Service, request: Request) -> Response:
     """Answer a request, or a batch in the order of its requests."""
@@ -167,7 +169,7 @@ async def _answer(
     return {"jsonrpc": "2.0", "id": number, "result": result}
 
 
-@route("GET", "/.well-known/agent.json", "coord's card: who answers here, and what it can do.")
+@route("GET", "/.well-known/agent.json", "coord's card: who answers here, and what it can do.", strangers=True)
 async def card(service: Service, request: Request) -> Response:
     """The same for everybody who may ask at all."""
     capabilities = {"streaming": False, "pushNotifications": False, "longPoll": True, "leasedClaims": True}
@@ -264,10 +266,7 @@ async def reclaim(call: Call) -> Any:
 async def _together(service: Service, *calls: tuple[str, dict[str, Any], str | None]) -> list[Any]:
     """Run operations in one transaction; raises the first refusal."""
     answers = await service.write([(find(name), params, once) for name, params, once in calls])
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return answers
+    return [told(answer) for answer in answers]
 
 
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..aio import AsyncBoard
@@ -18,12 +18,12 @@ from ..errors import Invalid, Unavailable
 from ..names import RESOURCE_TYPES
 from ..names import agent as check_agent
 from ..names import resource as check_resource
+from .inside import Inside
 from .routes import Problem, Request, Response, route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from ..operations import Operation
     from .service import Service
 
 NOBODY = "whoever asks has no name"
@@ -45,11 +45,12 @@ _asking: ContextVar[AsyncBoard] = ContextVar("asking")
         429: "too many open waits",
         503: "the MCP SDK is not installed",
     },
+    strangers=True,
 )
 async def mcp(service: Service, request: Request) -> Response:
     """Answer one message; a client that hangs up is not waited for."""
     manager = await service.threaded(_manager)
-    _asking.set(AsyncBoard(FarBoard(_Inside(service), request), service.callers))
+    _asking.set(AsyncBoard(FarBoard(Inside(service), request), service.callers))
     # A call that may wait takes a place among those who wait, like every other.
     with service.hub.place(request.client) if b'"wait"' in request.body else nullcontext():
         answering = asyncio.ensure_future(_answer(manager(), request))
@@ -155,28 +156,3 @@ class FarBoard(Board):
         if ":" not in text or text.partition(":")[0] not in RESOURCE_TYPES:
             text = f"file:{text}"
         return check_resource(text)
-
-
-class _Inside:
-    """The daemon's own operations, for a board that is used from one of its threads."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._loop = asyncio.get_running_loop()
-        self._context = copy_context()  # what is known of the request, above all whether a token vouches for it
-        self.address = service.engine.address
-
-    def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
-        """Run one operation as a request would."""
-        running = self._service.run(operation, params, once, None)
-        asked = self._context.copy().run(asyncio.run_coroutine_threadsafe, running, self._loop)
-        try:
-            return asked.result()
-        except Problem as problem:
-            raise problem.error from None
-
-    def wait(self, after: int, timeout: float, **filters: Any) -> bool:
-        """Sleep until something happens, or until the daemon ends."""
-        if self._service.draining:
-            raise Unavailable("this daemon is shutting down")
-        return self._service.engine.wait(after, timeout, **filters)

@@ -131,9 +131,9 @@ def _of_route(route: Route) -> Schema:
     if route.body is not None:
         body = _ref("Body") if route.path == "/rpc" else route.body
         made["requestBody"] = {"required": route.path == "/rpc", "content": {"application/json": {"schema": body}}}
-    if route.commands:
-        made["x-commands"] = True
-        made["description"] = "Can lead to a command being run: wants the token under `--open` too."
+    if not route.strangers:
+        made["x-strangers"] = False
+        made["description"] = "Wants the token under `--open` too."
     return made
 
 

@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 
 
-@route("GET", "/openapi.json", "This API as an OpenAPI 3.1 document.", answers={200: "the document"})
+@route("GET", "/openapi.json", "This API as an OpenAPI 3.1 document.", answers={200: "the document"}, strangers=True)
 async def openapi_json(service: Service, request: Request) -> Response:
     """The document, which is the same for everybody."""
     return Response(msgspec.json.encode(openapi.document()))
 
 
-@route("GET", "/docs", "This API for people: one page that loads nothing else.", answers={200: "a page"})
+@route(
+    "GET", "/docs", "This API for people: one page that loads nothing else.", answers={200: "a page"}, strangers=True
+)
 async def docs(service: Service, request: Request) -> Response:
     """The page; its examples have the address under which it was asked for."""
     host = request.headers.get(b"host", b"").decode("latin-1")
@@ -211,8 +213,8 @@ def _route(route: Route) -> tuple[str, str, str]:
     text = _prose(route.text)
     if route.query:
         text += f'<br><span class="note">with</span> {", ".join(f"<code>{html(name)}</code>" for name in route.query)}'
-    if route.commands:
-        text += '<br><span class="tag must">can run commands</span>'
+    if not route.strangers:
+        text += '<br><span class="tag must">always wants the token</span>'
     answers = _list(f"<b>{status}</b> {_prose(said)}" for status, said in route.answers.items())
     return f'<span class="route">{method} <code>{html(route.path)}</code></span>', text, answers
 

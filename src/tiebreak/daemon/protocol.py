@@ -3,6 +3,10 @@
 uvicorn's protocol does the HTTP. What is added here concerns a connection before any request can be judged: the
 user behind a unix socket, the number of connections, the size of the headers, and one deadline for the receipt of a
 request, headers and body, so that nobody keeps a place by sending a byte now and then.
+
+A request may be refused while it is still arriving, because it is too large for example. To close a connection on which
+unread bytes arrive is to reset it, and a reset throws away the answer that the client has not read yet. So our side is
+closed first, and what still arrives is read and thrown away, for a while and up to a bound.
 """
 
 from __future__ import annotations
@@ -18,12 +22,18 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
 LARGEST_HEAD = 32 * 1024
 LARGEST_REQUEST = 8 * 1024 * 1024
 """Bytes on the wire: the largest body, cut into chunks of one byte each, and its headers."""
+LINGER = 5.0
+"""Seconds for a refused client to stop sending and read its answer."""
+MOST_DISCARDED = 16 * 1024 * 1024
+"""Bytes that it may still send meanwhile."""
 MOST_AHEAD = 1000
 """Requests that a client may send before it has the answer to the first."""
 ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
@@ -59,14 +69,17 @@ class Outbox:
 
 
 class Late:
-    """A transport that sends by way of the outbox."""
+    """A transport that sends by way of the outbox, and closes so that the last answer can be read."""
 
-    __slots__ = ("_outbox", "_pieces", "_real")
+    __slots__ = ("_arriving", "_outbox", "_pieces", "_real", "lingering")
 
-    def __init__(self, real: asyncio.Transport, outbox: Outbox) -> None:
+    def __init__(self, real: asyncio.Transport, outbox: Outbox, arriving: Callable[[], bool]) -> None:
         self._real = real
         self._outbox = outbox
+        self._arriving = arriving
         self._pieces: list[bytes] = []
+        self.lingering = False
+        """Whether our side is closed, and theirs is only read to be thrown away."""
 
     def write(self, data: bytes) -> None:
         """Send this soon."""
@@ -77,11 +90,26 @@ class Late:
     def flush(self) -> None:
         """Send now what has been kept."""
         pieces, self._pieces = self._pieces, []
-        if pieces and not self._real.is_closing():
+        if pieces and not self.is_closing():
             self._real.write(b"".join(pieces))
 
+    def is_closing(self) -> bool:
+        """Whether nothing more is to be answered."""
+        return self.lingering or self._real.is_closing()
+
     def close(self) -> None:
-        """Send what has been kept, and close."""
+        """Send what has been kept, and close; while a request is arriving, our side only."""
+        self.flush()
+        if self.lingering or self._real.is_closing() or not self._arriving():
+            self._real.close()
+            return
+        self.lingering = True
+        self._real.write_eof()
+        self._real.resume_reading()
+        asyncio.get_running_loop().call_later(LINGER, self._real.close)
+
+    def close_at_once(self) -> None:
+        """Send what has been kept, and close, whatever still arrives."""
         self.flush()
         self._real.close()
 
@@ -97,12 +125,13 @@ class Protocol(HttpToolsProtocol):
         self._outbox = outbox
         self._receiving_since: float | None = self.loop.time()
         self._in_head = self._large = False
-        self._head = self._received = 0
+        self._head = self._received = self._discarded = 0
         self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody connects: find out who, and let in only who may come in."""
-        super().connection_made(Late(transport, self._outbox))  # type: ignore[arg-type]
+        self._late = Late(transport, self._outbox, self._arriving)
+        super().connection_made(self._late)  # type: ignore[arg-type]
         peer = peer_of(transport.get_extra_info("socket"))
         if peer is None or len(self.connections) > MOST_CONNECTIONS:
             log.warning("connection refused", extra={"facts": {"why": "another user" if peer is None else "too many"}})
@@ -111,6 +140,11 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Something arrives: what cannot be anything but headers is counted."""
+        if self._late.lingering:
+            self._discarded += len(data)
+            if self._discarded > MOST_DISCARDED:
+                self._late.close_at_once()
+            return
         before = self._in_head
         self._large = len(data) > LARGEST_HEAD or self._head > 0
         self._received += len(data)
@@ -175,6 +209,7 @@ class Protocol(HttpToolsProtocol):
         if self._answering():
             return
         self._refuse(b"408 Request Timeout")
+        self._late.close_at_once()  # what has not come by now is not waited for
 
     def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
@@ -182,6 +217,10 @@ class Protocol(HttpToolsProtocol):
                 rest = _ALWAYS + b"connection: close\r\ncontent-length: 0\r\n\r\n"
                 self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + rest)
             self.transport.close()
+
+    def _arriving(self) -> bool:
+        """Whether a request has begun to arrive and is not complete."""
+        return self._receiving_since is not None and (self._in_head or self._received > 0)
 
     def _answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle

@@ -117,8 +117,8 @@ class Route(NamedTuple):
     """The parameters after the question mark, each with its JSON Schema."""
     answers: dict[int, str]
     """The statuses it can have beside those that every route can have."""
-    commands: bool
-    """Whether it can lead to a command being run: closed under `--open` unless the operator says `--open-jobs`."""
+    strangers: bool
+    """Whether it is open without a token under `--open`; the operations that it runs decide about the rest."""
 
     @property
     def words(self) -> list[str]:
@@ -134,15 +134,15 @@ def route(
     path: str,
     text: str,
     *,
+    strangers: bool,
     body: dict[str, Any] | None = None,
     query: dict[str, dict[str, Any]] | None = None,
     answers: dict[int, str] | None = None,
-    commands: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Declare a function as the handler of a route."""
+    """Declare a function as the handler of a route; whether strangers may use it has no default."""
 
     def declare(handler: Handler) -> Handler:
-        ROUTES.append(Route(method, path, handler, text, body, query or {}, answers or {200: "done"}, commands))
+        ROUTES.append(Route(method, path, handler, text, body, query or {}, answers or {200: "done"}, strangers))
         return handler
 
     return declare

@@ -61,6 +61,7 @@ class Wrong(Exception):
         400: "not JSON-RPC",
         429: "too many open waits",
     },
+    strangers=True,
 )
 async def rpc(service: Service, request: Request) -> Response:
     """Answer a request or a batch."""
@@ -92,8 +93,15 @@ def _turn_ghosts_away(service: Service, request: Request, message: Any) -> None:
         return
     for one in message if type(message) is list else [message]:
         key = one.get("once") if type(one) is dict else None
-        if isinstance(key, str) and key and service.overtaken(key[:128], number):
+        if isinstance(key, str) and key and service.overtaken(f"{_project_of(one)}\n{key[:128]}", number):
             raise Problem(409, Refused("a later try of this call has come already"))
+
+
+def _project_of(message: dict[str, Any]) -> str:
+    """The project that a request names: a key belongs to one."""
+    params = message.get("params")
+    named = params.get("project") if type(params) is dict else None
+    return named[:64] if isinstance(named, str) else ""
 
 
 def parsed(body: bytes) -> Any:
@@ -141,6 +149,8 @@ async def _all(service: Service, calls: list[Any]) -> list[Any]:
     for operation, params, _ in calls:
         try:
             answers.append(await service.read(operation, params))
+        except Problem:
+            raise
         except Exception as exc:
             answers.append(exc)
     return answers

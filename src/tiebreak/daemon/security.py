@@ -11,21 +11,51 @@ from contextvars import ContextVar
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import Invalid, Refused, Unavailable
+from ..errors import Invalid, Refused, Unauthorised
 from ..rendezvous import LOOPBACK
 from .routes import Problem, Route
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..engine import Call
+    from ..operations import Operation
 
-_unproven: ContextVar[bool] = ContextVar("unproven", default=False)
-"""Whether the request at hand was let in without a token, and so may not put commands on the board."""
+_stranger: ContextVar[bool] = ContextVar("stranger", default=False)
+"""Whether the request at hand was let in without a token, because the daemon is open."""
 
 
-def refuse_commands(calls: list[Call]) -> None:
-    """Raise `Problem` 401 if a request that nobody vouched for carries a command, whichever way it came."""
-    if _unproven.get() and any(wanted.brings_commands(params) for wanted, params, _ in calls):
+def refuse_strangers() -> None:
+    """Raise `Problem` 401 if nobody vouches for the request at hand."""
+    if _stranger.get():
         raise unauthorised()
+
+
+def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[..., Any]:
+    """The operation as whoever asks may run it; `Problem` 401 if it is closed to strangers and one of them asks."""
+    if not _stranger.get():
+        return wanted
+    if not wanted.open_to_strangers(params):
+        raise unauthorised()
+    from ..operations.strangers import for_strangers
+
+    return for_strangers(wanted)
+
+
+def all_admitted(calls: list[Call]) -> list[Call]:
+    """The calls as whoever asks may make them; `Problem` 401 if one of them is closed to strangers."""
+    if not _stranger.get():
+        return calls
+    return [(admitted(wanted, params), params, once) for wanted, params, once in calls]
+
+
+def told(answer: Any) -> Any:
+    """The answer of a single call; a refusal is raised, for want of a token as `Problem` 401."""
+    if isinstance(answer, Unauthorised):
+        raise unauthorised(answer)
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
 
 
 class Access(NamedTuple):
@@ -37,9 +67,9 @@ class Access(NamedTuple):
     """The names under which this daemon may be reached."""
     port: int = 0
     open: bool = False
-    """No token on loopback, except for routes that can run commands."""
+    """No token on loopback, except for what is closed to strangers (`Route.strangers`, `Operation.strangers`)."""
     open_jobs: bool = False
-    """Not for those either."""
+    """No token for that either."""
 
 
 class Guard:
@@ -69,21 +99,21 @@ class Guard:
             raise unauthorised()
 
     def check_route(self, route: Route, headers: dict[bytes, bytes], peer: str) -> None:
-        """An open daemon is not open for commands: not by their own routes, and not by way of another one."""
+        """Keep strangers out of the routes that are closed to them, and remember them on the others."""
         if not self._access.open or self._access.open_jobs or peer.startswith("unix") or self._shown(headers):
             return
-        if route.commands:
+        if not route.strangers:
             raise unauthorised()
-        _unproven.set(True)
+        _stranger.set(True)
 
     def _shown(self, headers: dict[bytes, bytes]) -> bool:
         token = self._access.token
         return bool(token) and compare_digest(headers.get(b"authorization", b""), self._bearer)
 
 
-def unauthorised() -> Problem:
-    """A request without the right token."""
-    error = Unavailable(
+def unauthorised(error: Unauthorised | None = None) -> Problem:
+    """A request without the right token, or one that turned out to need it."""
+    error = error or Unauthorised(
         "the token is missing or wrong",
         hint="set TIEBREAK_TOKEN; on the daemon's machine its own user needs none: `tb status` names the file",
     )

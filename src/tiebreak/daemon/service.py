@@ -17,7 +17,8 @@ from ..operations import every, find
 from ..processes import identity, token
 from .hub import Hub
 from .metrics import Metrics
-from .security import refuse_commands
+from .security import admitted, all_admitted, told
+from .threads import SlowThreads
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ LONGEST_WAIT = 60_000
 READERS = 4
 CALLERS = 32
 """Threads for those who use the daemon as a board: the tools of `/mcp`."""
+HOOKS = 16
+"""Hooks that are decided at once."""
+MOST_HOOKS = 512
+"""Those and the ones that wait for their turn."""
 MOST_TRIES = 10_000
 """Repeated calls whose last try is remembered."""
 SWEEP = 1.0
@@ -56,6 +61,7 @@ class Service:
         self.tries: dict[str, int] = {}
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
+        self.hooks = SlowThreads("hook", HOOKS, MOST_HOOKS)
         self._committer = ThreadPoolExecutor(engine.writers, "tiebreak-write")
         self.writer = Writer(engine, self._committer, self.metrics)
         self.hub = Hub(engine, self._readers)
@@ -74,16 +80,14 @@ class Service:
         """Run an operation; raises its refusal."""
         if operation.writes:
             [answer] = await self.write([(operation, params, once)])
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
+            return told(answer)
         if "wait_ms" in params:
-            return await self._patient(operation, dict(params), request)
+            return await self._patient(admitted(operation, params), dict(params), request)
         return await self.read(operation, params)
 
     async def write(self, calls: list[Call]) -> list[Any]:
         """Run calls in one transaction, in their order; each answer is a result or the error of that one alone."""
-        refuse_commands(calls)
+        calls = all_admitted(calls)
         try:
             answers = await self.writer.submit(calls)
         except TiebreakError as exc:
@@ -106,6 +110,7 @@ class Service:
 
     async def read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
         """Run a reading operation beside the writer."""
+        operation = admitted(operation, params)
         try:
             answer = await self.threaded(self.engine.run, operation, params)
         except Exception as exc:
@@ -135,7 +140,7 @@ class Service:
         """The first answer that is not empty, or the empty one when the time is up."""
         if not wait or request is None:
             return await self.threaded(self.engine.run, operation, params)
-        key = (operation.name, msgspec.json.encode(params))
+        key = (operation, msgspec.json.encode(params))  # itself: strangers wait for another answer than others
         with self.hub.place(request.client):
             return await self.hub.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
 

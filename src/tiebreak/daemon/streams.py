@@ -42,6 +42,7 @@ _SSE = b"text/event-stream; charset=utf-8"
     "Stream events as they happen: server-sent events, resumable by number, filtered by the server.",
     query=_QUERY,
     answers={200: "a stream of events", 429: "too many open waits"},
+    strangers=True,
 )
 async def events(service: Service, request: Request) -> Response:
     """Begin a stream."""

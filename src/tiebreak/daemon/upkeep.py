@@ -12,6 +12,7 @@ import msgspec
 from ..errors import TiebreakError, Unavailable
 from .routes import Response, problem_of, route
 from .rpc import Wrong, parsed
+from .security import refuse_strangers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +28,7 @@ PIECE = 256 * 1024
     "/health",
     "Whether the board takes writes and gives them back: a real round trip, and the state of the file.",
     answers={200: "all is well", 503: "it is not: the disk is full, the database is damaged, the board is held"},
+    strangers=True,
 )
 async def health(service: Service, request: Request) -> Response:
     """Write, read, look."""
@@ -43,7 +45,7 @@ async def health(service: Service, request: Request) -> Response:
     return Response(msgspec.json.encode(facts))
 
 
-@route("GET", "/metrics", "Counters for Prometheus.", answers={200: "text in Prometheus' format"})
+@route("GET", "/metrics", "Counters for Prometheus.", answers={200: "text in Prometheus' format"}, strangers=True)
 async def metrics(service: Service, request: Request) -> Response:
     """Everything that is counted."""
     gauges = {
@@ -69,6 +71,7 @@ def _wal_size(path: str | None) -> int:
     "Examine the board, and mend what can be mended safely.",
     body={"type": "object", "properties": {"repair": {"type": "boolean"}}},
     answers={200: "a list of findings: level, what, details"},
+    strangers=True,
 )
 async def doctor(service: Service, request: Request) -> Response:
     """The engine's own findings."""
@@ -76,6 +79,8 @@ async def doctor(service: Service, request: Request) -> Response:
 
     given = _object(request.body)
     repair = boolean(given.get("repair", False), "repair")
+    if repair:
+        refuse_strangers()
     findings = await service.threaded(lambda: service.engine.diagnose(repair=repair))
     return Response(msgspec.json.encode([dict(zip(("level", "what", "details"), f, strict=True)) for f in findings]))
 
@@ -92,7 +97,13 @@ def _object(body: bytes) -> dict[str, Any]:
     return given
 
 
-@route("GET", "/backup", "A copy of the board, made while others use it.", answers={200: "a SQLite database"})
+@route(
+    "GET",
+    "/backup",
+    "A copy of the board, made while others use it.",
+    answers={200: "a SQLite database"},
+    strangers=False,
+)
 async def backup(service: Service, request: Request) -> Response:
     """Make it beside the board, send it, forget it."""
     if request.method == "HEAD":

@@ -8,9 +8,8 @@ fenced by it (409), and what it said is kept aside. A worker that knows more may
 Three things more differ, on purpose. The next job is the most urgent one, then the oldest. A job whose dependency
 failed has failed too. And whoever is silent for 30 seconds loses its job by the lease alone, also while no daemon runs.
 
-Every route under `/jobs` counts as one that runs commands. Submitting and claiming do; a report lets the jobs run that
-wait for it; and a list shows command lines, in which people put what not every program on the machine shall read.
-Workers neither bring commands nor get them by registering.
+Every route under `/jobs` is closed to strangers (see `operations.strangers`): these routes change jobs, or show command
+lines, in which people put what not every program on the machine shall read. Registering a worker does neither.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ _REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKE
     body=_SUBMITTED,
     query=_PROJECT,
     answers={201: "the job", 409: "a dependency has failed already"},
-    commands=True,
+    strangers=False,
 )
 async def submit(service: Service, request: Request) -> Response:
     """Put it on the board. Retries follow each other without a wait, as Workron's do."""
@@ -142,7 +141,7 @@ async def submit(service: Service, request: Request) -> Response:
         "limit": {**schema("Limit"), "default": 100},
     },
     answers={200: "an array of jobs", 404: "`before` names no job"},
-    commands=True,
+    strangers=False,
 )
 async def jobs(service: Service, request: Request) -> Response:
     """Those that match all filters."""
@@ -169,7 +168,7 @@ async def jobs(service: Service, request: Request) -> Response:
     "Claim the next job: the most urgent, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
     query={**_WORKER, **_PROJECT, "queue_name": schema("Label")},
     answers={200: "the job, which is this worker's now", 204: "nothing to do"},
-    commands=True,
+    strangers=False,
 )
 async def claim(service: Service, request: Request) -> Response:
     """Win one, or learn that there is none."""
@@ -189,7 +188,7 @@ async def claim(service: Service, request: Request) -> Response:
     return Response(msgspec.json.encode({**shown, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
 
 
-@route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, commands=True)
+@route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, strangers=False)
 async def job(service: Service, request: Request) -> Response:
     """By its id."""
     query = _query(request, _PROJECT)
@@ -204,7 +203,7 @@ async def job(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": _GRANT},
     query={**_PROJECT, **_GRANT},
     answers={200: "the job, done", 404: "no such job", 409: _STALE},
-    commands=True,
+    strangers=False,
 )
 async def done(service: Service, request: Request) -> Response:
     """Lets those go on that depend on it."""
@@ -218,7 +217,7 @@ async def done(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": {**_GRANT, **_REASON}},
     query={**_PROJECT, **_GRANT, **_REASON},
     answers={200: "the job, pending or failed", 404: "no such job", 409: _STALE},
-    commands=True,
+    strangers=False,
 )
 async def fail(service: Service, request: Request) -> Response:
     """The board decides about another attempt."""
@@ -232,7 +231,7 @@ async def fail(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": _GRANT},
     query={**_PROJECT, **_GRANT},
     answers={200: "the job, running", 404: "no such job", 409: _STALE + ": stop working on it"},
-    commands=True,
+    strangers=False,
 )
 async def heartbeat(service: Service, request: Request) -> Response:
     """A worker that lost its job, or whose job was cancelled, learns it here."""
@@ -348,6 +347,7 @@ async def _job(service: Service, task: Task) -> dict[str, Any]:
     body=_REGISTERED,
     query=_PROJECT,
     answers={201: "the worker"},
+    strangers=True,
 )
 async def register(service: Service, request: Request) -> Response:
     """As often as it likes."""
@@ -364,6 +364,7 @@ async def register(service: Service, request: Request) -> Response:
     body={"type": "object"},
     query=_PROJECT,
     answers={200: "the worker", 404: "no such worker: it has to register"},
+    strangers=True,
 )
 async def alive(service: Service, request: Request) -> Response:
     """Its jobs have heartbeats of their own."""
@@ -377,7 +378,14 @@ async def alive(service: Service, request: Request) -> Response:
     return Response(msgspec.json.encode(_worker(found, found.seen_at)))
 
 
-@route("GET", "/workers", "List the workers, most recently seen first.", query=_PROJECT, answers={200: "an array"})
+@route(
+    "GET",
+    "/workers",
+    "List the workers, most recently seen first.",
+    query=_PROJECT,
+    answers={200: "an array"},
+    strangers=True,
+)
 async def workers(service: Service, request: Request) -> Response:
     """Those that have registered."""
     query = _query(request, _PROJECT)

@@ -44,10 +44,28 @@ _BEGIN = "; ".join(
 
 def prepare(connection: Any, address: str) -> None:
     """Make sure that the schema is the one that this code knows; the connection is in no transaction."""
+    refuse_encoding(connection, address)
     version = _version(connection, address)
     if version < schema.VERSION:
         version = _upgrade(connection, address)
     schema.refuse_newer(version, address)
+
+
+def refuse_encoding(connection: Any, address: str) -> None:
+    """Raise `Unavailable` if the database stores texts in another encoding than UTF-8, before anything is written.
+
+    Names and messages may contain any character. A database in another encoding refuses some of them midway, or gives
+    bytes back that are no text.
+    """
+    encoding = connection.info.parameter_status("server_encoding")  # the server tells it to every new connection
+    if encoding is None:
+        [encoding] = connection.execute("SHOW server_encoding").fetchone()
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise Unavailable(
+            f"board {address}: the database {name} has the encoding {encoding}, and a board needs UTF8",
+            hint="make another one: CREATE DATABASE tiebreak ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0",
+        )
 
 
 def _version(connection: Any, address: str) -> int:
@@ -120,6 +138,7 @@ def run_steps(connection: Any, version: int) -> None:
     """Run the steps that a board of this version lacks, in the transaction of the caller."""
     if version >= schema.VERSION:
         return
+    refuse_encoding(connection, connection.info.dbname)
     for step in schema.steps("postgres", version):
         connection.execute(step)
     connection.execute(

@@ -8,7 +8,6 @@ and go on.
 from __future__ import annotations
 
 import os
-import time
 
 from ..errors import Lost
 from ..fingerprints import digest
@@ -72,12 +71,13 @@ def _not_held(desk: Desk, project: str, places: list[Place]) -> list[Place]:
     found: dict[str, Hold] = {}
     if len(places) == 1:
         found = {h.resource: h for h in desk.board.holds.list(project=project, matching=places[0].resource)}
-    now = time.time()
-    return [place for place in places if not _is_safe(desk, found.get(place.resource), now)]
+    return [place for place in places if not _is_safe(desk, found.get(place.resource))]
 
 
-def _is_safe(desk: Desk, hold: Hold | None, now: float) -> bool:
-    return hold is not None and holder_id(hold) == desk.agent and (hold.until or 0) - now > ENOUGH
+def _is_safe(desk: Desk, hold: Hold | None) -> bool:
+    """Whether the agent holds it for long enough; by the board's clock, for this machine's may tell another time."""
+    mine = hold is not None and holder_id(hold) == desk.agent
+    return mine and hold is not None and (hold.until or 0) - desk.board.upkeep.now() > ENOUGH
 
 
 def _grant(desk: Desk, project: str, places: list[Place]) -> list[Hold]:

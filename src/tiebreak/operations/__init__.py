@@ -1,9 +1,12 @@
 """Operations: everything that can be done on a board, each declared once.
 
 An operation is a function of a transaction with keyword parameters. Its decorator gives it a name
-(`tasks.claim`) and says whether it writes. From that one
+(`tasks.claim`) and says whether it writes, and whether strangers may call it. From that one
 declaration come the local call, the JSON-RPC method, the remote client, the validation of parameters
 and the reference. Nothing in this package knows which database it runs on.
+
+A stranger is somebody who calls a daemon that is open (`tb serve --open`) without the token. Every operation declares
+whether strangers may call it at all; what such a call writes is limited by `strangers`, whatever the operation does.
 
 Locks before looks. A decision over several rows needs a scope (`tx.serialize`): of all transactions that name it, one
 runs at a time. Scopes are taken when the transaction begins, before anything is looked at and before the clock is read,
@@ -110,14 +113,15 @@ class Operation(Generic[P, R]):
         function: Callable[Concatenate[Transaction, P], R],
         writes: bool,
         glance: Callable[..., None] | None,
-        commands: Callable[[dict[str, Any]], bool] | None,
+        strangers: bool | Callable[[dict[str, Any]], bool],
         withheld: tuple[str, Callable[..., None]] | None = None,
         scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
     ) -> None:
         self.name = name
         self.writes = writes
         self._scopes = scopes
-        self._commands = commands
+        self.strangers = strangers
+        """Whether strangers may call it; a function decides by the parameters."""
         self.glance = glance
         """A read that may already refuse, so that whoever loses need not queue behind those who write."""
         self.withheld = withheld
@@ -143,14 +147,14 @@ class Operation(Generic[P, R]):
         """The parameters that may be left out, and what they are then."""
         return self._defaults
 
-    def brings_commands(self, params: dict[str, Any]) -> bool:
-        """Whether such a call puts commands on the board, lets them run or hands them out: only for who is known."""
-        return self._commands is not None and self._commands(params)
+    def open_to_strangers(self, params: dict[str, Any]) -> bool:
+        """Whether a stranger may make this call, as far as its parameters tell."""
+        return self.strangers(params) if callable(self.strangers) else self.strangers
 
     def scopes(self, params: dict[str, Any], once: str | None = None) -> list[Scope]:
         """What a call with these checked parameters takes before it looks at anything."""
         needed = [] if self._scopes is None else self._scopes(params)
-        return [*needed, scope("once", once)] if isinstance(once, str) else needed
+        return [*needed, scope("once", _key(params, once))] if isinstance(once, str) else needed
 
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters, validated and normalised; raises `Invalid`."""
@@ -177,16 +181,19 @@ def operation(
     name: str,
     *,
     writes: bool,
+    strangers: bool | Callable[[dict[str, Any]], bool],
     glance: Callable[..., None] | None = None,
-    commands: bool | Callable[[dict[str, Any]], bool] = False,
     withheld: tuple[str, Callable[..., None]] | None = None,
     scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
 ) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
-    """Declare a function of a transaction as an operation; `scopes` are those that a call nearly always needs."""
+    """Declare a function of a transaction as an operation; `scopes` are those that a call nearly always needs.
+
+    `strangers` has no default, so that nobody adds an operation without deciding. False for whatever puts commands on
+    the board, lets them run, stops them, or tells what a job is run with or writes. True for the rest.
+    """
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
-        brings = commands if callable(commands) else lambda _: bool(commands)
-        made = Operation(name, function, writes, glance, brings, withheld, scopes)
+        made = Operation(name, function, writes, glance, strangers, withheld, scopes)
         REGISTRY[name] = made
         return made
 
@@ -218,6 +225,14 @@ def _place(wanted: Operation[..., Any]) -> tuple[int, int, int]:
     return list(MODULES).index(group), modules.index(modules[-1]), wanted.function.__code__.co_firstlineno
 
 
+def changeable(tx: Transaction) -> str:
+    """A further condition for tasks that a call looks for in order to change them; for strangers it excludes jobs.
+
+    It only spares a stranger refusals: that no job is changed does not depend on it (see `strangers`).
+    """
+    return getattr(tx, "changeable", "")
+
+
 def holds_of(params: dict[str, Any]) -> list[Scope]:
     """The scope of whoever decides about several holds of a project."""
     return [scope("holds", params["project"])]
@@ -242,6 +257,15 @@ def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], 
         return refusal
 
 
+def _key(params: dict[str, Any], once: str) -> str:
+    """What an answer is remembered under: a key of a caller belongs to one project.
+
+    A call that names no project, or all of them, has keys of its own; no project is called "". Neither a project nor a
+    key contains a line break.
+    """
+    return f"{params.get('project') or ''}\n{once}"
+
+
 def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:
     import json
     from hashlib import blake2b
@@ -251,8 +275,12 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
     if not isinstance(once, str) or not once.isascii() or not once.isprintable() or not 8 <= len(once) <= 128:
         raise Invalid("once: 8 to 128 printable ASCII characters")
     request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
-    tx.serialize("once", once)
-    known = tx.first("SELECT request, answer FROM answers WHERE once = :once", once=once)
+    key = _key(params, once)
+    tx.serialize("once", key)
+    known = tx.first("SELECT request, answer FROM answers WHERE once = :once", once=key)
+    if known is None:  # answers that were remembered before keys belonged to projects: of this very call or of another
+        older = "SELECT request, answer FROM answers WHERE once = :once AND request = :request"
+        known = tx.first(older, once=once, request=request)
     if known is not None:
         if known[0] != request:
             raise Invalid(f"once: {shown(once)} was already used for another call ({known[0].partition(' ')[0]})")
@@ -266,7 +294,7 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
         shown_again = [{**each, wanted.withheld[0]: None} for each in shown_again]
     tx.all(
         "INSERT INTO answers (once, request, answer, at) VALUES (:once, :request, :answer, {now})",
-        once=once,
+        once=key,
         request=request,
         answer=json.dumps(shown_again),
     )

@@ -13,7 +13,7 @@ from ..errors import NotFound
 from ..model import Agent, Task, columns, record
 from ..names import short
 from ..processes import Identity, alive, from_token
-from . import operation
+from . import changeable, operation
 from .events import append
 from .grants import by_name, keeping
 from .references import STORED
@@ -38,7 +38,7 @@ LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
 _COLUMNS = columns(Agent).replace("status", "'' AS status")
 
 
-@operation("agents.announce", writes=True)
+@operation("agents.announce", writes=True, strangers=True)
 def announce(
     tx: Transaction,
     *,
@@ -76,7 +76,7 @@ def announce(
     return _judged(tx, row, {})
 
 
-@operation("agents.heartbeat", writes=True)
+@operation("agents.heartbeat", writes=True, strangers=True)
 def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", doing: Note | None = None) -> Agent:
     """Give a sign of life, and perhaps say what one works on now."""
     row = tx.first(
@@ -93,7 +93,7 @@ def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", do
     return _judged(tx, row, {})
 
 
-@operation("agents.renew", writes=True)
+@operation("agents.renew", writes=True, strangers=True)
 def renew(
     tx: Transaction,
     *,
@@ -110,7 +110,8 @@ def renew(
     run out comes back. `hashes` vouch for files among the holds as they are now, in the order of `resources`.
     """
     who = {"agent": agent, "project": project}
-    for table, also, length in (("tasks", " AND state = 'claimed'", lease), ("holds", "", hold_lease)):
+    claims = f" AND state = 'claimed'{changeable(tx)}"
+    for table, also, length in (("tasks", claims, lease), ("holds", "", hold_lease)):
         tx.all(
             keeping(table, f"project = :project{also}", "epoch", fence=_RUNNING),
             lease=micros(length),
@@ -133,14 +134,14 @@ def renew(
     return [record(Task, row) for row in rows]
 
 
-@operation("agents.warn", writes=True)
+@operation("agents.warn", writes=True, strangers=True)
 def warn(tx: Transaction, *, note: Note, agent: AgentId = "", project: Project = "") -> bool:
     """Leave a warning for whoever watches the board."""
     append(tx, "agent.warned", project, name=short(agent), agent=agent, note=note)
     return True
 
 
-@operation("agents.leave", writes=True)
+@operation("agents.leave", writes=True, strangers=True)
 def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Agent:
     """Say good-bye. Claims and holds stay until they are released or run out."""
     row = tx.first(
@@ -154,7 +155,7 @@ def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason
     return _judged(tx, row, {})
 
 
-@operation("agents.list", writes=False)
+@operation("agents.list", writes=False, strangers=True)
 def listing(
     tx: Transaction,
     *,

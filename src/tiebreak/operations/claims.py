@@ -70,7 +70,7 @@ def _held_by_somebody(
         raise _not_won(tx, task, agent, since=row[-1])
 
 
-@operation("tasks.claim", writes=True, glance=_held_by_somebody, scopes=_may_post)
+@operation("tasks.claim", writes=True, strangers=True, glance=_held_by_somebody, scopes=_may_post)
 def claim(
     tx: Transaction,
     *,
@@ -217,7 +217,7 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
     return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
 
 
-@operation("tasks.claim_many", writes=True, scopes=lambda _: [scope(*EDGES, shared=True)])
+@operation("tasks.claim_many", writes=True, strangers=True, scopes=lambda _: [scope(*EDGES, shared=True)])
 def claim_many(
     tx: Transaction,
     *,
@@ -313,7 +313,7 @@ def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
     )
 
 
-@operation("tasks.extend", writes=True)
+@operation("tasks.extend", writes=True, strangers=True)
 def extend(
     tx: Transaction,
     *,
@@ -329,7 +329,7 @@ def extend(
     return task
 
 
-@operation("tasks.check", writes=False)
+@operation("tasks.check", writes=False, strangers=True)
 def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", epoch: Epoch = 0) -> Task:
     """The task, if this agent holds it now by the grant with that epoch, and its lease has not run out.
 
@@ -350,7 +350,7 @@ def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     return record(Task, row)
 
 
-@operation("tasks.complete", writes=True)
+@operation("tasks.complete", writes=True, strangers=True)
 def complete(
     tx: Transaction,
     *,
@@ -390,7 +390,7 @@ _RETRYING = f"state = 'pending', reason = :reason, result = :result, ready_at = 
 _FAILED = f"state = 'failed', reason = :reason, result = :result, {FINISHED}"
 
 
-@operation("tasks.fail", writes=True)
+@operation("tasks.fail", writes=True, strangers=True)
 def fail(
     tx: Transaction,
     *,
@@ -443,7 +443,7 @@ def jitter(wait: int) -> int:
     return wait - random.randint(0, wait // 2)  # noqa: S311  (to part those who met)
 
 
-@operation("tasks.release", writes=True)
+@operation("tasks.release", writes=True, strangers=True)
 def release(
     tx: Transaction,
     *,
@@ -460,7 +460,7 @@ def release(
     return task
 
 
-@operation("tasks.due", writes=False)
+@operation("tasks.due", writes=False, strangers=True)
 def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     """In how many seconds a delayed or claimed task becomes ready by time alone; None if there is none."""
     here = "TRUE" if project is None else "project = :project"
@@ -473,7 +473,7 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     return max(0, min(moments) - tx.now) / SECOND if moments else None
 
 
-@operation("tasks.sweep", writes=True)
+@operation("tasks.sweep", writes=True, strangers=True)
 def sweep(tx: Transaction, *, project: Project | None = "") -> int:
     """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
     if project is not None:

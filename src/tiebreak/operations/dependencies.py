@@ -58,7 +58,7 @@ def link(tx: Transaction, task: int, after: int) -> None:
     )
 
 
-@operation("tasks.depend", writes=True, scopes=lambda _: [scope(*EDGES)])
+@operation("tasks.depend", writes=True, strangers=True, scopes=lambda _: [scope(*EDGES)])
 def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", project: Project = "") -> Task:
     """Let a task that nobody has started come after others; a circle is refused."""
     tx.serialize(*EDGES)  # two edges that are added at the same moment may close a circle together
@@ -104,7 +104,7 @@ def _refuse_circle(tx: Transaction, task: Task, before: Task) -> None:
         raise Refused(f"{called(task)} cannot come after {called(before)}: that would be a circle")
 
 
-@operation("tasks.after", writes=False)
+@operation("tasks.after", writes=False, strangers=True)
 def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Task]:
     """The tasks that a task comes after."""
     task = find(tx, ref, project)

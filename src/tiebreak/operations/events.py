@@ -85,13 +85,13 @@ def last(tx: Transaction) -> int:
     return (row and row[0]) or 0
 
 
-@operation("events.last", writes=False)
+@operation("events.last", writes=False, strangers=True)
 def newest(tx: Transaction) -> int:
     """The number of the newest event: where to start reading what happens from now on."""
     return last(tx)
 
 
-@operation("events.read", writes=False)
+@operation("events.read", writes=False, strangers=True)
 def read(
     tx: Transaction,
     *,
@@ -135,7 +135,7 @@ def read(
     return [record(Event, row) for row in (reversed(rows) if newest else rows)]
 
 
-@operation("events.why", writes=False)
+@operation("events.why", writes=False, strangers=True)
 def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200) -> list[Sentence]:
     """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
     from .stories import story

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..errors import Invalid, Refused
 from ..model import Task, holder_id, record
 from ..names import MAX_NOTE, shown
-from . import operation
+from . import changeable, operation
 from .events import of_task
 from .grants import giving_back, lapsing
 from .references import LAPSED, STORED
@@ -36,6 +36,8 @@ _LIMITED = (
     "AND limit_group IS NOT NULL)"
 )
 _LOOK = f"SELECT {_LAPSED}, {_DUE}, {_PAUSED}, {_LIMITED}"
+_ENDS_NOBODY = " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
+"""A condition: no other task ends because this claim has lapsed."""
 UNSETTLED = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
 """A look: whether there is a lapsed claim, or a delay that is over, which nobody has written down yet."""
 SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _PAUSED, _LIMITED))
@@ -46,14 +48,14 @@ def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
     """Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
 
     How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether something
-    that is ready may have to wait for its limit.
+    that is ready may have to wait for its limit. A stranger's call leaves jobs, and what could end jobs, to others.
     """
     lapsed, ready, paused, limited = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
             "WITH due AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'pending' "
-            "AND ready_at > 0 AND ready_at <= {now} ORDER BY ready_at LIMIT :most {skip_locked}) "
+            f"AND ready_at > 0 AND ready_at <= {{now}}{changeable(tx)} ORDER BY ready_at LIMIT :most {{skip_locked}}) "
             "UPDATE tasks SET ready_at = 0 FROM due WHERE number = due.n AND state = 'pending'",
             project=project,
             most=AT_ONCE,
@@ -65,7 +67,8 @@ def expire(tx: Transaction, project: str) -> int:
     """Write down the claims of a project that have lapsed; how many there were."""
     return _expire(
         tx,
-        "project = :project AND state = 'claimed' AND until <= {now} ORDER BY until LIMIT :most {skip_locked}",
+        f"project = :project AND state = 'claimed' AND until <= {{now}}{_writable(tx)} "
+        "ORDER BY until LIMIT :most {skip_locked}",
         project=project,
         most=AT_ONCE,
     )
@@ -73,7 +76,12 @@ def expire(tx: Transaction, project: str) -> int:
 
 def expire_one(tx: Transaction, number: int) -> int:
     """Write down that the claim of one task has lapsed, if it has; whether it had, as a number."""
-    return _expire(tx, f"number = :number AND {LAPSED} {{lock}}", number=number)
+    return _expire(tx, f"number = :number AND {LAPSED}{_writable(tx)} {{lock}}", number=number)
+
+
+def _writable(tx: Transaction) -> str:
+    """A further condition for claims whose lapse this call may write down: all of them, unless a stranger calls."""
+    return (only := changeable(tx)) and f"{only}{_ENDS_NOBODY}"
 
 
 def expire_before(tx: Transaction, number: int) -> int:
@@ -122,7 +130,7 @@ def _expire(
     return count
 
 
-@operation("tasks.forfeit", writes=True)
+@operation("tasks.forfeit", writes=True, strangers=True)
 def forfeit(
     tx: Transaction, *, holder: AgentId, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> int:
@@ -132,7 +140,7 @@ def forfeit(
     one that lives, or may live, is refused.
     """
     _refuse_the_living(holder)
-    which = "project = :project AND state = 'claimed' AND holder = :holder ORDER BY number {lock}"
+    which = f"project = :project AND state = 'claimed' AND holder = :holder{_writable(tx)} ORDER BY number {{lock}}"
     why = (reason or "its worker died").replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
     return _expire(tx, which, why, _FORFEIT, project=project, holder=holder)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SEEN = ("number", "id", "name", "kind", "queue", "state", "reason", "holder", "attempts", "max_attempts", "progress")
 
 
-@operation("jobs.graph", writes=False)
+@operation("jobs.graph", writes=False, strangers=True)
 def graph(tx: Transaction, *, ref: Ref, project: Project = "", limit: Limit = 200) -> Json:
     """The tasks that a task comes after and those that come after it, near and far, and what connects them.
 

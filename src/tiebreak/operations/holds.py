@@ -65,7 +65,7 @@ def _wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: 
         wait_your_turn(tx, resources, agent, project, place)
 
 
-@operation("holds.take", writes=True, glance=_held_by_somebody, scopes=holds_of)
+@operation("holds.take", writes=True, strangers=True, glance=_held_by_somebody, scopes=holds_of)
 def take(
     tx: Transaction,
     *,
@@ -82,8 +82,9 @@ def take(
     """Take all of these resources, or none and learn who is in the way.
 
     `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
-    named here. With `again`, what this agent holds already is renewed instead of refused. What is free goes to those
-    who wait in line first; `place` is one's own place there (see `waits.enter`), and ends with the grant.
+    named here. With `again`, what this agent holds already is renewed instead of refused, its slots of a pool too.
+    What is free goes to those who wait in line first; `place` is one's own place there (see `waits.enter`), and ends
+    with the grant.
     """
     _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))
@@ -93,7 +94,7 @@ def take(
     taken = {}
     for resource in sorted(wanted):
         if resource.startswith("pool:"):
-            taken[resource] = take_slot(tx, resource, agent, project, lease, note, slots)
+            taken[resource] = take_slot(tx, resource, agent, project, lease, note, slots, again)
         else:
             taken[resource] = _take(tx, resource, agent, project, lease, note, wanted[resource], again)
     if place:
@@ -165,7 +166,7 @@ def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hol
     return _in_the_way(tx, resource, agent, project)  # one of them was renewed or released just now: look again
 
 
-@operation("holds.renew", writes=True)
+@operation("holds.renew", writes=True, strangers=True)
 def renew(
     tx: Transaction,
     *,
@@ -189,7 +190,7 @@ def renew(
     return [held[i] for i in range(len(resources))]
 
 
-@operation("holds.release", writes=True)
+@operation("holds.release", writes=True, strangers=True)
 def release(
     tx: Transaction,
     *,
@@ -223,7 +224,7 @@ def release(
     return [out[i] for i in range(len(resources))]
 
 
-@operation("holds.transfer", writes=True, scopes=holds_of)
+@operation("holds.transfer", writes=True, strangers=True, scopes=holds_of)
 def transfer(
     tx: Transaction,
     *,
@@ -263,7 +264,7 @@ def transfer(
     return hold
 
 
-@operation("holds.break", writes=True, scopes=holds_of)
+@operation("holds.break", writes=True, strangers=True, scopes=holds_of)
 def break_hold(
     tx: Transaction,
     *,
@@ -298,7 +299,7 @@ def break_hold(
     return hold
 
 
-@operation("holds.list", writes=False)
+@operation("holds.list", writes=False, strangers=True)
 def listing(
     tx: Transaction,
     *,

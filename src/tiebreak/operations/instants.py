@@ -6,6 +6,11 @@ times that fall into the hour missing in spring, never make one moment come twic
 
 What daylight saving means, as in Debian's cron: a fixed time that the clock leaps over runs as soon as the leap is
 done, one that it passes twice runs the first time; what runs every so many minutes or every hour follows real time.
+
+To follow real time means that a moment is an instant if the clock on the wall shows a matching time then. The library
+goes from hour to hour instead and is lost where the clock is changed by half an hour. So between two changes of the
+clock it is given plain times without a zone, and starts anew at each change. Which moments are instants then depends on
+the zone alone, not on the moment from which one looks.
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ from ..names import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import tzinfo
+    from collections.abc import Callable, Iterator
+    from datetime import datetime, tzinfo
     from typing import Any
 
 EXTRA = "pip install 'tiebreak[cron]'"
@@ -55,13 +60,59 @@ def instants(expression: str, zone: str, after: int) -> Iterator[int]:
     from datetime import UTC, datetime
 
     cronsim = library()
-    start = datetime.fromtimestamp(after // SECOND, UTC).astimezone(_zone(zone))
+    where = _zone(zone)
+    start = datetime.fromtimestamp(after // SECOND, UTC).astimezone(where)
+    expression = NAMED.get(expression.strip().lower(), expression)
     try:
-        walk = cronsim.CronSim(NAMED.get(expression.strip().lower(), expression), start)
+        walk = cronsim.CronSim(expression, start)
     except cronsim.CronSimError as exc:
         said = f"{exc}"
         raise Invalid(f"expression: {said[:1].lower()}{said[1:]} in {shown(expression)}", hint=_FIELDS) from None
-    return _onward(walk, after)
+    if where is UTC or walk.fixup_tz is not None:  # there the library takes care of daylight saving itself
+        return _onward(walk, after)
+    return _in_real_time(lambda shown: cronsim.CronSim(expression, shown), where, after // SECOND)
+
+
+def _in_real_time(walk_from: Callable[[datetime], Iterator[datetime]], zone: tzinfo, after: int) -> Iterator[int]:
+    """The moments at which the wall clock of a zone shows a matching time, in order."""
+    from datetime import datetime, timedelta
+
+    epoch = datetime(1970, 1, 1)  # without a zone, like what a wall clock shows
+    changed = True
+    while changed:
+        offset, changed = _offset(zone, after + 1), False
+        for wall in walk_from(epoch + timedelta(seconds=after + offset)):
+            at = int((wall - epoch).total_seconds()) - offset
+            change = _change(zone, after + 1, at)
+            if change is not None:
+                after, changed = change - 1, True
+                break
+            after = at
+            yield at * SECOND
+
+
+def _offset(zone: tzinfo, at: int) -> int:
+    """By how many seconds the wall clock is ahead of UTC at a moment."""
+    from datetime import UTC, datetime, timedelta
+
+    return int((datetime.fromtimestamp(at, UTC).astimezone(zone).utcoffset() or timedelta()).total_seconds())
+
+
+def _change(zone: tzinfo, begin: int, end: int) -> int | None:
+    """The first moment after `begin`, up to `end`, at which the wall clock has been changed; None if there is none.
+
+    Looked for from day to day: no zone changes its clock and changes it back within one.
+    """
+    offset = _offset(zone, begin)
+    while begin < end:
+        later = min(begin + 86_400, end)
+        if _offset(zone, later) != offset:
+            while later - begin > 1:
+                middle = (begin + later) // 2
+                begin, later = (middle, later) if _offset(zone, middle) == offset else (begin, middle)
+            return later
+        begin = later
+    return None
 
 
 def _onward(walk: Iterator[Any], after: int) -> Iterator[int]:

@@ -64,7 +64,7 @@ _ENDED = "number, id, project, name, kind, priority, epoch"
 # ── Submitting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("jobs.submit", writes=True, commands=True, scopes=names_a_key)
+@operation("jobs.submit", writes=True, strangers=False, scopes=names_a_key)
 def submit(
     tx: Transaction,
     *,
@@ -150,7 +150,7 @@ def _name_keys(params: dict[str, Any]) -> list[Scope]:
     return [scope(*KEYS, shared=True)] if keyed else []
 
 
-@operation("jobs.submit_many", writes=True, commands=True, scopes=_name_keys)
+@operation("jobs.submit_many", writes=True, strangers=False, scopes=_name_keys)
 def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", project: Project = "") -> list[Task]:
     """Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`."""
     checked = []
@@ -178,7 +178,7 @@ def _settings_again(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
         job["settings"] = json.loads(row[0]) if row and row[0] else None
 
 
-@operation("jobs.next", writes=True, commands=True, withheld=("settings", _settings_again), scopes=takes_from_queues)
+@operation("jobs.next", writes=True, strangers=False, withheld=("settings", _settings_again), scopes=takes_from_queues)
 def next_jobs(
     tx: Transaction,
     *,
@@ -230,7 +230,7 @@ def _granted(tx: Transaction, row: tuple[Any, ...]) -> Job:
     return record(Job, row[:-1])
 
 
-@operation("jobs.heartbeat", writes=True)
+@operation("jobs.heartbeat", writes=True, strangers=False)
 def heartbeat(
     tx: Transaction, *, grants: list[Grant], agent: AgentId = "", project: Project = "", lease: Lease = LEASE
 ) -> Json:
@@ -269,7 +269,7 @@ def _missing(tx: Transaction, number: int, epoch: int, agent: str) -> dict[str, 
 # ── Reporting ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("jobs.report", writes=True)
+@operation("jobs.report", writes=True, strangers=False)
 def report(tx: Transaction, *, outcomes: list[Outcome], agent: AgentId = "", project: Project = "") -> Json:
     """Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 
@@ -399,7 +399,7 @@ def _orphaned(tx: Transaction, outcome: dict[str, Any], agent: str, project: str
     return _answer(outcome, None if task is None else task.state, why)
 
 
-@operation("jobs.inspect", writes=False)
+@operation("jobs.inspect", writes=False, strangers=False)
 def inspect(tx: Transaction, *, ref: Ref, project: Project = "") -> Json:
     """How a job is to run: its command, limit and settings. Values that look secret are masked."""
     task = find(tx, ref, project)

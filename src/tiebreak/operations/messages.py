@@ -24,7 +24,7 @@ _FROM = "messages LEFT JOIN acks ON acks.message = messages.number AND acks.agen
 _FOR_ME = "(recipient = :me OR (recipient IS NULL AND sender <> :me))"
 
 
-@operation("messages.send", writes=True, scopes=lambda params: [scope("messages", params["project"])])
+@operation("messages.send", writes=True, strangers=True, scopes=lambda params: [scope("messages", params["project"])])
 def send(
     tx: Transaction,
     *,
@@ -90,7 +90,7 @@ def _find(tx: Transaction, number: int, project: str, agent: str) -> Message:
     return record(Message, row)
 
 
-@operation("messages.inbox", writes=False)
+@operation("messages.inbox", writes=False, strangers=True)
 def inbox(
     tx: Transaction,
     *,
@@ -136,7 +136,7 @@ def _select(tx: Transaction, where: list[str], agent: str, *, limit: int, **para
     return [record(Message, row) for row in rows]
 
 
-@operation("messages.mark", writes=True)
+@operation("messages.mark", writes=True, strangers=True)
 def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
     """Remember that an agent has read up to this message; the cursor never goes back. Returns the cursor."""
     row = tx.first("SELECT coalesce(max(number), 0) FROM messages")
@@ -153,7 +153,7 @@ def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project
     return int(moved[0]) if moved else upto
 
 
-@operation("messages.ack", writes=True)
+@operation("messages.ack", writes=True, strangers=True)
 def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Project = "") -> Message:
     """Acknowledge a message, so that its sender knows it was understood."""
     tx.first("SELECT 1 FROM messages WHERE number = :number {share}", number=number)  # it is not pruned meanwhile
@@ -179,7 +179,7 @@ def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Projec
     return _find(tx, number, project, agent)
 
 
-@operation("messages.search", writes=False)
+@operation("messages.search", writes=False, strangers=True)
 def search(
     tx: Transaction, *, query: Text, agent: AgentId = "", project: Project = "", limit: Limit = 100
 ) -> list[Message]:

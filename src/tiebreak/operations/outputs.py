@@ -31,7 +31,7 @@ AT_ONCE = 256 * 1024
 """Bytes that are read in one go."""
 
 
-@operation("jobs.append", writes=True)
+@operation("jobs.append", writes=True, strangers=False)
 def append(
     tx: Transaction, *, ref: Ref, epoch: Epoch, chunks: list[Chunk], agent: AgentId = "", project: Project = ""
 ) -> int:
@@ -110,7 +110,7 @@ def _total(tx: Transaction, number: int, epoch: int) -> int:
     return int(row[0]) if row else 0
 
 
-@operation("jobs.output", writes=False)
+@operation("jobs.output", writes=False, strangers=False)
 def output(tx: Transaction, *, ref: Ref, epoch: Epoch = 0, after: Number = 0, project: Project = "") -> Json:
     """What a job wrote in the attempt with this epoch (0: the latest that wrote something), from a byte on.
 
@@ -155,7 +155,7 @@ def _latest(tx: Transaction, task: Task) -> int:
     return int(row[0]) if row and row[0] else task.epoch
 
 
-@operation("jobs.progress", writes=True)
+@operation("jobs.progress", writes=True, strangers=False)
 def progress(
     tx: Transaction,
     *,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..model import Task
-from ..names import PRIORITIES
-from . import operation, scope
+from ..names import JOB, PRIORITIES
+from . import changeable, operation, scope
 from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
 from .expiry import SETTLED, UNSETTLED, settle
 from .grants import winning
@@ -20,13 +20,16 @@ from .rows import given, parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from ..names import AgentId, Count, Label, Lease, Project
     from . import Scope, Transaction
 
-    Lane = tuple[str | None, str | None, str | None]
-    """Tasks that are taken in their order: of a queue, for a function, of a group with a limit. None: of any."""
+    Lane = tuple[str | None, str | None, str | None, str | None]
+    """Tasks that are taken in their order: of a queue, for a function, of a group with a limit, of a kind.
+
+    None: of any."""
 
 _PENDING = "project = :project AND state = 'pending' AND ready_at = 0"
 _TASKS = " AND limit_group IS NULL"
@@ -35,6 +38,8 @@ _JOBS = " AND limit_size = 0 AND callee IS NOT NULL"
 _BEST_FIRST = "ORDER BY priority DESC, number LIMIT :count"
 _AT_ONCE = 100
 """How many lanes are looked at by one statement."""
+_MOST_KINDS = 100
+"""How many kinds a stranger's call looks at that names none."""
 
 
 def takes_from_queues(params: dict[str, Any]) -> list[Scope]:
@@ -42,7 +47,7 @@ def takes_from_queues(params: dict[str, Any]) -> list[Scope]:
     return [scope("queues", params["project"], shared=True)]
 
 
-@operation("tasks.next", writes=True, scopes=takes_from_queues)
+@operation("tasks.next", writes=True, strangers=True, scopes=takes_from_queues)
 def next_ready(
     tx: Transaction,
     *,
@@ -58,7 +63,14 @@ def next_ready(
 
     Nothing is taken from a paused queue, nor from a group that has reached its limit.
     """
-    wanted = Wanted(project, kind=kind, queues=None if queue is None else [queue], tags=None if tag is None else [tag])
+    wanted = Wanted(
+        project,
+        kinds=_kinds(tx, project) if kind is None and changeable(tx) else [kind],
+        queues=None if queue is None else [queue],
+        tags=None if tag is None else [tag],
+    )
+    if not wanted.kinds:
+        return []
     rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=WON)
     tasks = [granted(tx, row) for row in rows]
     return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
@@ -71,17 +83,17 @@ class Wanted:
         self,
         project: str,
         *,
-        kind: str | None = None,
+        kinds: Sequence[str | None] = (None,),
         queues: list[str] | None = None,
         tags: list[str] | None = None,
         callees: list[str] | None = None,
     ) -> None:
         self.project = project
-        self.kind = kind
+        self.kinds = kinds
         self.queues = queues
         self.callees = callees
         self._tagged = "" if tags is None else f" AND {_any_of(len(tags))}"
-        self.params: dict[str, Any] = {"project": project, "kind": kind}
+        self.params: dict[str, Any] = {"project": project}
         self.params.update((parameter("tag", i), f" {tag} ") for i, tag in enumerate(tags or ()))
         self.params.update((parameter("call", i), name) for i, name in enumerate(callees or ()))
 
@@ -89,41 +101,43 @@ class Wanted:
         """The one lane that all of it is in, if there is just one."""
         queues: list[str | None] = [*self.queues] if self.queues else [None]
         callees: list[str | None] = [*self.callees] if self.callees else [None]
-        alone = len(queues) == len(callees) == 1 and (callees == [None] or queues != [None])
-        return (queues[0], callees[0], None) if alone else None
+        alone = len(queues) == len(callees) == len(self.kinds) == 1 and (callees == [None] or queues != [None])
+        return (queues[0], callees[0], None, self.kinds[0]) if alone else None
 
     def condition(self, lane: Lane, i: int) -> str:
         """What a ready task of a lane must be like, in terms of the parameters that `of_lane` makes."""
-        queue, callee, group = lane
+        queue, callee, group, kind = lane
         if group is not None:
-            kind = "" if self.kind is None else " AND kind = :kind"
+            of_kind = "" if kind is None else f" AND kind = :{parameter('kind', i)}"
             calls = ", ".join(":" + parameter("call", n) for n in range(len(self.callees or ())))
             of = f" AND callee IN ({calls})" if calls else ""
-            where = f" AND limit_group = :{parameter('group', i)} AND queue = :{parameter('queue', i)}{kind}{of}"
+            where = f" AND limit_group = :{parameter('group', i)} AND queue = :{parameter('queue', i)}{of_kind}{of}"
             return f"{_PENDING}{where}{self._tagged}"
         if callee is not None:
             where = f" AND queue = :{parameter('queue', i)} AND callee = :{parameter('callee', i)}"
             return f"{_PENDING}{_JOBS}{where}{self._tagged}"
-        return f"{_PENDING}{_TASKS}{_narrowed(self.kind, queue, ':' + parameter('queue', i))}{self._tagged}"
+        marks = (":" + parameter("kind", i), ":" + parameter("queue", i))
+        return f"{_PENDING}{_TASKS}{_narrowed(kind, queue, *marks)}{self._tagged}"
 
 
 def _of_lane(lane: Lane, i: int) -> dict[str, str | None]:
-    return {parameter(name, i): value for name, value in zip(("queue", "callee", "group"), lane, strict=True)}
+    return {parameter(name, i): value for name, value in zip(("queue", "callee", "group", "kind"), lane, strict=True)}
 
 
 def _any_of(tags: int) -> str:
     return "(" + " OR ".join(tagged(parameter("tag", i)) for i in range(tags)) + ")" if tags > 1 else tagged("tag_aaa")
 
 
-def _narrowed(kind: str | None, queue: str | None, this: str) -> str:
+def _narrowed(kind: str | None, queue: str | None, this_kind: str, this_queue: str) -> str:
     """Conditions for a kind and a queue, worded so that the index of the narrower one is followed."""
     if kind is None or queue is None:
-        return (" AND kind = :kind" if kind is not None else "") + (f" AND queue = {this}" if queue is not None else "")
+        of_kind = f" AND kind = {this_kind}" if kind is not None else ""
+        return of_kind + (f" AND queue = {this_queue}" if queue is not None else "")
     if queue == "default":
-        return f" AND kind = :kind AND queue || '' = {this}"
+        return f" AND kind = {this_kind} AND queue || '' = {this_queue}"
     if kind == "task":
-        return f" AND queue = {this} AND kind || '' = :kind"
-    return f" AND kind = :kind AND queue = {this} AND queue <> 'default' AND kind <> 'task'"
+        return f" AND queue = {this_queue} AND kind || '' = {this_kind}"
+    return f" AND kind = {this_kind} AND queue = {this_queue} AND queue <> 'default' AND kind <> 'task'"
 
 
 def win(
@@ -171,7 +185,9 @@ def _win(
     queues = _queues(tx, wanted) if wanted.queues is None and (closed or wanted.callees) else wanted.queues
     open_queues: list[str | None] = [None] if queues is None else [queue for queue in queues if queue not in closed]
     callees: list[str | None] = [*wanted.callees] if wanted.callees else [None]
-    lanes: list[Lane] = [(queue, callee, None) for queue in open_queues for callee in callees]
+    lanes: list[Lane] = [
+        (queue, callee, None, kind) for queue in open_queues for callee in callees for kind in wanted.kinds
+    ]
     if limited and (groups := _groups(tx, wanted, closed)):
         return *_best_of(tx, wanted, [*lanes, *groups], count, grant, returning), lanes
     if len(lanes) == 1:
@@ -196,11 +212,34 @@ def _queues(tx: Transaction, wanted: Wanted) -> list[str]:
     return [queue for (queue,) in rows]
 
 
+def _kinds(tx: Transaction, project: str) -> list[str]:
+    """The kinds but jobs that have something ready, found by skipping through an index: for strangers.
+
+    So a stranger does not pass by the backlog of jobs, however long it is.
+    """
+    settle(tx, project)
+    here = f"{_PENDING}{_TASKS}"
+    rows = tx.all(
+        f"WITH RECURSIVE found (kind) AS (SELECT (SELECT min(kind) FROM tasks WHERE {here}) UNION ALL "
+        f"SELECT (SELECT min(tasks.kind) FROM tasks WHERE {here} AND tasks.kind > found.kind) "
+        "FROM found WHERE found.kind IS NOT NULL) SELECT kind FROM found WHERE kind <> :job LIMIT :most",
+        project=project,
+        job=JOB,
+        most=_MOST_KINDS,
+    )
+    return [kind for (kind,) in rows]
+
+
 def _groups(tx: Transaction, wanted: Wanted, closed: set[str]) -> list[Lane]:
     """The groups that have something ready in a queue that is asked for and not paused."""
     asked = None if wanted.queues is None else set(wanted.queues)
     found = groups_with_work(tx, wanted.project)
-    return [(q, None, group) for group, q in found if q not in closed and (asked is None or q in asked)]
+    return [
+        (q, None, group, kind)
+        for group, q in found
+        if q not in closed and (asked is None or q in asked)
+        for kind in wanted.kinds
+    ]
 
 
 def _from_lane(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import Invalid, Lost, NotFound
 from ..model import Hold, record
 from .grants import LAPSED
-from .resources import COLUMNS, ensure, grant, lapse, refuse
+from .resources import COLUMNS, ensure, grant, lapse, prolong, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,16 +23,21 @@ def take_slot(
     lease: float,
     note: str | None,
     slots: int | None,
+    again: bool = False,
 ) -> Hold:
     """Take the lowest free slot of a pool. Slots beyond its size that are still held since it shrank count too.
 
     A lapsed slot is given back first, and only what nobody has counts as free: one that was renewed meanwhile does not.
+    With `again`, an agent that has a slot keeps it for another lease instead; one that has several keeps all of them,
+    and is answered with the lowest.
     """
     tx.serialize("holds", project)
     size = pool_size(tx, resource, project, slots)
     where = {"project": project, "resource": resource}
     for row in tx.all(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND {LAPSED} ORDER BY slot", **where):
         lapse(tx, record(Hold, row))
+    if again and (mine := _renewed(tx, resource, agent, project, lease, note)) is not None:
+        return mine
     free = tx.first(
         f"SELECT slot FROM holds WHERE {_POOL} AND slot < :size AND holder IS NULL "
         f"AND (SELECT count(*) FROM holds WHERE {_POOL} AND holder IS NOT NULL) < :size ORDER BY slot LIMIT 1",
@@ -44,9 +49,17 @@ def take_slot(
         return hold
     held = tx.first(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND holder IS NOT NULL ORDER BY until LIMIT 1", **where)
     if held is None:
-        return take_slot(tx, resource, agent, project, lease, note, slots)  # all were given back meanwhile
+        return take_slot(tx, resource, agent, project, lease, note, slots, again)  # all were given back meanwhile
     error = refuse(tx, record(Hold, held), agent, resource)
     raise Lost(f"all {size} slots of {resource} are taken; {error.message}", hint=error.hint, **error.data)
+
+
+def _renewed(tx: Transaction, resource: str, agent: str, project: str, lease: float, note: str | None) -> Hold | None:
+    """Keep the slots that an agent has for another lease; the lowest of them, None if it has none any more."""
+    where = {"project": project, "resource": resource, "agent": agent}
+    rows = tx.all(f"SELECT slot FROM holds WHERE {_POOL} AND holder = :agent ORDER BY slot", **where)
+    kept = [prolong(tx, resource, slot, agent, project, 0, lease, None, note) for (slot,) in rows]
+    return next((hold for hold in kept if hold is not None), None)
 
 
 def pool_size(tx: Transaction, resource: str, project: str, slots: int | None) -> int:

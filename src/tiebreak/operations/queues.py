@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-@operation("queues.pause", writes=True, scopes=lambda params: [scope("queues", params["project"])])
+@operation("queues.pause", writes=True, strangers=False, scopes=lambda params: [scope("queues", params["project"])])
 def pause(
     tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Queue:
@@ -34,7 +34,7 @@ def pause(
     return _one(tx, project, queue)
 
 
-@operation("queues.resume", writes=True, commands=True)
+@operation("queues.resume", writes=True, strangers=False)
 def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "") -> Queue:
     """Let a paused queue go on. One that is not paused stays as it is."""
     row = tx.first(
@@ -45,7 +45,7 @@ def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Proje
     return _one(tx, project, queue)
 
 
-@operation("queues.list", writes=False)
+@operation("queues.list", writes=False, strangers=True)
 def listing(tx: Transaction, *, project: Project = "") -> list[Queue]:
     """The queues that are paused or have something ready, by name."""
     ready = dict(

@@ -51,7 +51,7 @@ _PASS_OVER = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _TH
 # ── What comes round ─────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("schedules.add", writes=True, commands=True)
+@operation("schedules.add", writes=True, strangers=False)
 def add(
     tx: Transaction,
     *,
@@ -112,7 +112,7 @@ def submission(name: str, command: Any, options: Any, agent: str, project: str, 
     return submit.checked({"name": name, **options, "command": command, "agent": agent, "project": project, **more})
 
 
-@operation("schedules.list", writes=False)
+@operation("schedules.list", writes=False, strangers=True)
 def listing(tx: Transaction, *, project: Project | None = "", name: Label | None = None) -> list[Schedule]:
     """The schedules, by name; what their jobs are given beside the command is not shown."""
     where = ["removed_at = 0"]
@@ -143,7 +143,7 @@ def _changed(tx: Transaction, event: str, statement: str, name: str, agent: str,
     return changed
 
 
-@operation("schedules.pause", writes=True)
+@operation("schedules.pause", writes=True, strangers=False)
 def pause(
     tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Schedule:
@@ -160,7 +160,7 @@ _PAUSE = closing(
 )
 
 
-@operation("schedules.resume", writes=True, commands=True)
+@operation("schedules.resume", writes=True, strangers=False)
 def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
     """Go on with the next instant from now."""
     known = _find(tx, name, project, "{lock}")
@@ -170,14 +170,14 @@ def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Projec
     return _change(tx, "resumed", "paused_at = 0, reason = NULL, due = :due", name, agent, project, due=due)
 
 
-@operation("schedules.remove", writes=True)
+@operation("schedules.remove", writes=True, strangers=False)
 def remove(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
     """Forget a schedule and what its jobs were given; jobs that it has submitted stay."""
     change = "removed_at = {now}, due = 0, command = NULL, options = NULL"
     return _change(tx, "removed", change, name, agent, project)
 
 
-@operation("schedules.next", writes=False)
+@operation("schedules.next", writes=False, strangers=True)
 def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count = 5) -> list[float]:
     """The next instants of a schedule, in Unix seconds, as if it were not paused."""
     known = _find(tx, name, project)
@@ -185,7 +185,7 @@ def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count 
     return [at / SECOND for at, _ in zip(walk, range(count), strict=False)]
 
 
-@operation("schedules.history", writes=False)
+@operation("schedules.history", writes=False, strangers=True)
 def history(
     tx: Transaction, *, name: Label, project: Project = "", before: Number | None = None, limit: Limit = 20
 ) -> list[Task]:
@@ -215,7 +215,7 @@ def key(name: str, instant: int) -> str:
 _LENGTH = len("2026-11-16T01:50:00Z")
 
 
-@operation("schedules.due", writes=False)
+@operation("schedules.due", writes=False, strangers=True)
 def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     """In how many seconds the next instant is due; None if there is none, or none that this side could fire."""
     here = "TRUE" if project is None else "project = :project"
@@ -225,7 +225,7 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     return float(max(0, row[0] - tx.now) / SECOND)
 
 
-@operation("schedules.fire", writes=True, scopes=lambda _: [scope(*KEYS, shared=True)])
+@operation("schedules.fire", writes=True, strangers=False, scopes=lambda _: [scope(*KEYS, shared=True)])
 def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = 10) -> list[Task]:
     """Submit the jobs of the instants that are due and that nobody else has won; one small step.
 

@@ -42,7 +42,7 @@ def _takes_seat(params: dict[str, Any]) -> list[Scope]:
     return holds_of(params) if params["role"] == "coordinator" else []
 
 
-@operation("sessions.begin", writes=True, commands=True, scopes=_takes_seat)
+@operation("sessions.begin", writes=True, strangers=False, scopes=_takes_seat)
 def begin(
     tx: Transaction,
     *,
@@ -154,7 +154,7 @@ def _pass_on(tx: Transaction, project: str, giver: str, heir: str, lease: float,
     return hold
 
 
-@operation("sessions.adopt", writes=True, scopes=holds_of)
+@operation("sessions.adopt", writes=True, strangers=False, scopes=holds_of)
 def adopt(
     tx: Transaction,
     *,
@@ -213,7 +213,7 @@ def _too_late(session: str) -> Fenced:
     )
 
 
-@operation("sessions.alive", writes=True, scopes=holds_of)
+@operation("sessions.alive", writes=True, strangers=False, scopes=holds_of)
 def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, project: Project = "") -> Session:
     """Say, as its supervisor, that the command lives. Whom it replaces is replaced for good from now on."""
     tx.serialize("holds", project)
@@ -234,7 +234,7 @@ def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, pr
     return _told(tx, "session.alive", found)
 
 
-@operation("sessions.renew", writes=True, scopes=holds_of)
+@operation("sessions.renew", writes=True, strangers=False, scopes=holds_of)
 def renew(tx: Transaction, *, session: AgentId, project: Project = "", lease: Lease = SEAT_LEASE) -> Session:
     """Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
 
@@ -270,7 +270,7 @@ def _keep_seat(tx: Transaction, found: Session, session: str, project: str, leas
     return kept if held else _told(tx, "session.fenced", kept)
 
 
-@operation("sessions.end", writes=True, scopes=holds_of)
+@operation("sessions.end", writes=True, strangers=False, scopes=holds_of)
 def end(
     tx: Transaction,
     *,
@@ -338,7 +338,7 @@ def _give_holds_back(tx: Transaction, session: str, project: str) -> None:
         tell(tx, "hold.released", record(Hold, row), agent=session, note="its session has ended")
 
 
-@operation("sessions.list", writes=False)
+@operation("sessions.list", writes=False, strangers=True)
 def listing(
     tx: Transaction,
     *,
@@ -364,7 +364,7 @@ def listing(
     return [record(Session, row) for row in rows]
 
 
-@operation("sessions.remove", writes=True)
+@operation("sessions.remove", writes=True, strangers=False)
 def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: Project = "") -> Session:
     """Forget a session that has ended. Of a coordinator its name stays, so that it stays fenced."""
     _lock(tx, session)

@@ -56,7 +56,7 @@ def names_a_key(params: dict[str, Any]) -> list[Scope]:
     return [scope(*KEYS, shared=True)] if params.get("key") is not None else []
 
 
-@operation("tasks.post", writes=True, commands=lambda params: params.get("kind") == JOB, scopes=names_a_key)
+@operation("tasks.post", writes=True, strangers=lambda params: params.get("kind") != JOB, scopes=names_a_key)
 def post(
     tx: Transaction,
     *,
@@ -169,7 +169,7 @@ def new_id(now: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-@operation("tasks.cancel", writes=True)
+@operation("tasks.cancel", writes=True, strangers=True)
 def cancel(
     tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Task:
@@ -184,7 +184,7 @@ def cancel(
     return cancelled
 
 
-@operation("tasks.retry", writes=True, commands=True, scopes=lambda _: [scope(*EDGES, shared=True)])
+@operation("tasks.retry", writes=True, strangers=False, scopes=lambda _: [scope(*EDGES, shared=True)])
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
     """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
 
@@ -224,7 +224,7 @@ _REOPEN = giving_back(
 )
 
 
-@operation("tasks.retry_many", writes=True, commands=True, scopes=lambda _: [scope(*EDGES, shared=True)])
+@operation("tasks.retry_many", writes=True, strangers=False, scopes=lambda _: [scope(*EDGES, shared=True)])
 def retry_many(
     tx: Transaction,
     *,
@@ -262,13 +262,13 @@ def retry_many(
     return [reopened[number] for number in sorted(reopened)]
 
 
-@operation("tasks.get", writes=False)
+@operation("tasks.get", writes=False, strangers=True)
 def get(tx: Transaction, *, ref: Ref, project: Project = "") -> Task:
     """One task."""
     return find(tx, ref, project)
 
 
-@operation("tasks.list", writes=False)
+@operation("tasks.list", writes=False, strangers=True)
 def listing(
     tx: Transaction,
     *,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-@operation("upkeep.status", writes=False)
+@operation("upkeep.status", writes=False, strangers=True)
 def status(tx: Transaction, *, project: Project | None = "") -> Status:
     """How many tasks are in each state, and how many holds, agents, messages and events there are."""
     here = "project = :project" if project else "TRUE"
@@ -68,14 +68,14 @@ def _count(tx: Transaction, table: str, where: str, project: str | None) -> int:
     return int(row[0]) if row else 0
 
 
-@operation("upkeep.now", writes=False)
+@operation("upkeep.now", writes=False, strangers=True)
 def now(tx: Transaction) -> float:
     """Board time, in Unix seconds: what ages and remaining leases are counted from."""
     tx.first("SELECT 1 FROM board LIMIT 1")  # of a board that is still one, and not of one that was moved
     return tx.now / SECOND
 
 
-@operation("upkeep.probe", writes=True)
+@operation("upkeep.probe", writes=True, strangers=True)
 def probe(tx: Transaction) -> float:
     """Write a mark and tell it: whether the board takes writes at all. Nothing changes hands, so it leaves no event."""
     tx.all(
@@ -86,14 +86,14 @@ def probe(tx: Transaction) -> float:
     return tx.now / SECOND
 
 
-@operation("upkeep.probed", writes=False)
+@operation("upkeep.probed", writes=False, strangers=True)
 def probed(tx: Transaction) -> float:
     """The mark that was written last; 0 if none was."""
     row = tx.first("SELECT value FROM board WHERE name = 'probe'")
     return int(row[0]) / SECOND if row else 0.0
 
 
-@operation("upkeep.prune", writes=True, scopes=lambda _: [scope(*KEYS)])
+@operation("upkeep.prune", writes=True, strangers=False, scopes=lambda _: [scope(*KEYS)])
 def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit = 1000) -> Pruned:
     """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
 

@@ -34,7 +34,7 @@ MOST = 1000
 _THIS = "project = :project AND number = :number AND agent = :agent"
 
 
-@operation("waits.enter", writes=True, scopes=holds_of)
+@operation("waits.enter", writes=True, strangers=True, scopes=holds_of)
 def enter(
     tx: Transaction,
     *,
@@ -123,7 +123,7 @@ def heed(tx: Transaction, place: int, agent: str, project: str) -> None:
         raise _told(row[0])
 
 
-@operation("waits.leave", writes=True)
+@operation("waits.leave", writes=True, strangers=True)
 def leave(tx: Transaction, *, place: Number, agent: AgentId = "", project: Project = "") -> bool:
     """Give up one's place in line; false if one had none any more."""
     resources = forget(tx, place, agent, project)
@@ -140,7 +140,7 @@ def forget(tx: Transaction, place: int, agent: str, project: str) -> list[str]:
     return json.loads(row[0]) if row else []
 
 
-@operation("waits.list", writes=False)
+@operation("waits.list", writes=False, strangers=True)
 def listing(
     tx: Transaction, *, project: Project = "", matching: Resource | None = None, limit: Limit = 1000
 ) -> list[Wait]:

@@ -1,0 +1,140 @@
+"""Strangers: what somebody who calls an open daemon without the token may change and see.
+
+A stranger changes no job. Whether a task is a job is known on the board alone, so no look at the parameters can decide
+it, and a look at the board beforehand could be outdated when the write happens. Here the write itself decides: a
+stranger's call gets a transaction that lets every statement which writes tasks return the kind of each row that it
+wrote. If one of them is a job, the call ends there and all that it did is undone. So it makes no difference by which
+operation a job is reached, nor whether it was named, found, or touched by a cascade. Tables that belong to jobs,
+schedules and sessions cannot be written at all.
+
+Reading is allowed where the operation declares it. The fields that tell how something is run are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import Unauthorised
+from ..model import Schedule, Session, Task, record
+from ..names import JOB
+from . import Operation
+from .events import INSERT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Transaction
+
+TABLES = frozenset(
+    ("tasks", "edges", "events", "holds", "pools", "waits", "messages", "acks", "cursors", "agents", "board")
+)
+"""Where a stranger's call may write; of `tasks` only rows that are no jobs, and of `board` only its probe."""
+HINT = "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file"
+_WITHHELD: dict[type, tuple[str, ...]] = {
+    Task: ("command",),
+    Schedule: ("command",),
+    Session: ("command", "cwd", "facts", "ticket"),
+}
+"""The fields that strangers do not see: how something is run."""
+_WRITES = re.compile(r"(?<!DO )\b(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_READS = re.compile(r"\s*(?:SELECT|WITH)\b")
+_RETURNING = " RETURNING "
+_KIND = "tasks.number, tasks.kind"
+
+
+class _TouchesJob(BaseException):
+    """A statement wrote a job. Not an `Exception`: no operation may take it for a refusal and go on."""
+
+
+class StrangersTransaction:
+    """A transaction that undoes a call which changes a job."""
+
+    changeable = f" AND kind <> '{JOB}'"
+    """What `operations.changeable` answers with."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self.passes_over = tx.passes_over
+        self.serialize = tx.serialize
+        self.wait_for_locked = tx.wait_for_locked
+        self.refuse = tx.refuse
+        self.refusals = tx.refusals
+
+    @property
+    def now(self) -> int:
+        """Board time."""
+        return self._tx.now
+
+    def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows; ends the call if one of the rows that it wrote is a job."""
+        if sql is INSERT:
+            return self._tx.all(sql, **params)
+        statement, writes_tasks, returns = _statements.get(sql) or _examined(sql)
+        rows = self._tx.all(statement, **params)
+        if not writes_tasks:
+            return rows
+        for row in rows:
+            if row[-1] == JOB:
+                raise _TouchesJob(row[-2])
+        return [row[:-2] for row in rows] if returns else []
+
+    def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
+        """Run a statement and return its first row."""
+        rows = self.all(sql, **params)
+        return rows[0] if rows else None
+
+
+_statements: dict[str, tuple[str, bool, bool]] = {}
+
+
+def _examined(sql: str) -> tuple[str, bool, bool]:
+    """The statement as a stranger's call runs it, whether it writes tasks, and whether it returned rows before.
+
+    Raises `Unauthorised` for a statement that writes to a table of jobs.
+    """
+    written = set(_WRITES.findall(sql))
+    if not written <= TABLES or not (written or _READS.match(sql)):
+        raise Unauthorised("this call would change what belongs to jobs", hint=HINT)
+    returns, statement = _RETURNING in sql, sql
+    if "tasks" in written:
+        statement = f"{sql}, {_KIND}" if returns else f"{sql}{_RETURNING}{_KIND}"
+    done = _statements[sql] = statement, "tasks" in written, returns
+    return done
+
+
+def for_strangers(wanted: Operation[..., Any]) -> Operation[..., Any]:
+    """The operation as strangers run it: the same name, parameters and scopes, and no effect on jobs."""
+    made = _made.get(wanted.name)
+    if made is None or made[0] is not wanted:
+        made = _made[wanted.name] = (wanted, _StrangersOperation(wanted))
+    return made[1]
+
+
+_made: dict[str, tuple[Operation[..., Any], Operation[..., Any]]] = {}
+
+
+class _StrangersOperation(Operation[..., "Any"]):
+    """An operation with another function; whatever runs operations runs it like any other."""
+
+    def __init__(self, wanted: Operation[..., Any]) -> None:
+        self.__dict__.update(wanted.__dict__)
+        self._wanted = wanted.function
+        self.function = self._run
+
+    def _run(self, tx: Transaction, **params: Any) -> Any:
+        try:
+            return seen(self._wanted(StrangersTransaction(tx), **params))
+        except _TouchesJob as touched:
+            raise Unauthorised(f"this call would change #{touched.args[0]}, which is a job", hint=HINT) from None
+
+
+def seen(answer: Any) -> Any:
+    """An answer without the fields that strangers do not see."""
+    if type(answer) is list:
+        return [seen(each) for each in answer]
+    hidden = _WITHHELD.get(type(answer))
+    if hidden is None:
+        return answer
+    fields = type(answer)._fields
+    return record(type(answer), [None if f in hidden else v for f, v in zip(fields, tuple(answer), strict=True)])
