@@ -142,6 +142,10 @@ class RemoteEngine:
             raise Unavailable(_NO_DAEMON.format(self.address)) from exc
         return [("ok", "daemon", f"answers at {self.address}"), *told]
 
+    def tend(self) -> list[str]:
+        """Nothing to do: the daemon does it."""
+        return []
+
     def close(self) -> None:
         """Give the connections back."""
         self._closed = True

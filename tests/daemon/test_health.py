@@ -10,9 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tiebreak.daemon import server
+from tiebreak.engine import sqlite
+
 from ..cli.command import until
 from ..cli.disks import small_disk
 from ..daemons import Reply, Serving
+from ..readers import foreign_reader
 from .conftest import WHO, Near, ask, gauge, held_gate, post, result, rpc
 
 PAGE = 4096
@@ -53,6 +57,23 @@ def test_a_board_that_is_well_is_written_to_and_read_each_time(served: Serving) 
     [(mark,)] = connection.execute("SELECT value FROM board WHERE name = 'probe'")
     connection.close()
     assert int(mark) / 1e6 > before
+
+
+def test_a_reader_that_keeps_the_log_is_named_until_it_has_gone(
+    near: Callable[..., Near], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "TEND", 0.05)
+    monkeypatch.setattr(sqlite, "KEPT_WAL", 0)
+    daemon = near()
+    with foreign_reader(daemon.board) as pid:
+        post(daemon, "work")
+        until(lambda: health(daemon).json["wal_kept_by"], "it is named")
+        [name] = health(daemon).json["wal_kept_by"]
+        assert name.startswith(f"pid {pid} (")
+        assert gauge(daemon, "wal_kept_by_pid") == pid
+    until(lambda: not health(daemon).json["wal_kept_by"], "it has gone")
+    until(lambda: not gauge(daemon, "wal_bytes"), "the log is short again")
+    assert gauge(daemon, "wal_kept_by_pid") == 0
 
 
 def test_asking_for_health_is_no_event(served: Serving) -> None:

@@ -37,6 +37,7 @@ TYPES = {
     "waiters": "gauge",
     "queue_depth": "gauge",
     "wal_bytes": "gauge",
+    "wal_kept_by_pid": "gauge",
 }
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 from _thread import _count
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from tiebreak import Board, Unavailable
 from tiebreak.engine import care
 from tiebreak.engine import sqlite as module
 from tiebreak.engine.opening import KEPT_WAL
+
+from ..readers import foreign_reader
 
 MEGABYTE = 1_000_000
 LONG = 90.0
@@ -320,27 +321,6 @@ def test_every_connection_syncs_every_commit(path: str, board: Board) -> None:
 
 # ── Readers that stay ────────────────────────────────────────────────────────────────────────────────────
 
-READER = """
-import sys, apsw
-connection = apsw.Connection(sys.argv[1], flags=apsw.SQLITE_OPEN_READONLY)
-connection.execute("BEGIN")
-connection.execute("SELECT count(*) FROM events").fetchall()
-print("reading", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def foreign_reader(path: str) -> Iterator[int]:
-    """Another program that reads from the board and does not end; its pid."""
-    reader = subprocess.Popen(
-        [sys.executable, "-c", READER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with reader:
-        assert reader.stdout
-        assert reader.stdout.readline() == "reading\n"
-        yield reader.pid
-
 
 def grow(board: Board, path: str) -> None:
     """Write until the log is larger than what it keeps."""
@@ -377,7 +357,7 @@ def test_doctor_names_the_reader_that_keeps_the_log(path: str, board: Board, mon
         return next(each for each in board.doctor() if each[1] == "wal")
 
     with foreign_reader(path) as pid:
-        assert f"pid {pid} (python" in finding()[2]
+        assert f"pid {pid} (" in finding()[2]
     assert "pid" not in finding()[2]
 
 

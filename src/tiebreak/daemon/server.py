@@ -32,7 +32,7 @@ from .crew import Crew, command
 from .lock import Lock
 from .protocol import ALWAYS, Outbox, Protocol
 from .security import Access, Guard
-from .service import SWEEP, Service
+from .service import SWEEP, TEND, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +163,12 @@ class Daemon:
         state.default_headers = list(ALWAYS)
         servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
         known_as = [getattr(self.engine, "whole", self.engine.address), *self.addresses]
-        looking = (service.sweep(self.settings.sweep), self._end_slow_ones(state), handoffs.drain(known_as))
+        looking = (
+            service.sweep(self.settings.sweep),
+            service.tend(TEND),
+            self._end_slow_ones(state),
+            handoffs.drain(known_as),
+        )
         chores = [asyncio.ensure_future(each) for each in looking]
         self._heed_signals(loop)
         self._lock.sign(self.facts())

@@ -39,6 +39,7 @@ MOST_HOOKS = 512
 MOST_TRIES = 10_000
 """Repeated calls whose last try is remembered."""
 SWEEP = 1.0
+TEND = 10.0
 HOUSE, PROJECT, HOUSE_LEASE = "lock:maintenance", "tiebreak", 60.0
 """What the one daemon holds that keeps house for a board on a server."""
 log = logging.getLogger("tiebreak")
@@ -59,6 +60,8 @@ class Service:
         self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
         self._house, self._house_again = False, 0.0
         self.tries: dict[str, int] = {}
+        self.log_kept_by: list[str] = []
+        """The processes that read from the board for so long that its log grows."""
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
         self.hooks = SlowThreads("hook", HOOKS, MOST_HOOKS)
@@ -145,6 +148,18 @@ class Service:
             return await self.hub.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
 
     # ── Life ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def tend(self, pause: float) -> None:
+        """Look after the log of the board, and remember who keeps it from being shortened; never ends."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                kept = await self.threaded(self.engine.tend)
+            except TiebreakError:
+                continue  # whoever uses the board is told
+            if kept and kept != self.log_kept_by:
+                log.warning("the log cannot be shortened", extra={"facts": {"kept_by": kept}})
+            self.log_kept_by = kept
 
     async def sweep(self, pause: float) -> None:
         """Write down what time has done, so that whoever waits learns it in time; never ends."""

@@ -41,7 +41,14 @@ async def health(service: Service, request: Request) -> Response:
     except TiebreakError as exc:
         body = {"healthy": False, **exc.to_dict()}
         return Response(msgspec.json.encode(body), status=503, headers=((b"retry-after", b"5"),))
-    facts = {"healthy": True, "written": written, "up_seconds": round(time() - service.began, 1), "pid": os.getpid()}
+    facts = {
+        "healthy": True,
+        "written": written,
+        "up_seconds": round(time() - service.began, 1),
+        "pid": os.getpid(),
+        "wal_bytes": _wal_size(service.engine.path),
+        "wal_kept_by": service.log_kept_by,
+    }
     return Response(msgspec.json.encode(facts))
 
 
@@ -52,17 +59,21 @@ async def metrics(service: Service, request: Request) -> Response:
         "waiters": ("Open waits and streams.", len(service.hub)),
         "queue_depth": ("Writes that wait or are being written.", service.writer.depth),
         "wal_bytes": ("Size of the write-ahead log.", _wal_size(service.engine.path)),
+        "wal_kept_by_pid": ("A process that keeps it from being shortened, 0 if there is none.", _pid(service)),
         "refusals_dropped_total": ("Refusals that the log does not tell of.", service.engine.refusals_dropped),
         "up_seconds": ("Seconds since the start.", time() - service.began),
     }
     return Response(service.metrics.text(gauges).encode(), type=b"text/plain; version=0.0.4; charset=utf-8")
 
 
+def _pid(service: Service) -> int:
+    return int(service.log_kept_by[0].split()[1]) if service.log_kept_by else 0
+
+
 def _wal_size(path: str | None) -> int:
-    try:
-        return os.stat(f"{path}-wal").st_size if path else 0
-    except OSError:
-        return 0
+    from ..engine.opening import wal_size
+
+    return wal_size(path) if path else 0
 
 
 @route(

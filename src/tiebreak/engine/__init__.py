@@ -59,6 +59,9 @@ if TYPE_CHECKING:
         def refusals_dropped(self) -> int:
             """How many refusals of this process will never be in the log."""
 
+        def tend(self) -> list[str]:
+            """For a process that lives long, now and then: keep the log short; who is in the way of that."""
+
         def close(self) -> None:
             """Give everything back."""
 

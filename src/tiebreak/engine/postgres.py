@@ -385,6 +385,10 @@ class PostgresEngine:
         """How many refusals of this process will never be in the log."""
         return self.refused.dropped
 
+    def tend(self) -> list[str]:
+        """Nothing to do: the server looks after itself."""
+        return []
+
     def close(self) -> None:
         """Close the connections; refusals that nobody carried yet are written down without waiting for the disk."""
         if self._closed or self._pid != os.getpid():

@@ -536,10 +536,13 @@ class SqliteEngine:
         except apsw.BusyError:
             pass  # somebody else is at it
 
-    def tend(self) -> None:
-        """For a process that lives long, now and then: shorten a log that a reader, who is gone now, had let grow."""
+    def tend(self) -> list[str]:
+        """For a process that lives long, now and then: shorten a log that a reader, who is gone now, had let grow.
+
+        Answers who keeps it from that.
+        """
         if self._closed or self._pid != os.getpid() or wal_size(self.path) <= KEPT_WAL:
-            return
+            return []
         try:
             connection = self._connect()
             self._checkpoint(connection)  # the bulk, while others write
@@ -547,7 +550,10 @@ class SqliteEngine:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             connection.close()
         except apsw.Error:
-            pass  # somebody still reads from it
+            from .care import stuck_readers
+
+            return stuck_readers(self.path)  # the checkpoint has waited, and they still read
+        return []
 
     def _shorten_wal(self) -> None:
         """Empty the WAL if nobody reads from it: the next process would have to read all of it."""
