@@ -211,12 +211,15 @@ class Reference:
         self, resources: list[str], agent: str, lease: int, slots: int | None, again: bool
     ) -> list[tuple[str, int, int]]:
         plan, reasons, pools = [], set(), dict(self.pools)
+        kept: list[tuple[str, int]] = []
         for resource in sorted(set(resources)):
             slot = 0
             try:
                 if resource.startswith("pool:"):
                     pools[resource] = slots or pools.get(resource, 0)
-                    slot = self._free_slot(resource, pools[resource])
+                    mine = self._slots_of(resource, agent, pools[resource]) if again else []
+                    kept += [(resource, each) for each in mine]
+                    slot = mine[0] if mine else self._free_slot(resource, pools[resource])
                 elif self._in_the_way(resource, agent) or not self._free(resource, agent, again):
                     raise No("Lost")
             except No as no:
@@ -232,6 +235,8 @@ class Reference:
             if thing not in self.live():
                 hold.epoch += 1
             hold.holder, hold.until = agent, self.now + lease
+        for thing in kept:
+            self.holds[thing].until = self.now + lease
         return [(*thing, self.holds[thing].epoch) for thing in plan]
 
     def _give_back_lapsed(self, resource: str, agent: str) -> None:
@@ -246,6 +251,12 @@ class Reference:
     def _free(self, resource: str, agent: str, again: bool) -> bool:
         held = self.live().get((resource, 0))
         return held is None or (again and held.holder == agent)
+
+    def _slots_of(self, pool: str, agent: str, size: int) -> list[int]:
+        """The slots of a pool that an agent has, the lowest one first."""
+        if not size:
+            raise No("NotFound")
+        return sorted(slot for (name, slot), hold in self.live().items() if name == pool and hold.holder == agent)
 
     def _free_slot(self, pool: str, size: int) -> int:
         """The lowest one; none while as many as fit are held, if only in slots from when it was larger."""

@@ -234,7 +234,7 @@ async def _take(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         *resources,
         lease=given.get("lease", "30m"),
         wait=_patience(given),
-        again=True,
+        again=not any(each.startswith("pool:") for each in resources),  # or nobody could take a second slot
         **_some(given, "note", "slots"),
     )
     return {"holds": [show.hold(each, board.sync.agent) for each in won.sync.holds]}
