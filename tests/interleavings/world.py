@@ -398,7 +398,7 @@ _LEFT_OUT = {"ready", "waits_for"}
 Nothing is decided by it. Whoever is named may have left the line or released by the time that the place is written."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SPAN = re.compile(r"\b(\d+(\.\d+)?(ms|s|m|h|d))+\b|\d\d:\d\d(:\d\d)?")
-_MADE_UP = re.compile(r"[0-9a-f]{32}$")
+_MADE_UP = re.compile(r".*\n[0-9a-f]{32}$")
 """The key that a client of a daemon gives to each of its writes, so that it can repeat it."""
 _QUIET = ("task.refused", "task.fenced", "hold.refused", "hold.fenced")
 

@@ -277,10 +277,9 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
     request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
     key = _key(params, once)
     tx.serialize("once", key)
-    known = tx.first("SELECT request, answer FROM answers WHERE once = :once", once=key)
-    if known is None:  # answers that were remembered before keys belonged to projects: of this very call or of another
-        older = "SELECT request, answer FROM answers WHERE once = :once AND request = :request"
-        known = tx.first(older, once=once, request=request)
+    # An answer that was remembered before keys belonged to projects is that of this call, or none of ours.
+    found = "SELECT request, answer FROM answers WHERE once = :key OR (once = :once AND request = :request)"
+    known = tx.first(f"{found} ORDER BY length(once) DESC", key=key, once=once, request=request)
     if known is not None:
         if known[0] != request:
             raise Invalid(f"once: {shown(once)} was already used for another call ({known[0].partition(' ')[0]})")
