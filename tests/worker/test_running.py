@@ -59,7 +59,7 @@ def test_a_worker_that_may_not_run_commands_says_so_and_ends(tmp_path: Path) -> 
         shop = Shop(tmp_path, serving.url)
         with shop.worker(XDG_STATE_HOME=str(tmp_path / "elsewhere")) as stranger:  # where no token is found
             assert stranger.ended() == 3
-        assert [each.get("error") for each in stranger.lines] == ["Unavailable"]
+        assert [each.get("error") for each in stranger.lines] == ["Unauthorised"]
         shop.close()
     finally:
         serving.kill()
