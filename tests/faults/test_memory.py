@@ -83,7 +83,7 @@ def _daemon(tb: Tb) -> Iterator[tuple[int, Refuse]]:
         yield daemon.process.pid, refuse
 
 
-LONG_LIVED = {"tb batch": (_batch, 8_000), "tb mcp": (_mcp, 2_000), "tb serve": (_daemon, 8_000)}
+LONG_LIVED = {"tb batch": (_batch, 8_000), "tb mcp": (_mcp, 1_200), "tb serve": (_daemon, 8_000)}
 """How each is made to refuse, and how often the quick test does so."""
 
 

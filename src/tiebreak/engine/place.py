@@ -210,7 +210,11 @@ class Place:
         self.committed(_newest(connection) or 0)
 
     def _give_token(self, connection: apsw.Connection, file: str) -> None:
-        """Make it a board with a place of its own. The token has to be in the file, not only in this name's log."""
+        """Make it a board with a place of its own.
+
+        The token has to get into the file: another name of it has another log. If somebody reads an older moment it
+        gets there with a later checkpoint.
+        """
         self._token = os.urandom(16).hex()
         self._write_mark(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -220,9 +224,9 @@ class Place:
             )
         connection.execute("COMMIT")
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            pass  # somebody reads; it gets there with the next checkpoint
+            pass  # somebody else is at it
 
     def _refuse_loss(self, connection: apsw.Connection, last: int) -> None:
         found = _newest(connection)
