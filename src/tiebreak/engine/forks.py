@@ -13,7 +13,7 @@ loaded before the first fork; that also waits for a thread that is loading one.
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
+from _thread import _count, allocate_lock
 from _weakref import ref
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ def _load() -> None:
 
 
 def _before() -> None:
-    if _opened:
+    if _opened and _count():  # a process without threads loads nothing at the moment of its fork
         _load()
     for engine in _each():
         _still.extend(lock for lock in engine.locks() if lock.acquire(timeout=PATIENCE))
