@@ -20,7 +20,7 @@ from tiebreak import Board, Event, Unavailable
 
 from . import diary
 from .judge import History, Trouble
-from .lives import BELL_LOCK, POOL, SLOTS, churner, last_ring, listener, open_board, ringer, stander
+from .lives import BELL_LOCK, POOL, SLOTS, churner, last_ring, listener, open_board, ringer, stander, tell_read
 from .stages import LONGEST, Stage
 
 CHURNERS = 5
@@ -32,9 +32,9 @@ AFTERMATH = 2.0
 class Chronicle:
     """Reads the log while it is written, because the oldest events are pruned meanwhile."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, folder: Path) -> None:
         self.events: list[Event] = []
-        self._board = board
+        self._board, self._folder = board, folder
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
@@ -46,6 +46,8 @@ class Chronicle:
 
     def _read(self) -> None:
         self.events += read(self._board, self.events[-1].number if self.events else 0)
+        if self.events:
+            tell_read(str(self._folder), self.events[-1].number)
 
     def close(self) -> list[Event]:
         """All events, the last ones among them."""
@@ -149,7 +151,7 @@ def lived(stage: Stage, folder: Path, seconds: float, seed: int) -> Iterator[His
         board.holds.take(resources=[POOL], slots=SLOTS[0])
         board.holds.release(resources=[POOL])
         board.holds.release(resources=[board.holds.take(resources=[BELL_LOCK])[0].resource])
-        chronicle = Chronicle(board)
+        chronicle = Chronicle(board, folder)
         with ExitStack() as stack:
             company = Company(stage, folder, stack, seconds)
             troubles = Troubles(stage, company, random.Random(seed))

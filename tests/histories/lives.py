@@ -8,6 +8,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import tiebreak
@@ -29,6 +30,8 @@ BELL, BELL_LOCK = "bell", "lock:bell"
 """The queue and the lock that waiters wait for."""
 PATIENCE = 90.0
 """Longer than any server is away."""
+AT_ONCE, ROOM = 25, 10
+"""How many events are pruned at once, and how many such prunings may be under way before one of them is seen."""
 WAIT = 20.0
 """Much longer than a waiter that is woken has to wait."""
 
@@ -41,6 +44,21 @@ def open_board(address: str, agent: str) -> Board:
     return tiebreak.open(address, agent=agent, project=PROJECT)
 
 
+def tell_read(folder: str, number: int) -> None:
+    """Let those who prune know how far the log has been read."""
+    partial = Path(folder, "read.partial")
+    partial.write_text(str(number))
+    partial.replace(Path(folder, "read"))
+
+
+def last_read(folder: str) -> int:
+    """The number of the last event that has been read; 0 if none has."""
+    try:
+        return int(Path(folder, "read").read_text())
+    except FileNotFoundError:
+        return 0
+
+
 class Life:
     """Somebody who does one thing after the other, and writes down every answer."""
 
@@ -49,6 +67,7 @@ class Life:
         self.board = open_board(address, self.agent)
         self.chance = random.Random(agent)
         self._diary = Diary(f"{folder}/diary-{agent}")
+        self._folder = folder
         self._begin = 0.0
 
     def ask(self, name: str, /, **params: Any) -> Any:
@@ -159,9 +178,10 @@ class Churner(Life):
             self.note("task.reopened", done.id, done.epoch)
 
     def prune(self) -> None:
-        """So few at a time that the log grows all the same: it loses only what the chronicler has read long ago."""
-        if self.chance.random() < 0.3:
-            self.ask("upkeep.prune", older_than=0.0, limit=25)
+        """So few at a time that the log loses only what the chronicler has read, however many do this at once."""
+        oldest = self.ask("events.read", limit=1)
+        if self.chance.random() < 0.3 and oldest and oldest[0].number + AT_ONCE * ROOM <= last_read(self._folder):
+            self.ask("upkeep.prune", older_than=0.0, limit=AT_ONCE)
 
     def keep_all(self) -> None:
         for task in self.ask("agents.renew", lease=1.0, hold_lease=1.0):

@@ -47,15 +47,24 @@ def in_order(board: Board, resource: str) -> int:
 
 
 def run(address: str, plant: Plant | None = None) -> int:
-    with open_board(address) as judge:
+    with open_board(address) as judge, open_board(address, "looker") as looker:
+        judge.take("lock:x")
+
+        def let_go_when_all_wait() -> None:
+            until(lambda: len(looker.waits.list()) == len(WAITERS), "all are in line")
+            judge.holds.release(resources=["lock:x"])
+
+        letting_go = threading.Thread(target=let_go_when_all_wait)
+        letting_go.start()
         each = [(address, agent, ["lock:x"], TURNS) for agent in WAITERS]
         won = race(queuer, each, plant=plant)
+        letting_go.join()
         assert sum(won) == TURNS * len(WAITERS)
         return in_order(judge, "lock:x")
 
 
 def test_grants_come_in_the_order_of_the_line(address: str) -> None:
-    assert run(address) > 0, "nobody had to wait"
+    assert run(address) >= len(WAITERS)
 
 
 def test_those_who_push_get_nothing_before_those_who_wait(address: str) -> None:
