@@ -344,7 +344,7 @@ class Board:
         """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
         left = refusal.data.get("left")
         if "waiting" in refusal.data:  # free, but somebody is first, who takes it at once or is dead: no event tells
-            left = min(left or 0.0, SOON)
+            left = SOON if left is None else min(left, SOON)
         if left is None and refusal.data.get("state") in ("blocked", "pending"):
             left = self.tasks.due(project=None)  # a claim that lapses may be all that is in the way
             left = None if left is None else max(left, 0.05)

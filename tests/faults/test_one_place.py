@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
+from tiebreak.engine.gate import COUNT
 from tiebreak.engine.place import repair
 from tiebreak.engine.sqlite import LOOK_AGAIN
 
@@ -210,6 +212,31 @@ def test_a_board_that_was_renamed_with_all_that_is_beside_it_just_works(path: Pa
         assert len(alice.tasks.list()) == 1
 
 
+def test_the_log_of_a_board_that_was_renamed_under_an_open_process_is_left_to_it(path: Path, other: Path) -> None:
+    with opened(path) as alice:
+        alice.tasks.post(name="work")
+        path.rename(other)
+        with pytest.raises(Unavailable, match="others have the board open"):
+            repair(str(other))
+        assert beside(path, "wal").exists()
+
+
+def test_a_gate_with_nonsense_in_it_names_its_repair(path: Path) -> None:
+    tb = Tb(path.parent)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    tb.ok("post", "work")
+    with beside(path, "gate").open("r+b") as gate:
+        gate.seek(COUNT)
+        gate.write(b"nonsense            ")
+    beside(path, "shm").unlink()
+    refused = tb("tasks")
+    assert refused.code == 3
+    assert "Traceback" not in refused.err
+    assert "board.db-gate does not belong to it" in refused.err
+    tb.ok("doctor", "--repair")
+    assert [task["name"] for task in tb.json("tasks")] == ["work"]
+
+
 # ── Files that go away under an open process ─────────────────────────────────────────────────────────────
 
 
@@ -255,6 +282,18 @@ def test_a_write_whose_log_goes_away_before_its_commit_is_not_acknowledged(path:
 
     with pytest.raises(Unavailable, match="was deleted"):
         engine._write(post_and_delete)
+
+
+def test_a_commit_is_acknowledged_although_its_number_cannot_be_remembered(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk that copies what it changes."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(board.engine._place, "committed", full)  # type: ignore[attr-defined]
+    assert board.tasks.post(name="work").number == 1
 
 
 @pytest.mark.parametrize("change", [deleted, replaced])

@@ -40,6 +40,7 @@ def test_threads_of_a_child_meet_the_inherited_board_at_once(address: str) -> No
 
 LOADING = """
 import os, signal, sys, threading, time
+sys.modules["cronsim"] = None  # an extra that is not installed
 import tiebreak
 
 board = tiebreak.open(sys.argv[1], agent="a~1", project="demo")

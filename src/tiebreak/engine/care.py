@@ -179,16 +179,16 @@ def _wal(path: str) -> tuple[str, str, str]:
     return "warn", "wal", f"{text}, kept from starting anew by {', '.join(kept)}" if kept else text
 
 
-def stuck_readers(path: str, moment: float = 0.0) -> list[str]:
+def stuck_readers(path: str, moment: float) -> list[str]:
     """The processes that read from the log and have done so for a moment: until they end, it cannot start anew.
 
     Only on Linux, where the kernel tells who has which lock. Opening the files to ask would drop our own locks.
     """
-    first = _reading(path)
-    if first and moment:
+    found = _reading(path)
+    if found:
         sleep(moment)
-        first &= _reading(path)
-    return [f"pid {pid} ({_program(pid)})" for pid in sorted(first)]
+        found &= _reading(path)
+    return [f"pid {pid} ({_program(pid)})" for pid in sorted(found)]
 
 
 def _reading(path: str) -> set[int]:
@@ -199,8 +199,8 @@ def _reading(path: str) -> set[int]:
     except OSError:
         return set()
     # 1: POSIX ADVISORY READ 18360 fe:00:10011926 124 124
-    mine = [row for row in rows if len(row) >= 8 and row[1] == "POSIX" and row[5].rpartition(":")[2] == str(index)]
-    found = {int(row[4]) for row in mine if int(row[6]) in READ_LOCKS}
+    of_this = [row for row in rows if len(row) >= 8 and row[1] == "POSIX" and row[5].rpartition(":")[2] == str(index)]
+    found = {int(row[4]) for row in of_this if int(row[6]) in READ_LOCKS}
     return found - {os.getpid(), 0, -1}
 
 

@@ -62,7 +62,10 @@ def _load() -> None:
     folder = os.path.dirname(operations.__file__)
     names = [name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py")]
     for name in [*(f"{operations.__name__}.{name}" for name in names if name != "__init__"), *LATER]:
-        __import__(name)
+        try:
+            __import__(name)
+        except ImportError:
+            pass  # of an extra that is not installed
 
 
 def _before() -> None:

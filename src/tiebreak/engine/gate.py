@@ -57,19 +57,20 @@ class Gate:
         return True
 
     def mark(self) -> list[str]:
-        """The words of the mark; none if there is no mark yet."""
+        """The words of the mark and the number after them; none if there is no mark yet, or it makes no sense."""
         try:
             fd = opened(self.path, os.O_RDONLY, self._board)
         except FileNotFoundError:
             return []
         try:
-            return os.pread(fd, END - MARK, MARK).decode("ascii", "replace").split()
+            words = os.pread(fd, END - MARK, MARK).decode("ascii", "replace").split()
         finally:
             os.close(fd)
+        return words if len(words) == 4 and all(word.isdecimal() for word in words[1:]) else []
 
-    def set_mark(self, *words: str | int) -> None:
+    def set_mark(self, token: str, wal: int, shm: int) -> None:
         """Replace the mark; only from inside the gate."""
-        os.pwrite(self._fd, " ".join(map(str, words)).encode().ljust(COUNT - MARK) + b"%20d\n" % 0, MARK)
+        os.pwrite(self._held, f"{token} {wal} {shm}".encode().ljust(COUNT - MARK) + b"%20d\n" % 0, MARK)
 
     def count(self, number: int) -> None:
         """Replace the last word of the mark by a number that only grows; only from inside the gate."""

@@ -32,8 +32,8 @@ import apsw
 
 from .. import clock
 from ..errors import Refused, TiebreakError, Unavailable
-from .schema import TABLES
-from .sides import AGAIN, AT_ONCE, CLOSED, PostgresSide, SqliteSide, side, sync
+from .schema import CLOSED, TABLES
+from .sides import AGAIN, AT_ONCE, PostgresSide, SqliteSide, side, sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

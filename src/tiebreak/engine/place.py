@@ -30,6 +30,7 @@ import apsw
 
 from ..errors import Unavailable
 from .beside import check as check_owner
+from .schema import CLOSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 
     from .gate import Gate
 
-TABLES = ("board", "closed_board")
+TABLES = ("board", f"{CLOSED}board")
 """Where the token is; the second one in a board that was moved elsewhere (see `moving`)."""
+NEWEST = "SELECT coalesce(max(number), 0) FROM events"
+"""The number of the last event."""
 FACTS = ("place.token", "place.file", "place.path")
 LOOKS = 20
 """How often a file that others are changing is read before it counts as damaged."""
@@ -112,13 +115,18 @@ class Place:
 
     def _connect_if_known(self, connect: Callable[[], apsw.Connection]) -> apsw.Connection | None:
         mark = self._gate.mark()
-        if len(mark) < 4 or mark[1:3] != self._inodes():
+        if not mark or mark[1:3] != self._inodes():
             return None
         connection = connect()
-        if _facts(connection).get("place.token") == mark[0] and mark[1:3] == self._inodes():
-            self._token, self._known = mark[0], self._look()
-            if _facts(connection).get("place.file") == str(self._known[1]):
-                return connection
+        try:
+            facts, known = _facts(connection), self._look()
+        except BaseException:
+            connection.close()
+            raise
+        token, file, *sides = (facts.get("place.token"), facts.get("place.file"), *map(str, known[2:]))
+        if [token, *sides, file] == [*mark[:3], str(known[1])]:
+            self._token, self._known = mark[0], known
+            return connection
         connection.close()
         return None
 
@@ -149,7 +157,7 @@ class Place:
         connection = connect()
         try:
             self._prepare(connection)
-            if same_mark and len(mark) > 3 and facts.get("place.file") == file:
+            if same_mark and facts.get("place.file") == file:
                 self._refuse_loss(connection, int(mark[3]))
                 self._token = mark[0]
                 self._write_mark(connection)
@@ -287,10 +295,10 @@ class Place:
                 hint="mount its folder instead",
             )
         facts = self._facts_in_file() or {}
-        self._fetch_log(facts.get("place.path", ""), facts.get("place.token", ""))
         with self._gate:
             if not self._alone():
                 raise self._in_use(self._inodes())
+            self._fetch_log(facts.get("place.path", ""), facts.get("place.token", ""))
             connection = connect()
             try:
                 self._prepare(connection)
@@ -304,15 +312,11 @@ class Place:
 
         if not home or home == self.path or os.path.lexists(home) or not os.path.exists(f"{home}-wal"):
             return
-        left_behind = Gate(f"{home}-gate", DEADLINE)
-        with left_behind:
-            if left_behind.mark()[:2] != [token, str(os.lstat(f"{home}-wal").st_ino)]:
-                return  # another board's
-            if os.path.exists(self._sides[0]) and os.path.getsize(self._sides[0]):
-                raise self._foreign_log()
-            for side, here in zip(("-wal", "-shm"), self._sides, strict=True):
-                os.rename(f"{home}{side}", here)
-        left_behind.close()
+        if Gate(f"{home}-gate", DEADLINE).mark()[:2] != [token, str(os.lstat(f"{home}-wal").st_ino)]:
+            return  # another board's
+        if os.path.exists(self._sides[0]) and os.path.getsize(self._sides[0]):
+            raise self._foreign_log()
+        os.rename(f"{home}-wal", self._sides[0])  # its index is made anew
 
 
 def repair(path: str) -> None:
@@ -354,7 +358,7 @@ def _facts(connection: apsw.Connection) -> dict[str, str]:
 def _newest(connection: apsw.Connection) -> int | None:
     """The number of the last event; None if that page is damaged, which is for `tb doctor` to tell."""
     try:
-        [(number,)] = connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchall()
+        [(number,)] = connection.execute(NEWEST).fetchall()
         return int(str(number))
     except apsw.CorruptError:
         return None

@@ -12,7 +12,7 @@ from . import path_of, without_password
 from .gate import Gate
 from .opening import board_clock, connect, create, prepare, run_steps
 from .place import Place
-from .schema import POSTGRES_PASS, TABLES
+from .schema import CLOSED, POSTGRES_PASS, TABLES
 from .terms import DURABLE, SCOPE
 
 TYPE_CHECKING = False
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-CLOSED = "closed_"
-"""How the names of a closed board's tables begin (see `moving`)."""
 DEADLINE = 30.0
 """Seconds to wait for others to let go of the board."""
 AT_ONCE = 1000

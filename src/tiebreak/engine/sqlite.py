@@ -25,7 +25,7 @@ from ..operations import perform
 from . import follow, forks
 from .gate import Gate
 from .opening import KEPT_WAL, board_clock, connect, create, prepare, wal_size
-from .place import Place
+from .place import NEWEST, Place
 from .refusals import Refusals
 
 TYPE_CHECKING = False
@@ -72,7 +72,6 @@ _FRAGMENTS = {
     "newest": "(SELECT max(number) FROM events)",
     "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
 }
-_NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 _prepared: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
@@ -337,7 +336,7 @@ class SqliteEngine:
             answer = work(tx)
             changed = writer.total_changes() - before > tx.undone
             carried = changed and carry and self._carry_refusals(tx)
-            newest = tx.all(_NEWEST)[0][0] if changed else 0
+            newest = tx.all(NEWEST)[0][0] if changed else 0
             writer.execute("COMMIT" if changed else "ROLLBACK")
         except BaseException as exc:
             self._refusals.kept()
@@ -349,8 +348,9 @@ class SqliteEngine:
         if changed:
             self._looked = 0.0
             self._look(writer)  # nobody is told of what only this process can see
-            self._place.committed(newest)
         try:
+            if changed:
+                self._place.committed(newest)
             if carried:
                 self._refusals.written()
             self._care_for_wal()
@@ -486,7 +486,7 @@ class SqliteEngine:
         return follow(self, after, timeout, filters)
 
     def _newest(self) -> int:
-        return int(self._read(lambda tx: tx.all(_NEWEST))[0][0])
+        return int(self._read(lambda tx: tx.all(NEWEST))[0][0])
 
     # ── Checkpoints ──────────────────────────────────────────────────────────────────────────────────
 
@@ -545,14 +545,18 @@ class SqliteEngine:
             return []
         try:
             connection = self._connect()
+        except apsw.Error:
+            return []  # whoever uses the board is told
+        try:
             self._checkpoint(connection)  # the bulk, while others write
             connection.set_busy_timeout(0)
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            connection.close()
         except apsw.Error:
-            from .care import stuck_readers
+            from .care import MOMENT, stuck_readers
 
-            return stuck_readers(self.path)  # the checkpoint has waited, and they still read
+            return stuck_readers(self.path, MOMENT)
+        finally:
+            connection.close()
         return []
 
     def _shorten_wal(self) -> None:
