@@ -22,8 +22,7 @@ from tiebreak import Board
 from tiebreak.engine import schema
 from tiebreak.engine.moving import Moved, move
 from tiebreak.engine.opening import allow_writing
-from tiebreak.engine.schema import TABLES
-from tiebreak.engine.sides import CLOSED
+from tiebreak.engine.schema import CLOSED, TABLES
 from tiebreak.errors import Fenced, Refused, Unavailable
 
 PATIENCE = 60.0
