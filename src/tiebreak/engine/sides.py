@@ -321,7 +321,7 @@ class PostgresSide(Side):
 
         self.rows(f"DROP TABLE IF EXISTS {', '.join(p + t for t in (*TABLES, 'board') for p in ('', CLOSED))}")
         self.rows(f"DROP FUNCTION IF EXISTS events_settled(), {CLOSED}events_settled(), events_next()")
-        self.rows("DROP FUNCTION IF EXISTS refuse_older_tiebreak()")
+        self.rows("DROP FUNCTION IF EXISTS refuse_older_tiebreak(), stir_group()")
         self.rows("DROP SEQUENCE IF EXISTS events_number")
         run_steps(self._connection, 0)
 

@@ -23,10 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 2
+VERSION = 3
 """The version that this code works with."""
 TABLES = (
-    *("tasks", "edges", "marks", "queues", "outputs", "holds", "pools"),
+    *("tasks", "edges", "stirred", "chores", "marks", "queues", "outputs", "holds", "pools"),
     *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
 )
 """Every table but `board`, about in the order in which operations touch them: so is the order of locks on all of them.
