@@ -24,16 +24,19 @@ def plans(
 ) -> list[str]:
     """The steps of all statements that a call runs, also if it is refused."""
     steps = [] if steps is None else steps
-    original = sqlite.SqliteTransaction.all
 
-    def explain(self: Any, sql: str, **given: Any) -> Any:
-        text, order = sqlite._prepared.get(sql) or sqlite._dialect(sql)
-        values = order({**given, "now": self.now})
-        steps.extend(row[-1] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall())
-        return original(self, sql, **given)
+    def explained(original: Any) -> Any:
+        def explain(self: Any, sql: str, **given: Any) -> Any:
+            text, order = sqlite._prepared.get(sql) or sqlite._dialect(sql)
+            values = order({**given, "now": self.now})
+            steps.extend(row[-1] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall())
+            return original(self, sql, **given)
+
+        return explain
 
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite.SqliteTransaction, "all", explain)
+        for name in ("all", "first"):
+            patched.setattr(sqlite.SqliteTransaction, name, explained(getattr(sqlite.SqliteTransaction, name)))
         board.call(operation, params)
     return steps
 
