@@ -63,6 +63,8 @@ _FRAGMENTS = {
     "now": ":now",
     "fresh": ":now",
     "skip_locked": "",
+    "pass_over": "",
+    "pass_over_tasks": "",
     "share": "",
     "lock": "",
     "lock_tasks": "",

@@ -34,6 +34,8 @@ _FRAGMENTS = {
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
     "lock_tasks": "FOR UPDATE OF tasks",
+    "pass_over": "FOR UPDATE SKIP LOCKED",
+    "pass_over_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
     "position": "strpos",
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",

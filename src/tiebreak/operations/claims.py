@@ -14,7 +14,7 @@ from ..model import Task, holder_id, record
 from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
-from . import EDGES, KEYS, operation, scope
+from . import EDGES, KEYS, changeable, operation, scope
 from .events import of_task
 from .expiry import expire_before, expire_one, let_others_go_on, settle
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
@@ -37,8 +37,11 @@ TRIES = 10
 
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
-    "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, progress = NULL"
+    "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, "
+    "progress = NULL, aside = 0, look_at = {fresh} + :lease"
 )
+KEPT = "updated_at = {now}, look_at = CASE WHEN look_at > {fresh} + :lease THEN {fresh} + :lease ELSE look_at END"
+"""What changes with a renewal beside the grant; `look_at` only by a lease that ends earlier, so hardly any index."""
 WON = STORED + ", displaced"
 COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
 _TOUCHED = "updated_at = {now}"
@@ -324,7 +327,7 @@ def extend(
     lease: Lease = CLAIM_LEASE,
 ) -> Task:
     """Keep a claim for another lease, counted from now."""
-    task = as_holder(tx, keeping, _TOUCHED, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
+    task = as_holder(tx, keeping, KEPT, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
     of_task(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
     return task
 
@@ -462,11 +465,14 @@ def release(
 
 @operation("tasks.due", writes=False, strangers=True)
 def due(tx: Transaction, *, project: Project | None = "") -> float | None:
-    """In how many seconds a delayed or claimed task becomes ready by time alone; None if there is none."""
+    """In how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
+
+    A claim that is renewed meanwhile does not: then ask again.
+    """
     here = "TRUE" if project is None else "project = :project"
     row = tx.first(
         f"SELECT (SELECT min(ready_at) FROM tasks WHERE {here} AND state = 'pending' AND ready_at > 0), "
-        f"(SELECT min(until) FROM tasks WHERE {here} AND state = 'claimed')",
+        f"(SELECT min(look_at) FROM tasks WHERE {here} AND state = 'claimed'{changeable(tx)})",
         project=project,
     )
     moments = [moment for moment in row or () if moment is not None]
@@ -479,7 +485,7 @@ def sweep(tx: Transaction, *, project: Project | None = "") -> int:
     if project is not None:
         return settle(tx, project)[0]
     rows = tx.all(
-        "SELECT project FROM tasks WHERE state = 'claimed' AND until <= {now} UNION "
+        "SELECT project FROM tasks WHERE state = 'claimed' AND look_at <= {now} UNION "
         "SELECT project FROM tasks WHERE state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY project"
     )
     return sum(settle(tx, each)[0] for (each,) in rows)

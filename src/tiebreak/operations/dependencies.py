@@ -18,7 +18,7 @@ from . import EDGES, operation, scope
 from .events import of_task
 from .expiry import expire_one
 from .grants import giving_back
-from .references import SHOWN, STORED, called, find
+from .references import ARRIVING, SHOWN, STORED, called, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ _DONE = (
 def _refresh(tx: Transaction, number: int) -> tuple[Any, ...] | None:
     waiting = len(unfinished(tx, number))
     return tx.first(
-        "UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {now} "
+        f"UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {{now}}, {ARRIVING} "
         f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",
         waiting=waiting,
         state="blocked" if waiting else "pending",

@@ -26,31 +26,30 @@ AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
 
 
-_LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now})"
+_LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= {now})"
+"""A condition: there is a claim that has lapsed, or one that was renewed since somebody last looked at it."""
 _DUE = (
     "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= {now})"
 )
-_PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
-_LIMITED = (
-    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 "
-    "AND limit_group IS NOT NULL)"
-)
-_LOOK = f"SELECT {_LAPSED}, {_DUE}, {_PAUSED}, {_LIMITED}"
+PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
+"""A condition: a queue of the project is paused."""
+_STIRRED = "EXISTS (SELECT 1 FROM stirred WHERE project = :project)"
+_LOOK = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_STIRRED}"
 _ENDS_NOBODY = " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
 """A condition: no other task ends because this claim has lapsed."""
 UNSETTLED = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
 """A look: whether there is a lapsed claim, or a delay that is over, which nobody has written down yet."""
-SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _PAUSED, _LIMITED))
-"""A condition: nothing in the project stands between a ready task and whoever wants it; costs four index probes."""
+SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _STIRRED))
+"""A condition: nothing has to be written down before the next task is looked for; costs three index probes."""
 
 
 def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
     """Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
 
-    How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether something
-    that is ready may have to wait for its limit. A stranger's call leaves jobs, and what could end jobs, to others.
+    How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether groups with a
+    limit have to be looked at. A stranger's call leaves jobs, and what could end jobs, to others.
     """
-    lapsed, ready, paused, limited = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
+    lapsed, ready, paused, stirred = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
@@ -60,15 +59,22 @@ def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
             project=project,
             most=AT_ONCE,
         )
-    return count, bool(paused), bool(limited or ready or lapsed)
+    return count, bool(paused), bool(stirred or ready or lapsed)
 
 
 def expire(tx: Transaction, project: str) -> int:
     """Write down the claims of a project that have lapsed; how many there were."""
+    tx.all(
+        "WITH renewed AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'claimed' "
+        f"AND look_at <= {{now}} AND until > {{now}}{changeable(tx)} ORDER BY look_at LIMIT :most {{skip_locked}}) "
+        "UPDATE tasks SET look_at = until FROM renewed WHERE number = renewed.n AND state = 'claimed'",
+        project=project,
+        most=AT_ONCE,
+    )
     return _expire(
         tx,
-        f"project = :project AND state = 'claimed' AND until <= {{now}}{_writable(tx)} "
-        "ORDER BY until LIMIT :most {skip_locked}",
+        f"project = :project AND state = 'claimed' AND look_at <= {{now}} AND until <= {{now}}{_writable(tx)} "
+        "ORDER BY look_at LIMIT :most {skip_locked}",
         project=project,
         most=AT_ONCE,
     )

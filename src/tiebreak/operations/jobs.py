@@ -16,7 +16,7 @@ from ..errors import Invalid, NotFound, Refused
 from ..model import Job, Task, columns, record
 from ..names import FINAL, JOB, MAX_NOTE, json_text
 from . import KEYS, operation, scope
-from .claims import COMPLETED, complete, fail, release
+from .claims import COMPLETED, KEPT, complete, fail, release
 from .dependencies import release_dependents
 from .events import append
 from .grants import MINE_EACH, closing, keeping, remembering
@@ -242,7 +242,7 @@ def heartbeat(
     held = set()
     for table, params in given(("n", "e"), sorted(grants)):
         rows = tx.all(
-            keeping("tasks", _EACH, "number, epoch", "updated_at = {now}", table, "given", MINE_EACH),
+            keeping("tasks", _EACH, "number, epoch", KEPT, table, "given", MINE_EACH),
             agent=agent,
             lease=micros(lease),
             **params,

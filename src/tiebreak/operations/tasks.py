@@ -26,7 +26,7 @@ from .dependencies import (
 from .events import contains, of_task
 from .expiry import expire_one
 from .grants import beginning, by_name, giving_back
-from .references import SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
+from .references import ARRIVING, SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def add(
         tags=f" {' '.join(dict.fromkeys(tags))} " if tags else "",
         created_by=agent,
         finished_at=tx.now if born == "completed" else 0,
+        aside=int(columns.get("limit_group") is not None),
         **columns,
     )
     for before in blockers:
@@ -219,7 +220,7 @@ _REOPEN = giving_back(
     "tasks",
     "number = :number",
     STORED,
-    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}",
+    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}, " + ARRIVING,
     fence="state IN ('failed', 'cancelled')",
 )
 

@@ -54,8 +54,8 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
 _OPEN_STATES = {
     "blocked": ["state = 'blocked'"],
     "pending": [
-        "state = 'pending' AND ready_at = 0 AND limit_group IS NULL",
-        "state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL",
+        "state = 'pending' AND ready_at = 0 AND aside = 0",
+        "state = 'pending' AND ready_at = 0 AND aside > 0",
         "state = 'pending' AND ready_at > 0",
         WINNABLE,
     ],
