@@ -8,9 +8,9 @@ the size of its group along: it may be won while fewer than that are claimed.
 There may be thousands of groups, and most of their tasks cannot be won at the moment. Those are set aside, so that
 nobody who looks for the next task passes by them. Of each group, queue, function and size, as many of the best tasks
 are not aside as the group has room for. Whatever could change which ones those are leaves a row in `stirred`, in the
-same transaction and by a trigger, so no operation can forget it. Rows are looked at in the order in which tasks are won,
-and only as far as they could matter to whoever looks. A row is deleted first, and its group looked at afterwards: a
-change that is committed in between has a row of its own.
+same transaction and by a trigger, so no operation can forget it. Rows are looked at in the order in which tasks are
+won, and only as far as they could matter to whoever looks. A row is deleted first, and its group looked at afterwards:
+a change that is committed in between has a row of its own.
 """
 
 from __future__ import annotations
