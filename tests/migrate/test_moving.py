@@ -17,7 +17,7 @@ import pytest
 import tiebreak
 from tests.cli.command import Answer, clean_environment, measured
 from tests.daemons import serving
-from tests.postgres import server
+from tests.postgres import WRITES, server
 from tiebreak import Board
 from tiebreak.engine import schema
 from tiebreak.engine.moving import Moved, move
@@ -105,6 +105,29 @@ def furnish(board: Board) -> None:
         bob.messages.ack(number=first.number)
         bob.messages.mark(upto=first.number)
         bob.waits.enter(resources=["file:src/a.py"], note="after you")
+    leave_work_for_later(board)
+
+
+def leave_work_for_later(board: Board) -> None:
+    """What operations leave behind for a later one: a chore, and one of two limited jobs that `next` has to look at."""
+    for key in ("seen", "unseen"):
+        board.jobs.submit(command=["make", key], limit="h=1", queue="later", key=key)
+    statements = [
+        "DELETE FROM stirred",
+        "INSERT INTO stirred (project, limit_group, task, rank) "
+        "SELECT project, limit_group, number, 9 FROM tasks WHERE key = 'unseen'",
+        "INSERT INTO chores (project, chore, subject, passed) VALUES ('demo', 'resume', 'later', 3)",
+    ]
+    if board.engine.address.startswith("postgresql:"):
+        with psycopg.connect(board.engine.address, options=WRITES) as server_:
+            for each in statements:
+                server_.execute(each.encode())
+        return
+    file = apsw.Connection(board.engine.address)
+    allow_writing(file)
+    for each in statements:
+        file.execute(each)
+    file.close()
 
 
 def contents(address: Path | str) -> Rows:
@@ -125,6 +148,7 @@ def _rows_of(table: str) -> str:
 
 def _columns() -> dict[str, list[str]]:
     connection = apsw.Connection(":memory:")
+    allow_writing(connection)
     for step in schema.steps("sqlite", 0):
         connection.execute(step)
     return {
@@ -138,6 +162,7 @@ COLUMNS = _columns()
 TIMES = {
     *("at", "until", "created_at", "updated_at", "claimed_at", "finished_at", "ready_at", "taken_at", "sent_at"),
     *("acked_at", "joined_at", "seen_at", "left_at", "paused_at", "removed_at", "alive_at", "ended_at", "since_at"),
+    "look_at",
 }
 
 
@@ -317,6 +342,8 @@ def test_the_way_back_to_where_it_came_from_replaces_what_was_left_there(tmp_pat
     always_open.close()
     with pytest.raises(Unavailable, match="moved to"):
         opened(database)
+    with opened(path, "bob"), opened(path, "carol") as carol:  # the file has its place still
+        assert carol.tasks.get(ref="server").state == "pending"
     move_files(path, database)
     with opened(database) as board:
         assert board.tasks.get(ref="server").state == "pending"
@@ -386,6 +413,10 @@ def test_the_old_rows_can_still_be_looked_at(tmp_path: Path, database: str) -> N
     move_files(tmp_path / "board.db", database)
     connection = apsw.Connection(str(tmp_path / "board.db"))
     assert connection.execute(f"SELECT name FROM {CLOSED}tasks").fetchall() == [("x",)]
+    left = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    assert {str(name) for (name,) in left if "messages_words" not in str(name)} == {
+        f"{CLOSED}{name}" for name in COLUMNS
+    }
     connection.close()
 
 

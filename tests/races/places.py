@@ -69,11 +69,11 @@ _databases = count(1)
 
 
 @contextmanager
-def database(where: Server) -> Iterator[str]:
-    """A database with nothing in it, not even the tables: making them at once is a race too."""
+def database(where: Server, template: str = "template1") -> Iterator[str]:
+    """A copy of a database; of one with nothing in it, not even the tables: making them at once is a race too."""
     name = f"race_{next(_databases)}"
     with psycopg.connect(where.address(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
     try:
         yield where.address(name)
         boards.keep(where.address(name))

@@ -1,7 +1,9 @@
-"""Boards of version 1, as the code of that version made them, and what its processes send.
+"""Boards of every older version, as the code of that version made them, and what its processes send.
 
 `sqlite-1.db.gz` and `postgres-1.sql` hold the same board: tasks in every state, holds that are live, lapsed and free
-(among them a pool, a glob and a seat), and something in every other table. Its clock stood at `NOW`.
+(among them a pool, a glob and a seat), and something in every other table. Its clock stood at `NOW`. The code of
+version 2 has upgraded that board and added limited jobs to it: claimed, ready with and without room in their group,
+blocked, delayed and completed. That is `sqlite-2.db.gz` and `postgres-2.sql`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import gzip
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from tests.postgres import server
 from tests.races.places import database
 from tiebreak import Board
 from tiebreak.engine.gate import Gate
-from tiebreak.engine.schema import TABLES
+from tiebreak.engine.schema import TABLES, VERSION
 
 HERE = Path(__file__).parent
 NOW = 1_767_225_603_100_000
@@ -71,7 +74,7 @@ STATEMENTS = {
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     ),
 }
-"""What processes of version 1 write with: the texts of that version, with shorter lists of columns to return.
+"""What processes of older versions write with: the texts of version 1, with shorter lists of columns to return.
 
 `release`, `prune` and `move` stand for longer statements of the same kind.
 """
@@ -87,19 +90,33 @@ VALUES = {
 
 
 class OldBoard:
-    """A board of version 1 somewhere, and a connection as one of its processes has it."""
+    """A board of an older version somewhere, and a connection as one of its processes has it."""
 
     engine: str
-    address: str
     refusal: str
-    """What a process of version 1 shows once the board was upgraded."""
+    """What a process of an older version shows once the board was upgraded."""
+
+    def __init__(self, address: str, made: int) -> None:
+        self.address = address
+        self.made = made
+        """The version that the board and the process have at first."""
+        self.was: dict[str, list[Any]] = {}
+        self._connect()
+        self._columns = {table: self.columns(table) for table in TABLES if self.columns(table)}
+
+    def _connect(self) -> None:
+        raise NotImplementedError
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none if there is no such table."""
+        raise NotImplementedError
 
     def run(self, sql: str) -> list[Any]:
-        """A statement of version 1, over the connection that was opened before anything else happened."""
+        """A statement of that version, over the connection that was opened before anything else happened."""
         raise NotImplementedError
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A transaction as processes of version 1 begin it."""
+        """A transaction as processes of that version begin it."""
         raise NotImplementedError
 
     def version(self) -> int:
@@ -111,11 +128,18 @@ class OldBoard:
         raise NotImplementedError
 
     def rows(self) -> dict[str, list[Any]]:
-        """Everything in every table, except for the version."""
-        return {table: sorted(self.run(f"SELECT * FROM {table}"), key=repr) for table in TABLES}
+        """Everything in every table and column of that version, except for the version itself."""
+        return {
+            table: sorted(self.run(f"SELECT {', '.join(columns)} FROM {table}"), key=repr)
+            for table, columns in self._columns.items()
+        }
+
+    def last(self, table: str) -> int:
+        """The last number that was given in a table."""
+        return int(self.run(f"SELECT max(number) FROM {table}")[0][0])
 
     def refused(self, sql: str) -> str:
-        """The text with which a statement of version 1 is refused; "" if it went through."""
+        """The text with which a statement of that version is refused; "" if it went through."""
         raise NotImplementedError
 
     def open(self, agent: str = "alice") -> Board:
@@ -125,14 +149,19 @@ class OldBoard:
 
 class OldFile(OldBoard):
     engine = "sqlite"
-    refusal = "no such function: this_board_has_schema_2_please_upgrade_tiebreak"
+    refusal = f"no such function: this_board_has_schema_{VERSION}_please_upgrade_tiebreak"
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._connection = apsw.Connection(address)
+    def _connect(self) -> None:
+        self._connection = apsw.Connection(self.address)
         self._connection.set_busy_timeout(30_000)
-        self._gate = Gate(f"{address}-gate", 30.0)
-        self.run("SELECT count(*) FROM tasks")
+        self._gate = Gate(f"{self.address}-gate", 30.0)
+        if self.made > 1:
+            self._connection.create_scalar_function(
+                f"this_board_has_schema_{self.made}_please_upgrade_tiebreak", lambda *_: None
+            )
+
+    def columns(self, table: str) -> list[str]:
+        return [name for (name,) in self.run(f"SELECT name FROM pragma_table_info('{table}')")]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -161,11 +190,16 @@ class OldFile(OldBoard):
 
 class OldDatabase(OldBoard):
     engine = "postgres"
-    refusal = "this board was upgraded to schema 2; upgrade tiebreak on this machine"
+    refusal = f"this board was upgraded to schema {VERSION}; upgrade tiebreak on this machine"
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._connection = psycopg.connect(address, autocommit=True, prepare_threshold=1)
+    def _connect(self) -> None:
+        # Processes of version 2 say so in each transaction; for the trigger it is the same.
+        options = f"-ctiebreak.schema={self.made}" if self.made > 1 else ""
+        self._connection = psycopg.connect(self.address, autocommit=True, prepare_threshold=1, options=options)
+
+    def columns(self, table: str) -> list[str]:
+        known = f"SELECT CAST(attname AS text) FROM pg_attribute WHERE attrelid = to_regclass('{table}') AND attnum > 0"
+        return [name for (name,) in self.run(f"{known} ORDER BY attnum")]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -196,28 +230,41 @@ def _named(sql: str) -> list[str]:
 
 
 @contextmanager
-def old_file(folder: Path) -> Iterator[OldBoard]:
+def old_file(folder: Path, made: int) -> Iterator[OldBoard]:
     path = folder / "old.db"
-    with gzip.open(HERE / "sqlite-1.db.gz") as file:
-        path.write_bytes(file.read())
-    made = OldFile(str(path))
-    yield made
-    made.close()
+    path.write_bytes(gzip.decompress((HERE / f"sqlite-{made}.db.gz").read_bytes()))
+    opened = OldFile(str(path), made)
+    yield opened
+    opened.close()
+
+
+@cache
+def _template(made: int) -> str:
+    """A database with the board of that version, to be copied: its many statements take longer than a copy."""
+    name = f"version_{made}"
+    with psycopg.connect(server().address(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    with psycopg.connect(server().address(name)) as connection:
+        connection.execute((HERE / f"postgres-{made}.sql").read_bytes())
+    return name
 
 
 @contextmanager
-def old_database(folder: Path) -> Iterator[OldBoard]:
-    with database(server()) as address:
-        with psycopg.connect(address) as connection:
-            connection.execute((HERE / "postgres-1.sql").read_bytes())
-        made = OldDatabase(address)
-        yield made
-        made.close()
+def old_database(folder: Path, made: int) -> Iterator[OldBoard]:
+    with database(server(), _template(made)) as address:
+        opened = OldDatabase(address, made)
+        yield opened
+        opened.close()
 
 
-def process(address: str) -> OldBoard:
-    """Another process of version 1 on a board that exists."""
-    return OldDatabase(address) if address.startswith("postgresql:") else OldFile(address)
+def process(address: str, made: int) -> OldBoard:
+    """Another process of that version on a board that exists."""
+    return (OldDatabase if address.startswith("postgresql:") else OldFile)(address, made)
 
 
-ENGINES: dict[str, Callable[[Path], AbstractContextManager[OldBoard]]] = {"sqlite": old_file, "postgres": old_database}
+ENGINES: dict[str, Callable[[Path, int], AbstractContextManager[OldBoard]]] = {
+    "sqlite": old_file,
+    "postgres": old_database,
+}
+VERSIONS = tuple(range(1, VERSION))
+"""Every version that there has been."""

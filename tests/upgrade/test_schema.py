@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import itertools
 import re
 import sqlite3
 import threading
@@ -20,7 +20,7 @@ from tests.races.places import database
 from tiebreak import Unavailable
 from tiebreak.engine import opening_postgres, schema
 
-from .old import HERE, STATEMENTS, OldBoard, old_database
+from .old import STATEMENTS, VERSIONS, OldBoard, old_database, old_file, process
 
 LONG = 90.0
 
@@ -41,10 +41,13 @@ def empty() -> Iterator[str]:
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Iterator[OldBoard]:
-    """A board of version 1 on PostgreSQL."""
-    with old_database(tmp_path) as made:
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OldBoard]:
+    """A board on PostgreSQL of the version before this one, or of the one that the test names."""
+    with old_database(tmp_path, getattr(request, "param", VERSIONS[-1])) as made:
         yield made
+
+
+of_each_version = pytest.mark.parametrize("old", VERSIONS, indirect=True)
 
 
 def in_file(connection: apsw.Connection) -> dict[str, str]:
@@ -54,8 +57,8 @@ def in_file(connection: apsw.Connection) -> dict[str, str]:
 
 
 _COLUMNS = (
-    "SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default, is_identity "
-    "FROM information_schema.columns WHERE table_schema = 'public'"
+    "SELECT table_name, ordinal_position, column_name, data_type, collation_name, is_nullable, column_default, "
+    "is_identity FROM information_schema.columns WHERE table_schema = 'public'"
 )
 _OTHERS = (
     "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
@@ -84,30 +87,33 @@ def test_each_engine_has_a_file_for_every_step() -> None:
         assert list(schema.steps(engine, schema.VERSION)) == []
 
 
-def test_step_1_for_sqlite_makes_what_it_made_when_it_was_published(tmp_path: Path) -> None:
-    (tmp_path / "old.db").write_bytes(gzip.decompress((HERE / "sqlite-1.db.gz").read_bytes()))
+@pytest.mark.parametrize("made", VERSIONS)
+def test_the_steps_for_sqlite_make_what_they_made_when_they_were_published(made: int, tmp_path: Path) -> None:
     fresh = apsw.Connection(":memory:")
-    fresh.execute(next(schema.steps("sqlite", 0)))
-    published = apsw.Connection(str(tmp_path / "old.db"))
-    assert in_file(fresh) == in_file(published)
-    published.close()
+    for step in itertools.islice(schema.steps("sqlite", 0), made):
+        fresh.execute(step)
+    with old_file(tmp_path, made) as published:
+        assert in_file(fresh) == in_file(apsw.Connection(published.address))
 
 
-def test_step_1_for_postgres_makes_what_it_made_when_it_was_published(old: OldBoard, empty: str) -> None:
+@of_each_version
+def test_the_steps_for_postgres_make_what_they_made_when_they_were_published(old: OldBoard, empty: str) -> None:
     with psycopg.connect(empty) as fresh, psycopg.connect(old.address) as published:
-        fresh.execute(next(schema.steps("postgres", 0)).encode())
+        for step in itertools.islice(schema.steps("postgres", 0), old.made):
+            fresh.execute(step.encode())
         assert in_database(fresh) == in_database(published)
 
 
-def test_an_upgraded_file_is_made_of_the_same_as_a_new_one(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "old.db").write_bytes(gzip.decompress((HERE / "sqlite-1.db.gz").read_bytes()))
-    tiebreak.open(tmp_path / "old.db").close()
-    new, upgraded = apsw.Connection(str(path)), apsw.Connection(str(tmp_path / "old.db"))
-    assert in_file(new) == in_file(upgraded)
-    new.close()
-    upgraded.close()
+@pytest.mark.parametrize("made", VERSIONS)
+def test_an_upgraded_file_is_made_of_the_same_as_a_new_one(made: int, path: Path, tmp_path: Path) -> None:
+    with old_file(tmp_path, made) as upgraded:
+        upgraded.open().close()
+        assert in_file(apsw.Connection(str(path))) == in_file(apsw.Connection(upgraded.address))
+        for table in (*schema.TABLES, "board"):
+            assert upgraded.columns(table) == process(str(path), made).columns(table) != []
 
 
+@of_each_version
 def test_an_upgraded_database_is_made_of_the_same_as_a_new_one(old: OldBoard, empty: str) -> None:
     for address in (empty, old.address):
         tiebreak.open(address).close()
@@ -155,7 +161,7 @@ def test_every_table_of_a_database_refuses_every_kind_of_write_by_an_older_versi
 def test_a_transaction_that_names_another_schema_is_refused(empty: str) -> None:
     tiebreak.open(empty).close()
     with (
-        psycopg.connect(empty, options="-ctiebreak.schema=1") as connection,
+        psycopg.connect(empty, options=f"-ctiebreak.schema={schema.VERSION - 1}") as connection,
         pytest.raises(psycopg.Error, match="schema"),
     ):
         connection.execute("DELETE FROM tasks")
@@ -181,6 +187,16 @@ def test_other_programs_may_read_vacuum_and_copy_a_file(path: Path, tmp_path: Pa
             assert board.tasks.complete(ref="work", epoch=1).state == "completed"
 
 
+def test_a_transaction_of_the_old_version_that_has_only_read_is_refused_when_it_writes(tmp_path: Path) -> None:
+    with old_file(tmp_path, VERSIONS[-1]) as old:
+        old.run("BEGIN")
+        old.run("SELECT number FROM tasks")
+        old.open().close()
+        assert old.refused(STATEMENTS["claim"]) != ""
+        old.run("ROLLBACK")
+        assert old.refused(STATEMENTS["claim"]) == old.refusal
+
+
 def test_this_version_says_what_to_do_when_a_newer_one_upgrades_the_file(path: Path) -> None:
     with tiebreak.open(path, agent="alice~1", project="demo") as board:
         board.tasks.post(name="before")
@@ -188,7 +204,7 @@ def test_this_version_says_what_to_do_when_a_newer_one_upgrades_the_file(path: P
         newer.execute("DROP TRIGGER tasks_insert_pass")
         newer.execute(
             "CREATE TRIGGER tasks_insert_pass AFTER INSERT ON tasks WHEN 0 "
-            "BEGIN SELECT this_board_has_schema_3_please_upgrade_tiebreak(); END"
+            "BEGIN SELECT this_board_has_schema_99_please_upgrade_tiebreak(); END"
         )
         newer.close()
         with pytest.raises(Unavailable, match="upgraded by a newer tiebreak") as refusal:
@@ -203,13 +219,13 @@ def test_this_version_says_what_to_do_when_a_newer_one_upgrades_the_database(emp
         with psycopg.connect(empty) as newer:
             shipped = newer.execute(
                 "SELECT pg_get_functiondef('refuse_older_tiebreak'::regproc), pg_get_triggerdef(oid) FROM pg_trigger "
-                "WHERE tgrelid = 'tasks'::regclass"
+                "WHERE tgrelid = 'tasks'::regclass AND tgname LIKE 'schema%'"
             ).fetchone()
             assert shipped
-            newer.execute(shipped[0].replace("schema 2", "schema 3"))
-            newer.execute("DROP TRIGGER schema_2 ON tasks")
-            newer.execute(shipped[1].replace("'2'", "'3'").replace("schema_2", "schema_3"))
-        with pytest.raises(Unavailable, match="upgraded to schema 3; upgrade tiebreak on this machine"):
+            newer.execute(shipped[0].replace(f"schema {schema.VERSION}", "schema 99"))
+            newer.execute(f"DROP TRIGGER schema_{schema.VERSION} ON tasks")
+            newer.execute(shipped[1].replace(f"'{schema.VERSION}'", "'99'"))
+        with pytest.raises(Unavailable, match="upgraded to schema 99; upgrade tiebreak on this machine"):
             board.tasks.post(name="after")
         assert [task.name for task in board.tasks.list()] == ["before"]
 
@@ -256,14 +272,31 @@ def test_an_upgrade_gives_way_to_a_transaction_that_would_be_in_a_deadlock_with_
     assert old.version() == schema.VERSION
 
 
-def test_an_upgrade_gives_up_on_a_board_that_is_never_free(old: OldBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_gives_way_to_a_transaction_that_has_only_read_so_far(old: OldBoard, empty: str) -> None:
+    """A step changes tables, and waits for their readers. A reader that goes on to write must not wait for the step."""
+    with psycopg.connect(empty, autocommit=True) as raw:
+        old.run("BEGIN")
+        old.run("SELECT count(*) FROM tasks")
+        thread = upgrading(old.address)
+        waits(raw)
+        assert old.refused(STATEMENTS["claim"]) == ""
+        old.run("COMMIT")
+        thread.join(LONG)
+    assert old.version() == schema.VERSION
+    assert old.run("SELECT epoch FROM tasks WHERE key = 'often'") == [(4,)]
+
+
+@pytest.mark.parametrize("use", ["SELECT count(*) FROM tasks", STATEMENTS["event"]], ids=["read", "written"])
+def test_an_upgrade_gives_up_on_a_board_that_is_never_free(
+    use: str, old: OldBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opening_postgres, "DEADLINE", 0.5)
     old.run("BEGIN")
-    old.run(STATEMENTS["event"])
+    old.run(use)
     with pytest.raises(Unavailable, match="in use for too long"):
         tiebreak.open(old.address)
     old.run("COMMIT")
-    assert old.version() == 1
+    assert old.version() == old.made
     tiebreak.open(old.address).close()
     assert old.version() == schema.VERSION
 
@@ -279,34 +312,36 @@ def test_the_database_s_isolation_level_does_not_matter(old: OldBoard, level: st
 
 
 def test_who_may_not_upgrade_is_told_who_may(old: OldBoard) -> None:
+    last = old.last("tasks")
     old.run("CREATE ROLE worker LOGIN")
     old.run("GRANT ALL ON ALL TABLES IN SCHEMA public TO worker")
     old.run("REVOKE TRIGGER ON ALL TABLES IN SCHEMA public FROM worker")
     theirs = old.address.replace("tiebreak@", "worker@")
     try:
-        with pytest.raises(Unavailable, match="has schema 1, and this user may not upgrade it to 2") as refusal:
+        with pytest.raises(Unavailable, match=f"has schema {old.made}, and this user may not upgrade") as refusal:
             tiebreak.open(theirs)
         assert "owner" in refusal.value.hint
-        assert old.version() == 1
+        assert old.version() == old.made
         tiebreak.open(old.address).close()
         old.run("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO worker")
         old.run("GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO worker")
         with tiebreak.open(theirs, agent="bob~1", project="demo") as board:
-            assert board.tasks.post(name="mine").number == 16
+            assert board.tasks.post(name="mine").number == old.last("tasks") == last + 1
     finally:
         old.run("DROP OWNED BY worker")
         old.run("DROP ROLE worker")
 
 
 def test_an_upgrade_works_in_the_schema_where_the_tables_are(old: OldBoard) -> None:
+    last = old.last("tasks")
     old.run("CREATE SCHEMA first")
     with tiebreak.open(old.address + "&options=-csearch_path%3Dfirst,public", agent="a~1", project="demo") as board:
-        assert board.tasks.post(name="new").number == 16
+        assert board.tasks.post(name="new").number == old.last("tasks") == last + 1
     found = old.run(
         "SELECT nspname FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace "
-        "WHERE proname = 'refuse_older_tiebreak'"
+        "WHERE proname IN ('refuse_older_tiebreak', 'stir_group')"
     )
-    assert found == [("public",)]
+    assert found == [("public",)] * 2
 
 
 def test_a_connection_may_be_told_the_schema_by_its_options(old: OldBoard) -> None:

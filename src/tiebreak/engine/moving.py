@@ -96,7 +96,7 @@ def _move(old: Side, new: Side, progress: Progress | None) -> Moved:
     new.begin()
     new.take_over()
     there = _refuse_occupied(old, new, _look(old))
-    new.make({name: value for name, value in there.facts.items() if name.startswith("clock.")})
+    new.make({name: value for name, value in there.facts.items() if name.startswith(("clock.", "place."))})
     copying = _Copying(old, new, progress)
     copying.events_so_far()
     old.begin()
@@ -165,7 +165,11 @@ def _refuse_occupied(old: Side, new: Side, here: _Look) -> _Look:
 
 
 def _counts(place: Side) -> dict[str, int]:
-    return {table: place.rows(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}  # noqa: S608
+    """How many rows each table has; none if the board is of a version that did not have the table."""
+    return {
+        table: place.rows(f"SELECT count(*) FROM {table}")[0][0] if place.has(table) else 0  # noqa: S608
+        for table in TABLES
+    }
 
 
 class _Copying:
@@ -257,6 +261,7 @@ def _open(place: Side, attempt: str, origin: str) -> None:
     there = _look(place)
     if there.how == "closed" and there.facts.get("arriving.by") == attempt:
         place.rename(CLOSED, "")
+        place.upgrade()
         place.rows("DELETE FROM board WHERE name LIKE 'arriving%' OR name LIKE 'moved%'")
         place.rows("INSERT INTO board VALUES ('origin', ?), ('origin.by', ?)", origin, attempt)
     place.commit()

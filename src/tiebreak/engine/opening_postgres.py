@@ -2,7 +2,8 @@
 
 Whoever does either holds one advisory lock until its commit, so any number of processes may open a board at the same
 moment: the first one makes or upgrades it, the others wait and find it done. An upgrade also locks all tables, because
-processes of an older version use them without asking for that advisory lock.
+processes of an older version use them without asking for that advisory lock. Readers are locked out, too: steps change
+tables that somebody may be reading, and would wait for that reader while holding locks that the reader may need next.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _upgrade(connection: Any, address: str) -> int:
         version = _version(connection, address)
         if 0 < version < schema.VERSION:
             _work_where_the_board_is(connection)
-            lock_tables(connection, address, "SHARE ROW EXCLUSIVE")
+            lock_tables(connection, address)
         run_steps(connection, version)
         connection.execute("COMMIT")
     except BaseException as exc:
@@ -148,8 +149,8 @@ def run_steps(connection: Any, version: int) -> None:
     )
 
 
-def lock_tables(connection: Any, address: str, mode: str) -> None:
-    """Lock all tables of the board until the transaction ends.
+def lock_tables(connection: Any, address: str) -> None:
+    """Lock all tables of the board, also for readers, until the transaction ends.
 
     A transaction that has locked one table and needs another would be in a deadlock with this, and must not fail for
     it. So all locks are given back after a short wait, and asked for again.
@@ -162,7 +163,7 @@ def lock_tables(connection: Any, address: str, mode: str) -> None:
     while True:
         try:
             connection.execute(f"SET LOCAL lock_timeout = {wait}")
-            connection.execute(f"LOCK TABLE {names} IN {mode} MODE")
+            connection.execute(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
             connection.execute("SET LOCAL lock_timeout = 0; RELEASE unlocked")
             return
         except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:

@@ -10,7 +10,7 @@ import apsw
 from ..errors import Refused, Unavailable
 from . import path_of, without_password
 from .gate import Gate
-from .opening import board_clock, connect, create, prepare, run_steps
+from .opening import board_clock, connect, create, prepare, recognise, run_steps
 from .place import Place
 from .schema import CLOSED, POSTGRES_PASS, TABLES
 from .terms import DURABLE, SCOPE
@@ -107,9 +107,14 @@ class Side:
         """Give no number twice."""
 
     def rename(self, before: str, after: str) -> None:
-        """Change how all names begin."""
+        """Change how all names begin; a board of an older version has fewer tables."""
         for table in (*TABLES, "board"):
-            self.rows(f"ALTER TABLE {before}{table} RENAME TO {after}{table}")
+            if self.has(before + table):
+                self.rows(f"ALTER TABLE {before}{table} RENAME TO {after}{table}")
+
+    def upgrade(self) -> None:
+        """Run the steps that a board lacks that was closed by an older version, in the transaction of the caller."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Give everything back; a transaction that is not committed did not happen."""
@@ -186,13 +191,17 @@ class SqliteSide(Side):
         return board_clock(self._db, nullcontext())()  # type: ignore[arg-type]
 
     def make(self, kept: dict[str, str]) -> None:
-        """Who has the file open goes on counting by the offset that it has read."""
+        """Who has the file open goes on counting by the offset that it has read; the file stays in its place."""
         for table in ("messages_words", *TABLES, "board"):
             self.rows(f"DROP TABLE IF EXISTS {table}")
             self.rows(f"DROP TABLE IF EXISTS {CLOSED}{table}")
         run_steps(self._db, 0)
         for fact in kept.items():
             self.rows("INSERT INTO board VALUES (?, ?)", *fact)
+
+    def upgrade(self) -> None:
+        """The version is a number in the file itself."""
+        run_steps(self._db, recognise(self._db, self._path))
 
     def columns(self, table: str) -> list[str]:
         """In their order."""
@@ -309,7 +318,7 @@ class PostgresSide(Side):
         if self.has("board"):
             from .opening_postgres import lock_tables
 
-            lock_tables(self._connection, self._shown, "ACCESS EXCLUSIVE")
+            lock_tables(self._connection, self._shown)
 
     def now(self) -> int:
         """The server's clock."""
@@ -324,6 +333,12 @@ class PostgresSide(Side):
         self.rows("DROP FUNCTION IF EXISTS refuse_older_tiebreak(), stir_group()")
         self.rows("DROP SEQUENCE IF EXISTS events_number")
         run_steps(self._connection, 0)
+
+    def upgrade(self) -> None:
+        """The version is a row of the board."""
+        from .opening_postgres import run_steps
+
+        run_steps(self._connection, int(self.rows("SELECT value FROM board WHERE name = 'version'")[0][0]))
 
     def columns(self, table: str) -> list[str]:
         """In their order."""
