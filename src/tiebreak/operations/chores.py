@@ -52,7 +52,12 @@ def leave(tx: Transaction, chore: str, left: list[Chore]) -> None:
 
 
 def settle(tx: Transaction, project: str, chore: str, subjects: list[str], left: list[Chore]) -> None:
-    """After a step of these chores, which are locked: forget those that are done, write down those that are left."""
+    """After a step of these chores, which are locked: forget those that are done, write down those that are left.
+
+    Whoever goes on with the chores of one project does not look at others: chores that were added there are told of.
+    """
+    for other in sorted({where for where, _, _ in left} - {project}):
+        tx.leave(other)
     kept = {subject for where, subject, _ in left if where == project}
     for table, params in given(("s",), [(subject,) for subject in subjects if subject not in kept]):
         tx.all(

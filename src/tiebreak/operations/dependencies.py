@@ -32,7 +32,7 @@ from .events import of_task
 from .expiry import end_of, expire_one, followed, let_others_go_on
 from .grants import giving_back
 from .references import SHOWN, STORED, called, find
-from .rows import given, listed
+from .rows import SIZES, given, listed, parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,9 +194,10 @@ def finish(tx: Transaction, task: Task) -> None:
     if (row := tx.first(f"SELECT passed {one} {{skip_locked}}", **this)) is not None:
         left = _as_chores(_tell(tx, [(task.project, task.number, row[0])], chores.BUDGET))
         chores.settle(tx, task.project, "dependents", [this["subject"]], left)
+        if left:
+            tx.leave(task.project)
         if (task.project, this["subject"]) not in [each[:2] for each in left]:
             return
-    tx.leave(task.project)
     refusal = Refused(
         f"{called(task)} is {task.state}, and those that come after it are still being told",
         hint="try again in a moment",
@@ -229,10 +230,7 @@ def _near(tx: Transaction, ends: list[End], room: int) -> tuple[dict[int, list[i
     """Some of those that come after these ends, each with the ends it comes after, and the ends that have more."""
     some_ends, left = ends[:room], ends[room:]
     share = room // len(some_ends)
-    found: dict[int, list[int]] = {}
-    for table, params in given(("n", "p"), [end[1:] for end in some_ends]):
-        for end, task in tx.all(f"{table}{_NEAR}", share=share, **params):
-            found.setdefault(end, []).append(task)
+    found = _first_after(tx, some_ends, share + 1)  # one more than its share tells that there are others
     near: dict[int, list[int]] = {}
     for project, number, _ in some_ends:
         tasks = found.get(number, [])
@@ -244,11 +242,30 @@ def _near(tx: Transaction, ends: list[End], room: int) -> tuple[dict[int, list[i
     return near, left
 
 
-# At most one more than its share for each end: that one tells that there are more.
-_NEAR = (
-    "SELECT given.n, edges.task FROM given JOIN edges ON edges.after = given.n AND edges.task > given.p "
-    "AND edges.task <= coalesce((SELECT further.task FROM edges AS further WHERE further.after = given.n "
-    f"AND further.task > given.p ORDER BY further.task LIMIT 1 OFFSET :share), {_LAST}) ORDER BY given.n, edges.task"
+def _first_after(tx: Transaction, ends: list[End], most: int) -> dict[int, list[int]]:
+    """The first ones that come after each of these ends, and that are not passed yet.
+
+    Both columns are compared together, because only the right index has them in that order. So whatever a planner
+    believes about large families, it reads no more than it is asked for.
+    """
+    found: dict[int, list[int]] = {}
+    for begin in range(0, len(ends), SIZES[-1]):
+        some_ends = ends[begin : begin + SIZES[-1]]
+        size = next(size for size in SIZES if size >= len(some_ends))
+        params = {"most": most}
+        for i in range(size):
+            number, passed = some_ends[i][1:] if i < len(some_ends) else (_LAST, 0)
+            params[parameter("n", i)], params[parameter("p", i)] = number, passed
+        arms = (_ARM.format(i, parameter("n", i), parameter("p", i)) for i in range(size))
+        for i, after, task in tx.all(" UNION ALL ".join(arms), **params):
+            if after == some_ends[i][1]:  # behind the last one come those of another task
+                found.setdefault(after, []).append(task)
+    return {after: sorted(tasks) for after, tasks in found.items()}
+
+
+_ARM = (
+    "SELECT * FROM (SELECT {} AS i, after, task FROM edges WHERE (after, task) > (:{}, :{}) "
+    "ORDER BY after, task LIMIT :most) AS arm"
 )
 
 

@@ -42,6 +42,7 @@ _OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anywa
 """What a job's submission has and its schedule decides, or what makes no sense for a job that comes round."""
 
 _COLUMNS = columns(Schedule)
+_PROJECT = Schedule._fields.index("project")
 _THIS = "project = :project AND name = :name AND removed_at = 0"
 _WIN = winning("schedules", f"{_THIS} AND due = :due", "epoch")
 _MOVE_ON = closing("schedules", _THIS, "epoch", "last = :instant, due = :next, updated_at = {now}")
@@ -245,6 +246,8 @@ def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", 
         project=project,
         limit=AT_ONCE,
     )
+    for where in sorted({row[_PROJECT] for row in rows}):
+        tx.serialize("keys", where, shared=True)  # each job has a key; asked for before any of them is submitted
     fired: list[Task] = []
     for row in rows:
         schedule = record(Schedule, row[:-1])
