@@ -117,6 +117,7 @@ class PostgresTransaction:
         "changes",
         "connection",
         "in_batch",
+        "left",
         "now",
         "trace",
     )
@@ -144,6 +145,8 @@ class PostgresTransaction:
         self._settled = settled
         self._events: list[dict[str, Any]] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
+        self.left: set[str] = set()
+        """The projects in which it leaves chores."""
         self.changes = 0
         """How much was written that has to be committed."""
         self.trace: dict[str, Any] = {}
@@ -219,6 +222,10 @@ class PostgresTransaction:
         if self.in_batch:
             raise Waits
         self._waits = True
+
+    def leave(self, project: str) -> None:
+        """Tell that chores of a project are left behind."""
+        self.left.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""

@@ -14,6 +14,7 @@ from . import changeable, operation
 from .events import of_task
 from .grants import giving_back, lapsing
 from .references import LAPSED, STORED
+from .rows import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from ..names import AgentId, Note, Project
     from . import Transaction
+
+    Ended = tuple[int, str, str]
+    """A task that has ended: its number, its project and its state."""
 
 AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
@@ -117,6 +121,7 @@ def _expire(
 ) -> int:
     rows = tx.all(f"SELECT {STORED} FROM tasks WHERE {which}", **params)
     count = 0
+    failed: list[Ended] = []
     for old in (record(Task, row) for row in rows):
         again = old.attempts < old.max_attempts
         row = tx.first(
@@ -132,7 +137,8 @@ def _expire(
             task = record(Task, row)
             of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
             if not again:
-                let_others_go_on(tx, task)
+                failed.append(end_of(task))
+    let_others_go_on(tx, failed)
     return count
 
 
@@ -162,9 +168,27 @@ def _refuse_the_living(holder: str) -> None:
         raise Refused(f"{name} may be alive: process {who.pid} is there", hint="its claims run out by themselves")
 
 
-def let_others_go_on(tx: Transaction, ended: Task) -> None:
-    """Tell those that come after a finished task; most tasks have none."""
-    if tx.first("SELECT 1 FROM edges WHERE after = :number LIMIT 1", number=ended.number) is not None:
+def let_others_go_on(tx: Transaction, ended: list[Ended]) -> None:
+    """Tell those that come after the tasks that an operation has finished; most tasks have none."""
+    if ends := followed(tx, ended):
         from .dependencies import release_dependents
 
-        release_dependents(tx, ended)
+        release_dependents(tx, ends)
+
+
+def end_of(task: Task) -> Ended:
+    """What those that come after a task are told of."""
+    return task.number, task.project, task.state
+
+
+def followed(tx: Transaction, ended: list[Ended]) -> list[Ended]:
+    """Those of these tasks that others come after."""
+    numbers: set[int] = set()
+    for these, params in listed("n", [number for number, _, _ in ended]):
+        rows = tx.all(
+            f"SELECT number FROM tasks WHERE number IN ({these}) "
+            "AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number)",
+            **params,
+        )
+        numbers.update(number for (number,) in rows)
+    return [end for end in ended if end[0] in numbers]

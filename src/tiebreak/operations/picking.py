@@ -12,6 +12,7 @@ from ..clock import micros
 from ..model import Task
 from ..names import JOB, PRIORITIES
 from . import changeable, operation, scope
+from .chores import step
 from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
 from .expiry import PAUSED, SETTLED, UNSETTLED, settle
 from .grants import winning
@@ -171,6 +172,8 @@ def win(
     grant = {"agent": agent, "lease": micros(lease)}
     for _ in range(TRIES):
         rows, seen, lanes = _win(tx, wanted, count, grant, returning)
+        if not rows and step(tx, wanted.project, others=True, share=TRIES):
+            continue  # what nobody had told yet may be ready now
         if rows or not tx.passes_over or not (seen or _something_is_there(tx, wanted, lanes)):
             break
         tx.wait_for_locked()
