@@ -13,6 +13,7 @@ import pytest
 
 from tiebreak import Board, Refused
 from tiebreak.names import PRIORITIES
+from tiebreak.operations import chores
 from tiebreak.operations.picking import MOST_PAUSED
 
 from .engines import Place
@@ -228,6 +229,43 @@ def test_a_job_that_was_aside_and_not_ready_when_its_queue_was_resumed_is_found(
         report(paused, outcome(first))
 
     assert MANY[-1] in won(paused)
+
+
+def all_of(board: Board, queue: str) -> list[str]:
+    """The names of all jobs of a queue, as they are won."""
+    names: list[str] = []
+    while some := won(board, queues=[queue], count=50):
+        names += some
+    return names
+
+
+def test_a_queue_with_more_tasks_than_are_dealt_with_at_once_goes_on_with_all(
+    paused: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chores, "BUDGET", 2)
+    paused.jobs.submit_many(jobs=[{"command": "true", "name": f"{i}", "queue": MANY[-1]} for i in range(7)])
+    win(paused)  # whoever looks sets them aside
+
+    paused.queues.resume(queue=MANY[-1])
+
+    assert all_of(paused, MANY[-1]) == [MANY[-1], *map(str, range(7))]
+
+
+def test_a_queue_that_is_paused_again_before_all_go_on_stays_paused(
+    paused: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chores, "BUDGET", 2)
+    monkeypatch.setattr(Board, "_finish_chores", lambda _: None)
+    paused.jobs.submit_many(jobs=[{"command": "true", "name": f"{i}", "queue": MANY[-1]} for i in range(7)])
+    win(paused)
+
+    paused.queues.resume(queue=MANY[-1])
+    paused.queues.pause(queue=MANY[-1])
+    assert paused.tasks.cascade() == 0
+
+    assert win(paused) == []
+    paused.queues.resume(queue=MANY[-1])
+    assert len(all_of(paused, MANY[-1])) == 8, "whoever finds nothing goes on with what is left"
 
 
 def test_limited_jobs_of_many_paused_queues_are_found_when_they_are_resumed(alice: Board) -> None:

@@ -40,7 +40,13 @@ def _dependents(tx: Transaction, project: str, rows: list[tuple[str, int]], budg
     return go_on(tx, project, rows, budget)
 
 
-STEPS: dict[str, Step] = {"dependents": _dependents}
+def _resume(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
+    from .queues import go_on
+
+    return go_on(tx, project, rows, budget)
+
+
+STEPS: dict[str, Step] = {"dependents": _dependents, "resume": _resume}
 """What does a step of each sort of chore. A sort that is not known here is left to somebody who knows it."""
 
 

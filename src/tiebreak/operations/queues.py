@@ -7,7 +7,7 @@ name can still be claimed.
 from __future__ import annotations
 
 from ..model import Queue, record
-from . import operation, scope
+from . import chores, operation, scope
 from .events import append
 from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, set_paused_aside
 from .references import ARRIVING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..names import AgentId, Label, Note, Project
     from . import Scope, Transaction
+    from .chores import Chore
 
 
 def _alone(params: dict[str, Any]) -> list[Scope]:
@@ -40,6 +41,7 @@ def pause(
     )
     if row is not None:
         append(tx, "queue.paused", project, subject=f"queue:{queue}", name=queue, agent=agent, note=reason)
+        chores.settle(tx, project, "resume", [queue], [])
         paused = tx.all(
             "SELECT 1 FROM queues WHERE project = :project LIMIT :most", project=project, most=MOST_PAUSED + 1
         )
@@ -57,12 +59,17 @@ def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Proje
     )
     if row is not None:
         append(tx, "queue.resumed", project, subject=f"queue:{queue}", name=queue, agent=agent)
-        let_be_found(tx, project, queue, 500)
+        chores.leave(tx, "resume", go_on(tx, project, [(queue, 0)], chores.BUDGET))
     return _one(tx, project, queue)
 
 
-def let_be_found(tx: Transaction, project: str, queue: str, most: int) -> int:
-    """Set tasks of a resumed queue aside no longer, the best first; how many there were."""
+def go_on(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
+    """Set tasks of resumed queues aside no longer, the best first, so many of each; the queues that have more."""
+    most = max(1, budget // len(rows))
+    return [(project, queue, 0) for queue, _ in rows if _let_be_found(tx, project, queue, most) == most]
+
+
+def _let_be_found(tx: Transaction, project: str, queue: str, most: int) -> int:
     # `ready_at` is 0 and stays so: that it is written tells the triggers that a task with a limit has become ready.
     rows = tx.all(
         "WITH best AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND queue = :queue "
