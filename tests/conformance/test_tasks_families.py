@@ -134,7 +134,9 @@ def test_a_report_about_several_jobs_leaves_what_is_too_much(alice: Board, nobod
     for job in jobs:
         family(alice, 4, alice.tasks.get(ref=job.id))
     won = alice.jobs.next(count=4)
-    outcomes = [{"number": job.number, "epoch": job.epoch, "ok": i % 2 == 0, "retry": False} for i, job in enumerate(won)]
+    outcomes = [
+        {"number": job.number, "epoch": job.epoch, "ok": i % 2 == 0, "retry": False} for i, job in enumerate(won)
+    ]
     alice.jobs.report(outcomes=outcomes)
 
     assert states(alice)["blocked"] == 11, "five at once"

@@ -88,25 +88,24 @@ def _write(tx: Transaction, chore: str, left: list[Chore]) -> None:
 
 def step(
     tx: Transaction, project: str | None, lock: str = "{skip_locked}", *, others: bool = False, share: int = 1
-) -> bool:
-    """Go on with some chores, those of this project first; whether there were any that could be gone on with.
+) -> bool | None:
+    """Go on with some chores, those of this project first.
 
-    Chores that somebody else goes on with are passed over, or waited for with `{lock}`. With `others`, chores of other
-    projects count as well: a task of this project may come after one of theirs. A stranger's call does none of it:
-    what it may change was decided when the chore was left. A caller that may do several steps in one transaction
-    says how many: each of them does its share.
+    None: there are none. False: somebody else goes on with those of this project right now, and they were passed over.
+    With `{lock}` they are waited for. With `others`, chores of other projects count as well: a task of this project may
+    come after one of theirs. A stranger's call does none of it: what it may change was decided when the chore was
+    left. A caller that may do several steps in one transaction says how many: each of them does its share.
     """
     if changeable(tx):
-        return False
+        return None
     here = "TRUE" if others or project is None else "project = :project"
     sorts = tx.all(
-        f"SELECT DISTINCT project, chore, CASE WHEN project = :project THEN 0 ELSE 1 END AS far FROM chores "
+        "SELECT DISTINCT project, chore, CASE WHEN project = :project THEN 0 ELSE 1 END AS far FROM chores "
         f"WHERE {here} ORDER BY far, project, chore",
         project=project or "",
     )
-    for where, chore, _ in sorts:
-        if chore not in STEPS:
-            continue
+    known = [(where, chore) for where, chore, _ in sorts if chore in STEPS]
+    for where, chore in known:
         # Those with the highest numbers first: usually they come after the others, and so the chores stay few.
         rows: list[tuple[Any, ...]] = tx.all(
             "SELECT subject, passed FROM chores WHERE project = :project AND chore = :chore "
@@ -119,7 +118,7 @@ def step(
             left = STEPS[chore](tx, where, [(subject, passed) for subject, passed in rows], max(1, BUDGET // share))
             settle(tx, where, chore, [subject for subject, _ in rows], left)
             return True
-    return False
+    return False if any(where == project for where, _ in known) else None
 
 
 def remain(tx: Transaction, project: str | None) -> list[str]:

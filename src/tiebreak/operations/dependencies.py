@@ -181,17 +181,24 @@ def go_on(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: in
     return _as_chores(_tell(tx, [(project, int(subject), passed) for subject, passed in rows], budget))
 
 
+_THIS_CHORE = "FROM chores WHERE project = :project AND chore = 'dependents' AND subject = :subject"
+
+
+def lock_chore(tx: Transaction, task: Task) -> None:
+    """Wait for whoever tells those that come after a task of its end, before any task is locked."""
+    tx.first(f"SELECT 1 {_THIS_CHORE} {{lock}}", project=task.project, subject=str(task.number))
+
+
 def finish(tx: Transaction, task: Task) -> None:
     """Let all that come after a task know of its end before it is reopened; refused if they are too many.
 
     Its row is locked, so no chore for it is added meanwhile.
     """
     this = {"project": task.project, "subject": str(task.number)}
-    one = "FROM chores WHERE project = :project AND chore = 'dependents' AND subject = :subject"
-    if tx.first(f"SELECT 1 {one}", **this) is None:
+    if tx.first(f"SELECT 1 {_THIS_CHORE}", **this) is None:
         return
-    # Passed over and not waited for: whoever has it locked may be waiting for a task that is locked here.
-    if (row := tx.first(f"SELECT passed {one} {{skip_locked}}", **this)) is not None:
+    # One that was not there yet for `lock_chore` is not waited for: tasks are locked by now.
+    if (row := tx.first(f"SELECT passed {_THIS_CHORE} {{skip_locked}}", **this)) is not None:
         left = _as_chores(_tell(tx, [(task.project, task.number, row[0])], chores.BUDGET))
         chores.settle(tx, task.project, "dependents", [this["subject"]], left)
         if left:

@@ -170,15 +170,23 @@ def win(
     """
     tx.serialize("queues", wanted.project, shared=True)
     grant = {"agent": agent, "lease": micros(lease)}
+    waits = False
     for _ in range(TRIES):
         rows, seen, lanes = _win(tx, wanted, count, grant, returning)
-        if not rows and step(tx, wanted.project, others=True, share=TRIES):
+        if not rows and (done := step(tx, wanted.project, others=not waits, share=TRIES)) is not None:
+            if not done:
+                waits, count = _wait(tx)
             continue  # what nobody had told yet may be ready now
         if rows or not tx.passes_over or not (seen or _something_is_there(tx, wanted, lanes)):
             break
-        tx.wait_for_locked()
-        count = 1  # whoever waited for a second one would have the first one locked meanwhile
+        waits, count = _wait(tx)
     return rows
+
+
+def _wait(tx: Transaction) -> tuple[bool, int]:
+    """Wait from now on for what is locked, and for how many: who waited for a second one would keep the first locked."""
+    tx.wait_for_locked()
+    return True, 1
 
 
 def _something_is_there(tx: Transaction, wanted: Wanted, lanes: list[Lane]) -> bool:

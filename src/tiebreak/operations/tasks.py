@@ -19,6 +19,7 @@ from .dependencies import (
     find_predecessors,
     finish,
     link,
+    lock_chore,
     refuse_ended_badly,
     runs_anyway,
     unfinished,
@@ -197,6 +198,7 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     """
     number = (found := find(tx, ref, project)).number
     tx.serialize("edges", found.project, shared=True)  # what it comes after does not change while it is counted
+    lock_chore(tx, found)
     before = _locked_predecessors(tx, number)
     task = find(tx, f"#{number}", project, "{lock}")
     if task.lapsed and task.state == "claimed" and expire_one(tx, number):
