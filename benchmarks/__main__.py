@@ -23,6 +23,7 @@ NAMES = (
         "scale",
         "jobs",
         "versions",
+        "endurance",
     ),
 )
 HEAD = """# Results
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(NAMES)}")
     parser.add_argument("--write", action="store_true", help="put the figures into benchmarks/RESULTS.md")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: to see that it works, not how fast it is")
+    parser.add_argument("--minutes", type=float, default=10.0, help="for how long endurance goes on (default: 10)")
     parser.add_argument("--verbose", action="store_true", help="tell details")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in NAMES]
@@ -49,14 +51,17 @@ def main() -> None:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
     if args.write and args.quick:
         parser.error("--write keeps figures, and those of --quick mean nothing")
+    settings = Settings(quick=args.quick, verbose=args.verbose, write=args.write, minutes=args.minutes)
     facts, reports = machine(), []
     for name in args.names or NAMES:
         progress(f"{name} …")
-        report = import_module(f"{__package__}.{name}").run(Settings(quick=args.quick, verbose=args.verbose))
+        report = import_module(f"{__package__}.{name}").run(settings)
         print(report.text(), end="\n\n", flush=True)
         reports.append(report)
     if args.write:
         write(facts, reports)
+    if any(report.failures for report in reports):
+        raise SystemExit(1)
 
 
 def write(facts: list[tuple[str, str]], reports: list[Report]) -> None:

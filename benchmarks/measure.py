@@ -28,6 +28,10 @@ class Settings(NamedTuple):
     quick: bool = False
     """Small sizes, to see whether a benchmark works; its figures mean nothing."""
     verbose: bool = False
+    write: bool = False
+    """Keep what was found in the repository."""
+    minutes: float = 10.0
+    """For those that go on for as long as they are told."""
 
     def size(self, full: int, quick: int) -> int:
         """One of two sizes."""
@@ -45,6 +49,8 @@ class Report:
         """How many columns are text, on the left."""
         self.rows: list[list[str]] = []
         self.notes: list[str] = []
+        self.failures: list[str] = []
+        """What must not be; the run ends with an error."""
         self.details: list[str] = []
         """For `--verbose`: shown, not written."""
 
@@ -56,7 +62,7 @@ class Report:
         """As people read it in a terminal."""
         right = frozenset(range(self.left, len(self.header)))
         lines = [f"{self.name}: {self.title}", table(self.rows, header=self.header, right=right)]
-        return "\n".join([*lines, *self.notes, *self.details])
+        return "\n".join([*lines, *self.notes, *self.details, *(f"FAILED: {each}" for each in self.failures)])
 
     def markdown(self) -> str:
         """As people read it in RESULTS.md."""
@@ -111,7 +117,7 @@ def in_turns(work: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list
     """Run each piece of work once a round, so that a noisy moment hits all alike; returns what they returned."""
     found: dict[str, list[T]] = {name: [] for name in work}
     for number in range(rounds):
-        order = list(work) if number % 2 == 0 else list(reversed(work))
+        order = list(work) if number % 2 == 0 else list(work)[::-1]
         for name in order:
             found[name].append(work[name]())
         if (number + 1) % max(1, rounds // 15) == 0:

@@ -1,7 +1,8 @@
 """The servers that are measured, each in a process of its own: `python -m benchmarks.servers KIND BOARD PORT`.
 
-`daemon` is `tb serve` as it is; `alone` the same with one commit for each request; `echo` the same server stack (event
-loop, HTTP parser, protocol, ASGI) with an application that answers at once and does nothing.
+`tb` is the command itself, `tb serve`; `daemon` the same in a process of this module; `alone` the same with one commit
+for each request; `leaking` the same with a list that keeps every refusal; `echo` the same server stack (event loop,
+HTTP parser, protocol, ASGI) with an application that answers at once and does nothing.
 """
 
 from __future__ import annotations
@@ -44,15 +45,17 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(kind: str, place: str, board: str = "") -> Iterator[Server]:
-    """Start one, and end it afterwards."""
+def server(kind: str, place: str, board: str = "", **variables: str) -> Iterator[Server]:
+    """Start one with these variables in its environment, and end it afterwards."""
     import socket
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {**os.environ, "XDG_STATE_HOME": place, "PYTHONPATH": REPOSITORY}
+    environment = {**os.environ, "XDG_STATE_HOME": place, "PYTHONPATH": REPOSITORY, **variables}
     command = [sys.executable, "-m", "benchmarks.servers", kind, board, str(port), place]
+    if kind == "tb":
+        command = [os.path.join(os.path.dirname(sys.executable), "tb"), *_serving(board, port)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         token = f"{place}/tiebreak/run/{port}.token"
@@ -122,7 +125,27 @@ def main(kind: str, board: str, port: str, place: str) -> None:
 
     if kind == "alone":
         writer.MOST_TOGETHER = 1
-    command(["--board", board, "serve", "--addr", f"127.0.0.1:{port}", "--socket", f"/tmp/tb-bench-{port}.sock"])
+    if kind == "leaking":
+        _keep_every_refusal()
+    command(_serving(board, port))
+
+
+def _serving(board: str, port: int | str) -> list[str]:
+    return ["--board", board, "serve", "--addr", f"127.0.0.1:{port}", "--socket", f"/tmp/tb-bench-{port}.sock"]
+
+
+def _keep_every_refusal() -> None:
+    """A planted leak: with its traceback, a refusal keeps all that was known when it was made."""
+    from tiebreak.errors import Lost
+
+    kept: list[Lost] = []
+    begin = Lost.__init__
+
+    def keep(self: Any, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        kept.append(self)
+
+    Lost.__init__ = keep  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -60,6 +60,16 @@ def test_two_projects_never_conflict(place: Place, alice: Board) -> None:
     assert [hold.epoch for hold in take(elsewhere, "lock:deploy", "file:src/a.py")] == [1, 1]
 
 
+def test_the_loser_learns_since_which_event_of_its_own_project(place: Place, alice: Board, bob: Board) -> None:
+    take(alice, "lock:deploy")
+    [taken] = [event for event in alice.events.read() if event.event == "hold.taken"]
+    take(place.open("carol", project="other"), "lock:deploy")
+    for _ in range(3):
+        with pytest.raises(Lost) as loss:
+            take(bob, "lock:deploy")
+        assert loss.value.data["since"] == taken.number
+
+
 def test_a_named_project_is_the_one_that_counts(place: Place, alice: Board, bob: Board) -> None:
     take(alice, "lock:deploy", project="other")
     take(bob, "lock:deploy")

@@ -16,12 +16,12 @@ import psycopg
 import pytest
 
 import tiebreak
-from tiebreak import Board, Refused
+from tiebreak import Board, Lost, Refused
 
 from ..postgres import WRITES
 from .conftest import engine_of, new_database
 
-TASKS, EVENTS, HOLDS = 200_000, 60_000, 20_000
+TASKS, EVENTS, HOLDS, REFUSALS = 200_000, 60_000, 20_000, 20_000
 BIG = {"tasks", "events", "holds", "edges"}
 ID = "'0190a000-0000-7000-8000-' || lpad(to_hex(n), 12, '0')"
 
@@ -47,7 +47,10 @@ FROM (SELECT n, CASE WHEN n % 100 < 85 THEN 'completed' WHEN n % 100 < 97 THEN '
 MORE = f"""
 INSERT INTO events (number, at, event, project, subject, epoch)
 SELECT n, n, 'task.claimed', 'p' || n % 10, {ID}, 1 FROM generate_series(1, {EVENTS}) AS n;
-SELECT setval('events_number', {EVENTS});
+INSERT INTO events (number, at, event, project, subject, epoch)
+SELECT {EVENTS} + n, n, CASE n WHEN 1 THEN 'hold.taken' ELSE 'hold.refused' END, 'p0', 'lock:20', 1
+FROM generate_series(1, {REFUSALS}) AS n;
+SELECT setval('events_number', {EVENTS} + {REFUSALS});
 INSERT INTO holds (project, resource, slot, holder, epoch, until)
 SELECT 'p' || n % 10, 'lock:' || n, 0, CASE WHEN n % 20 = 0 THEN 'b~1' END, 1, CASE WHEN n % 20 = 0 THEN 9e15 ELSE 0 END
 FROM generate_series(1, {HOLDS}) AS n;
@@ -249,6 +252,16 @@ def test_jobs_are_kept_and_reported_by_their_numbers(explained: Explained) -> No
         assert all(answer["accepted"] for answer in board.jobs.report(outcomes=outcomes))
 
     check(explained.of(report), "tasks_pkey", "edges_after")
+
+
+def test_a_refusal_passes_by_no_refusals_before_it(explained: Explained) -> None:
+    def refused(board: Board) -> None:
+        with pytest.raises(Lost):
+            board.holds.take(resources=["lock:20"], project="p0")
+
+    nodes = explained.of(refused)
+    check(nodes, "events_granted")
+    assert "events_subject" not in {node.get("Index Name") for node in nodes}
 
 
 def test_keeping_and_finishing_a_task_probe_one_index(explained: Explained) -> None:

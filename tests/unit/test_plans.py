@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tiebreak
-from tiebreak import Board
+from tiebreak import Board, Lost
 from tiebreak.engine import sqlite
 
 Plans = list[tuple[str, str]]
@@ -19,9 +19,11 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     return tiebreak.open(tmp_path / "board.db", agent="alice~1", project="demo")
 
 
-def plans(board: Board, monkeypatch: pytest.MonkeyPatch, operation: str, **params: Any) -> list[str]:
-    """The steps of all statements that a call runs."""
-    steps: list[str] = []
+def plans(
+    board: Board, monkeypatch: pytest.MonkeyPatch, operation: str, steps: list[str] | None = None, **params: Any
+) -> list[str]:
+    """The steps of all statements that a call runs, also if it is refused."""
+    steps = [] if steps is None else steps
     original = sqlite.SqliteTransaction.all
 
     def explain(self: Any, sql: str, **given: Any) -> Any:
@@ -81,6 +83,20 @@ def test_the_groups_that_have_work_are_found_by_skipping(board: Board, monkeypat
 
     check(steps, "tasks_ready_limited")
     check(steps, "tasks_limited")
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"), [("tasks.claim", {"ref": "work"}), ("holds.take", {"resources": ["lock:x"]})]
+)
+def test_a_refusal_passes_by_no_refusals_before_it(
+    board: Board, monkeypatch: pytest.MonkeyPatch, operation: str, params: dict[str, Any]
+) -> None:
+    board.call(operation, params)
+    steps: list[str] = []
+    with pytest.raises(Lost):
+        plans(board, monkeypatch, operation, steps, agent="bob~1", **params)
+
+    check(steps, "events_granted")
 
 
 def test_plain_tasks_are_won_with_as_many_statements_as_before_there_were_jobs(

@@ -69,7 +69,8 @@ def _held_by_somebody(
     """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
     column, value = address(ref)
     row = tx.first(
-        f"SELECT {STORED}, {granted_by('tasks.id', 'tasks.epoch')} FROM tasks WHERE {ADDRESS[column]} AND {LIVE}",
+        f"SELECT {STORED}, {granted_by('tasks.project', 'tasks.id', 'tasks.epoch')} FROM tasks "
+        f"WHERE {ADDRESS[column]} AND {LIVE}",
         value=value,
         project=project,
     )
@@ -201,6 +202,7 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             tx,
             called(task),
             task.id,
+            project=task.project,
             agent=agent,
             holder=holder,
             until=until,

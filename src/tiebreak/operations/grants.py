@@ -124,10 +124,14 @@ def by_name(column: str, param: str = "who") -> str:
     return f"({column} = :{param} OR substr({column}, 1, length(:{param}) + 1) = :{param} || '~')"
 
 
-def granted_by(subject: str, epoch: str) -> str:
-    """An expression: the number of the event by which the grant with this epoch was made."""
+def granted_by(project: str, subject: str, epoch: str) -> str:
+    """An expression: the number of the event by which the grant with this epoch was made.
+
+    It has the condition of an index, `events_granted`: a thing may have been refused a hundred thousand times since.
+    """
     return (
-        f"(SELECT grants.number FROM events AS grants WHERE grants.subject = {subject} AND grants.epoch = {epoch} "
+        f"(SELECT grants.number FROM events AS grants WHERE grants.project = {project} "
+        f"AND grants.subject = {subject} AND grants.epoch = {epoch} "
         "AND grants.event IN ('task.claimed', 'hold.taken', 'hold.transferred') ORDER BY grants.number DESC LIMIT 1)"
     )
 
@@ -137,6 +141,7 @@ def lost(
     what: str,
     subject: str,
     *,
+    project: str,
     agent: str,
     holder: str,
     until: int,
@@ -148,7 +153,8 @@ def lost(
     """The refusal for somebody who came second: who has it, until when, and since which event."""
     left = max(0, until - tx.now) / 1_000_000
     if since is None:
-        row = tx.first(f"SELECT {granted_by(':subject', ':epoch')}", subject=subject, epoch=epoch)
+        granted = granted_by(":project", ":subject", ":epoch")
+        row = tx.first(f"SELECT {granted}", project=project, subject=subject, epoch=epoch)
         since = row[0] if row else None
     whose = "you" if holder == agent else short(holder)
     if whose == short(agent):

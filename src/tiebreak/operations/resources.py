@@ -130,6 +130,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
         tx,
         what,
         hold.resource,
+        project=hold.project,
         agent=agent,
         holder=holder,
         until=micros(hold.until or 0),

@@ -73,6 +73,8 @@ CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, 
 CREATE INDEX tasks_aside ON tasks (project, queue, aside, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside > 0;
 CREATE INDEX tasks_claimed ON tasks (project, look_at) WHERE state = 'claimed';  -- not `until`, or no renewal would be HOT
+CREATE INDEX events_granted ON events (project, subject, epoch, number)
+  WHERE event IN ('task.claimed', 'hold.taken', 'hold.transferred');
 
 CREATE FUNCTION stir_group() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

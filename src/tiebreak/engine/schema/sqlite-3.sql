@@ -230,6 +230,9 @@ CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, 
 CREATE INDEX tasks_aside ON tasks (project, queue, aside, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside > 0;
 CREATE INDEX tasks_claimed ON tasks (project, look_at) WHERE state = 'claimed';
+-- By which event something was granted: between that and the last one there may be many refusals.
+CREATE INDEX events_granted ON events (project, subject, epoch, number)
+  WHERE event IN ('task.claimed', 'hold.taken', 'hold.transferred');
 
 CREATE TRIGGER tasks_insert_stirs AFTER INSERT ON tasks
   WHEN new.limit_group IS NOT NULL AND new.state = 'pending' AND new.ready_at = 0 BEGIN
