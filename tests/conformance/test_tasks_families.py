@@ -369,7 +369,7 @@ def test_a_task_is_kept_while_its_end_is_told(place: Place, alice: Board, nobody
 
 
 def test_pruning_forgets_no_more_edges_than_it_is_told(place: Place, alice: Board) -> None:
-    root, later = family(alice, 25)
+    root, _ = family(alice, 25)
     cancel(alice, root)
     alice.tasks.post(name="newest")
     place.advance(100.0)

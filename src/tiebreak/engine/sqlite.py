@@ -65,7 +65,6 @@ _FRAGMENTS = {
     "skip_locked": "",
     "share": "",
     "lock": "",
-    "lock_tasks": "",
     "position": "instr",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",

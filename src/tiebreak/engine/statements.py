@@ -33,7 +33,6 @@ _FRAGMENTS = {
     "now": ":now",
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
-    "lock_tasks": "FOR UPDATE OF tasks",
     "position": "strpos",
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",

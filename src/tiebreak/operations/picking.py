@@ -165,7 +165,7 @@ def win(
 
 
 def _wait(tx: Transaction) -> tuple[bool, int]:
-    """Wait from now on for what is locked, and for how many: who waited for a second one would keep the first locked."""
+    """Wait from now on for what is locked, and for one: who waited for a second one would keep the first locked."""
     tx.wait_for_locked()
     return True, 1
 
