@@ -182,12 +182,12 @@ def counts_without_a_lock(put: Set) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_count_without_a_lock_is_found(tmp_path: Path) -> None:
-    def again_and_again() -> None:
+    def again_and_again(place: str) -> None:
         for _ in range(10):
-            all_at_once(address, counts_without_a_lock)
+            all_at_once(place, counts_without_a_lock)
 
-    with PLACES["postgres"](tmp_path) as address, pytest.raises(Broken, match="stay blocked"):
-        again_and_again()
+    with PLACES["postgres"](tmp_path) as made, pytest.raises(Broken, match="stay blocked"):
+        again_and_again(made)
 
 
 def nothing_is_left(put: Set) -> None:
