@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import combinations_with_replacement
 
 import pytest
@@ -12,8 +13,9 @@ from .samples import BETWEEN_STEPS, Sample
 from .test_serial_orders import SEED, told
 from .world import families
 
-EACH = 6
-SHARDS = 4
+EACH = 3
+SHARDS = 2
+PAIRS_OF_A_SHARD = 20
 PAIRS = [
     pair
     for pair in combinations_with_replacement(BETWEEN_STEPS, 2)
@@ -23,8 +25,9 @@ PAIRS = [
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_some_schedules_between_two_steps(shard: int, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = random.Random(SEED).sample(PAIRS, SHARDS * PAIRS_OF_A_SHARD)
     explored = Explored()
-    for number, pair in enumerate(PAIRS[shard::SHARDS]):
+    for number, pair in enumerate(chosen[shard::SHARDS]):
         explored.add(Explorer(families(), pair).everything(EACH, SEED + number))
     told(capsys, f"between two steps, part {shard + 1} of {SHARDS}", explored)
 

@@ -182,9 +182,12 @@ def counts_without_a_lock(put: Set) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_count_without_a_lock_is_found(tmp_path: Path) -> None:
-    with PLACES["postgres"](tmp_path) as address, pytest.raises(Broken, match="stay blocked"):
+    def again_and_again(place: str) -> None:
         for _ in range(10):
-            all_at_once(address, counts_without_a_lock)
+            all_at_once(place, counts_without_a_lock)
+
+    with PLACES["postgres"](tmp_path) as made, pytest.raises(Broken, match="stay blocked"):
+        again_and_again(made)
 
 
 def nothing_is_left(put: Set) -> None:
@@ -195,7 +198,7 @@ def nothing_is_left(put: Set) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_chore_that_is_forgotten_is_found(path: str) -> None:
-    with pytest.raises(Broken, match="stays blocked|and waits for"):
+    with pytest.raises(Broken, match=r"stays blocked|and waits for"):
         meddle(path, nothing_is_left)
 
 
@@ -346,3 +349,17 @@ def test_others_pass_between_the_steps_of_a_daemon(tmp_path: Path) -> None:
     with served(tmp_path) as made:
         gaps = others_while_a_family_ends(made.url, 3000)
     assert min(gaps.get(agent, 0) for agent in ("same", "other")) >= 2, gaps
+
+
+def test_a_daemon_answers_for_its_health_between_the_steps(tmp_path: Path) -> None:
+    """Not by the time that it takes: after how many answers tasks were still to be told, and fewer each time."""
+    with served(tmp_path) as made, open_board(made.url) as board:
+        [root] = post(board, 1)
+        for _ in range(10):
+            board.batch(_later(root))
+        board.tasks.cancel(ref=root.id)
+        seen = [board.upkeep.status().blocked]
+        while seen[-1]:
+            board.engine.probe()  # GET /health
+            seen.append(board.upkeep.status().blocked)
+    assert len({blocked for blocked in seen if 0 < blocked < 5000}) >= 2, seen

@@ -67,7 +67,6 @@ _FRAGMENTS = {
     "pass_over_tasks": "",
     "share": "",
     "lock": "",
-    "lock_tasks": "",
     "position": "instr",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",

@@ -33,7 +33,6 @@ _FRAGMENTS = {
     "now": ":now",
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
-    "lock_tasks": "FOR UPDATE OF tasks",
     "pass_over": "FOR UPDATE SKIP LOCKED",
     "pass_over_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
     "position": "strpos",

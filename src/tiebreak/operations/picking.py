@@ -184,7 +184,7 @@ def win(
 
 
 def _wait(tx: Transaction) -> tuple[bool, int]:
-    """Wait from now on for what is locked, and for how many: with one more, the first would be kept locked meanwhile."""
+    """Wait from now on for what is locked, and for one: who waited for a second one would keep the first locked."""
     tx.wait_for_locked()
     return True, 1
 
