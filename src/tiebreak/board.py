@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .model import Event, Hold, Task
     from .operations import Operation
     from .operations import agents as _agents
+    from .operations import chores as _chores
     from .operations import claims as _claims
     from .operations import dependencies as _dependencies
     from .operations import events as _events
@@ -184,7 +185,11 @@ class Board:
     def call(self, name: str, params: Mapping[str, Any] | None = None, *, once: str | None = None) -> Any:
         """Run an operation by its name. With `once`, repeating the call answers as the first time."""
         operation = operations.find(name)
-        return self.engine.run(operation, self._filled(operation, params or {}), once)
+        try:
+            return self.engine.run(operation, self._filled(operation, params or {}), once)
+        finally:
+            if self.engine.left:
+                self._finish_chores()
 
     def batch(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run several operations in one transaction; each answer is a result or the error of that one alone.
@@ -201,7 +206,24 @@ class Board:
             except TiebreakError as exc:
                 out.append(exc)
         answers = iter(self.engine.batch(ready) if ready else [])
+        if self.engine.left:
+            self._finish_chores()
         return [next(answers) if answer is None else answer for answer in out]
+
+    def _finish_chores(self) -> None:
+        """Go on, step by step, with what calls have left to be done; others pass in between.
+
+        The calls themselves are committed and answered. So an error ends this and is nobody's: the chores are on the
+        board, and others go on with them.
+        """
+        step, left = operations.find("tasks.cascade"), self.engine.left
+        while left:
+            try:
+                project = left.pop()
+                while self.engine.run(step, {"project": project}):
+                    pass
+            except (KeyError, TiebreakError):  # another thread was faster, or the board is gone
+                return
 
     def _filled(self, operation: Operation[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
         filled = dict(params)
@@ -502,6 +524,7 @@ class Tasks(Namespace):
         after = Bound(_dependencies.predecessors)
         due = Bound(_claims.due)
         sweep = Bound(_claims.sweep)
+        cascade = Bound(_chores.cascade)
 
 
 class Jobs(Namespace):

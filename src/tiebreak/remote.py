@@ -49,6 +49,7 @@ class RemoteEngine:
         self.address = address
         self.path: str | None = None
         self.writers = 1
+        self.left: set[str] = set()  # the daemon goes on with what its calls leave
         self.refusals_dropped = 0  # the daemon counts its own
         self.patience = patience
         self._where = _Where(address)

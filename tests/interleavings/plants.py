@@ -89,8 +89,8 @@ def planted_bugs() -> list[Planted]:
     reads_the_seat = Plant((r"\bFOR SHARE", ""), about=r"FROM (holds|sessions)")
     scope_after_row = Plant(
         (
-            r"FROM edges JOIN tasks ON tasks.number = edges.task",
-            r"FROM (SELECT pg_advisory_xact_lock(7, 7)) AS late, edges JOIN tasks ON tasks.number = edges.task",
+            r"FROM edges WHERE \(after, task\) >",
+            r"FROM (SELECT pg_advisory_xact_lock(7, 7)) AS late, edges WHERE (after, task) >",
         ),
         (r"^(BEGIN.*?; )(SELECT pg_advisory_xact_lock\()", r"\1SELECT pg_advisory_xact_lock(7, 7); \2"),
     )

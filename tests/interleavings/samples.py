@@ -124,6 +124,7 @@ SAMPLES: list[Sample] = [
     one("tasks.next", "S1 S2 S3 limit", **L, **LIMITS),
     one("tasks.next", "P1 P2 queue", count=2, passes_over="P1 P2", **L, **QUEUES),
     one("tasks.forfeit", "H", holder="dead~1"),
+    one("tasks.cascade", "A L", project=None),
     # Posting, and decisions about tasks.
     one("tasks.post", "fresh", name="fresh", key="fresh"),
     one("tasks.post", "nothing", name="no key"),
@@ -328,6 +329,29 @@ TRIPLES: list[tuple[Sample, Sample, Sample]] = [
     (SEND_SEATED, REPLACE_OLD, INBOX),
     (RENEW_SLOT, TAKE_POOL_OF_ONE, one("holds.take", "pool", resources=["pool:x"], **L)),
 ]
+
+BETWEEN_STEPS: list[Sample] = [
+    one("tasks.cascade", "all"),
+    one("tasks.next", "all", passes_over="W2 U T V Z", **L),
+    one("tasks.next", "all", queue="last", **L),
+    one("tasks.claim", "W2", ref="W2", **L),
+    one("tasks.claim", "W3", ref="W3", **L),
+    one("tasks.claim", "Y2 X", ref="Y2", **L),
+    one("tasks.complete", "W3 W4", ref="U", epoch=1, **A),
+    one("tasks.complete", "W4", ref="T", epoch=1, **A),
+    one("tasks.cancel", "W3", ref="U"),
+    one("tasks.cancel", "W2", ref="W2"),
+    one("tasks.cancel", "Y2 X", ref="Y2"),
+    one("tasks.retry", "Z Y2", ref="Z"),
+    one("tasks.retry", "Y1", ref="Y1"),
+    one("tasks.post", "V W2", name="after W2", after=["V", "W2"]),
+    one("tasks.post", "Y2 X", name="after Y2", after=["Y2"]),
+    one("tasks.depend", "W2 W3", ref="W2", after=["U"]),
+    one("tasks.depend", "W3", ref="W3", after=["W2"]),
+    one("tasks.sweep", "all", passes_over="U T V Z"),
+    one("upkeep.prune", "all", older_than=90, passes_over="V Z Y1"),
+]
+"""What meets a cascade that was left half way (`world.FAMILIES`); "all" touches everything."""
 
 READERS_THAT_DECIDE = {
     "tasks.get",

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, cast
+from unittest.mock import patch
 
 import psycopg
 
@@ -27,6 +28,7 @@ from tiebreak.engine.postgres import PostgresEngine
 from tiebreak.engine.schema import TABLES
 from tiebreak.errors import TiebreakError
 from tiebreak.model import encode
+from tiebreak.operations import chores
 
 from ..postgres import WRITES, Server
 from .daemons import GroupingDaemon, side_by_side
@@ -154,6 +156,31 @@ SETUP: list[tuple[str, str, dict[str, Any]]] = [
     ("carol~1", "messages.send", {"body": "latest"}),
     ("carol~1", "tasks.post", {"name": "news", "kind": "decision"}),
 ]
+FAMILIES: list[tuple[str, str, dict[str, Any]]] = [
+    # V is completed, and W1 to W3 come after it; W3 also comes after U, which alice has, W4 after U and T. zoe has W1.
+    ("carol~1", "tasks.post", {"name": "V", "key": "V"}),
+    ("carol~1", "tasks.post", {"name": "U", "key": "U"}),
+    ("carol~1", "tasks.post", {"name": "T", "key": "T"}),
+    ("carol~1", "tasks.post", {"name": "W1", "key": "W1", "after": ["V"]}),
+    ("carol~1", "tasks.post", {"name": "W2", "key": "W2", "after": ["V"]}),
+    ("carol~1", "tasks.post", {"name": "W3", "key": "W3", "after": ["V", "U"]}),
+    ("carol~1", "tasks.post", {"name": "W4", "key": "W4", "after": ["U", "T"]}),
+    ("alice~1", "tasks.claim", {"ref": "U", "lease": LEASE}),
+    ("alice~1", "tasks.claim", {"ref": "T", "lease": LEASE}),
+    ("carol~1", "tasks.claim", {"ref": "V"}),
+    ("carol~1", "tasks.complete", {"ref": "V"}),
+    ("zoe~1", "tasks.claim", {"ref": "W1", "lease": LONG}),
+    # Z is cancelled, and Y1 to Y3 come after it; X comes after Y2, and Y3 runs anyway.
+    ("carol~1", "tasks.post", {"name": "Z", "key": "Z"}),
+    ("carol~1", "tasks.post", {"name": "Y1", "key": "Y1", "after": ["Z"]}),
+    ("carol~1", "tasks.post", {"name": "Y2", "key": "Y2", "after": ["Z"]}),
+    ("carol~1", "tasks.post", {"name": "Y3", "key": "Y3", "after": ["Z"], "run_anyway": True, "queue": "last"}),
+    ("carol~1", "tasks.post", {"name": "X", "key": "X", "after": ["Y2"]}),
+    ("carol~1", "tasks.cancel", {"ref": "Z"}),
+    ("carol~1", "now", {}),
+    ("carol~1", "tasks.post", {"name": "news", "kind": "decision"}),
+]
+"""A set-up in which whoever ended V and Z has died: of those that come after them, only W1 and Y1 were told."""
 _PROCESS = {"host": "h", "boot": "b", "pid": 1, "started": 1}
 PLACE = NOW - AGE
 """The number of zoe's place in line."""
@@ -178,8 +205,8 @@ def units(calls: Sequence[Call]) -> Sequence[Call]:
 class World:
     """A board with the set-up on it, three clients, and a scheduler."""
 
-    def __init__(self, server: Server) -> None:
-        self.server, self.address = server, server.address()
+    def __init__(self, server: Server, setup: Sequence[tuple[str, str, dict[str, Any]]] = SETUP) -> None:
+        self.server, self.address, self._setup = server, server.address(), setup
         self.clock = Clock()
         self.raw: psycopg.Connection[Any] = psycopg.connect(self.address, autocommit=True, options=WRITES)
         self.bystander: psycopg.Connection[Any] = psycopg.connect(self.address, options=WRITES)
@@ -196,7 +223,7 @@ class World:
     def _set_up(self) -> None:
         self.clock.now = NOW - AGE
         with tiebreak.open(self.address, agent="carol~1", project=PROJECT, clock=self.clock) as board:
-            for agent, what, how in SETUP:
+            for agent, what, how in self._setup:
                 if what == "now":
                     self.clock.now = NOW
                     continue
@@ -306,12 +333,14 @@ class World:
 
     @contextmanager
     def _locked(self, tasks: tuple[str, ...]) -> Iterator[None]:
-        """Somebody else is changing tasks or schedules, and gives up as soon as anybody waits for them."""
+        """Somebody else is changing tasks, schedules or chores, and gives up as soon as anybody waits for them."""
         if not tasks:
             yield
             return
         self.bystander.execute("SELECT 1 FROM tasks WHERE key = ANY(%s) FOR UPDATE", (list(tasks),))
         self.bystander.execute("SELECT 1 FROM schedules WHERE name = ANY(%s) FOR UPDATE", (list(tasks),))
+        of_them = "SELECT CAST(number AS text) FROM tasks WHERE key = ANY(%s)"
+        self.bystander.execute(f"SELECT 1 FROM chores WHERE subject IN ({of_them}) FOR UPDATE", (list(tasks),))
         over = threading.Event()
         watching = threading.Thread(target=self._give_up_when_waited_for, args=(over,), daemon=True)
         watching.start()
@@ -376,6 +405,7 @@ _ALL = (
 _KEYS = {
     "tasks": ("number",),
     "edges": ("task", "after"),
+    "chores": ("project", "chore", "subject"),
     "marks": ("project", "key"),
     "queues": ("project", "queue"),
     "outputs": ("task", "epoch", "start"),
@@ -421,7 +451,8 @@ class Seen:
 
     def board(self) -> dict[str, Any]:
         """The rows of every table, and the events."""
-        tables = {name: self._table(name, rows) for name, rows in self._rows.items() if name != "events"}
+        hints = ("events", "stirred")  # the one is told below, the other one decides nothing
+        tables = {name: self._table(name, rows) for name, rows in self._rows.items() if name not in hints}
         told: dict[str, list[Any]] = {}
         for row in sorted(self._rows["events"], key=lambda row: int(row["number"])):
             if row["event"] not in _QUIET:
@@ -484,4 +515,14 @@ class Seen:
 @cache
 def world() -> World:
     """One world for all tests of this process: on a server that forgets at a crash, and sees deadlocks soon."""
-    return World(Server("fsync=off", "autovacuum=off", "deadlock_timeout=30ms", "jit=off"))
+    return World(Server(*_SERVER))
+
+
+@cache
+def families() -> World:
+    """Another one, with `FAMILIES` on it."""
+    with patch.object(chores, "BUDGET", 1), patch.object(tiebreak.Board, "_finish_chores", lambda _: None):
+        return World(Server(*_SERVER), FAMILIES)
+
+
+_SERVER = ("fsync=off", "autovacuum=off", "deadlock_timeout=30ms", "jit=off")

@@ -11,6 +11,7 @@ import pytest
 
 from tiebreak import operations
 from tiebreak.operations import grants
+from tiebreak.operations.references import ARRIVING
 
 FOLDER = Path(operations.__file__).parent
 COLUMNS = ("holder", "epoch", "until", "displaced")
@@ -22,9 +23,15 @@ def texts(source: str) -> Iterator[str]:
     """All texts in a module: of one that is put together from several, the pieces that stand there, in order."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{…}" for part in node.values)
+            yield "".join(map(_piece, node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+def _piece(part: ast.expr) -> str:
+    if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id == "ARRIVING":
+        return ARRIVING
+    return str(part.value) if isinstance(part, ast.Constant) else "{…}"
 
 
 def written(sql: str) -> set[str]:

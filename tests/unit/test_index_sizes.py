@@ -29,6 +29,8 @@ WIDEST = {
     "answers.once": ONCE,
     "board.name": MAX_LABEL,
     "callee": MAX_KEY,
+    "chores.chore": MAX_LABEL,
+    "chores.subject": MAX_LABEL,
     "events.subject": MAX_RESOURCE,
     "key": MAX_KEY,
     "kind": MAX_LABEL,
@@ -49,6 +51,7 @@ Words have indexes of their own kind."""
 
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.S)
 _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+) (?:USING (\w+) )?\(([^;]*?)\)(?:\s*WHERE|;)")
+_ADDED = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (\w+) (?:bigint|INTEGER)")
 _COLUMN = re.compile(r"^  (\w+) +(text|bigint|INTEGER|TEXT)\b(.*)$", re.M)
 
 
@@ -72,8 +75,10 @@ def numbers(engine: str) -> set[str]:
     """The columns that hold numbers, with their tables."""
     found = set()
     for path in sorted(SCHEMA.glob(f"{engine}-*.sql")):
-        for table, body in _TABLE.findall(re.sub(r"--.*", "", path.read_text())):
+        text = re.sub(r"--.*", "", path.read_text())
+        for table, body in _TABLE.findall(text):
             found |= {f"{table}.{name}" for name, kind, _ in _COLUMN.findall(body) if kind in ("bigint", "INTEGER")}
+        found |= {f"{table}.{name}" for table, name in _ADDED.findall(text)}
     return found
 
 

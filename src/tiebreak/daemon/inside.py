@@ -26,6 +26,7 @@ class Inside:
         self._context = copy_context()  # what is known of the request, above all whether a token vouches for it
         self.address = service.engine.address
         self.path = service.engine.path
+        self.left: set[str] = set()  # the writer goes on with what is left
 
     def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
         """Run one operation as a request would."""

@@ -192,7 +192,7 @@ class Service:
 
     def drain(self) -> None:
         """Take no new request; send those who wait home."""
-        self.draining = True
+        self.draining = self.writer.draining = True
         self.hub.end()
 
     def close(self) -> None:

@@ -6,6 +6,9 @@ own, so that one that fails takes nothing along; then one commit, then the answe
 The event loop commits by itself: on the two ends of a handover to a thread more time would be lost than a commit
 takes. Only when the board is held by somebody else, or when the disk has proved to be slow, a thread does it, so
 that streams, waits and reads go on meanwhile.
+
+What a call has left to be done in steps (see `operations.chores`) is gone on with here, after the call was answered.
+Each step is a transaction of its own on a thread, behind all writes that wait by then.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unavailable
+from ..operations import find
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -46,6 +50,11 @@ class Writer:
         self._running = 0
         """Batches that threads are writing."""
         self._slow = 0.0
+        self._chores: set[str] = set()
+        """The projects for which a step is queued or being done."""
+        self._step = find("tasks.cascade")
+        self.draining = False
+        """Whether no further step is begun; what is left then is done by the next daemon."""
         self.depth = 0
         """Operations that wait or are being written."""
 
@@ -70,6 +79,10 @@ class Writer:
         self._scheduled = False
         entries = self._take()
         calls = [call for each, _ in entries for call in each]
+        if self._is_step(entries[0]):
+            self._hand_over(entries, calls)
+            self._go_on()
+            return
         began = perf_counter()
         try:
             patient = self._slow > SLOW or len(calls) > MOST_TOGETHER
@@ -87,10 +100,46 @@ class Writer:
         entries: list[Entry] = []
         size = 0
         while self._queue and (not entries or size + len(self._queue[0][0]) <= MOST_TOGETHER):
+            if self._is_step(self._queue[0]) and entries:
+                break
             entry = self._queue.popleft()
             entries.append(entry)
             size += len(entry[0])
+            if self._is_step(entry):
+                break
         return entries
+
+    def _is_step(self, entry: Entry) -> bool:
+        """Whether this goes on with chores: nobody waits for it, so nothing else shall be in its transaction."""
+        return entry[0][0][0] is self._step
+
+    def _go_on_with_chores(self) -> None:
+        """Queue a step for each project in which something was left to be done."""
+        left = self._engine.left
+        while left and not self.draining:
+            project = left.pop()
+            if project not in self._chores:
+                self._chores.add(project)
+                self._queue_step(project)
+
+    def _queue_step(self, project: str) -> None:
+        step: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._queue.append(([(self._step, {"project": project}, None)], step))
+        self.depth += 1
+
+        def done(finished: asyncio.Future[list[Any]]) -> None:
+            if finished.cancelled() or finished.exception() is not None:
+                again = False  # the board is not to be had now; the sweep goes on with it
+            else:
+                [answer] = finished.result()
+                again = isinstance(answer, int) and answer > 0 and not self.draining
+            if again:
+                self._queue_step(project)
+                self._go_on()
+            else:
+                self._chores.discard(project)
+
+        step.add_done_callback(done)
 
     def _hand_over(self, entries: list[Entry], calls: list[Call]) -> None:
         began = perf_counter()
@@ -111,7 +160,8 @@ class Writer:
     def _answer(self, entries: list[Entry], answers: list[Any], took: float) -> None:
         self._metrics.batch_size.add(len(answers))
         self._metrics.commit.add(took)
-        self._slow = took if took < self._slow else (self._slow * 7 + took) / 8
+        if not self._is_step(entries[0]):
+            self._slow = took if took < self._slow else (self._slow * 7 + took) / 8
         at = 0
         for calls, future in entries:
             end = at + len(calls)
@@ -119,6 +169,7 @@ class Writer:
                 future.set_result(answers[at:end])
             at = end
         self.depth -= at
+        self._go_on_with_chores()
 
     def _fail(self, entries: list[Entry], problem: BaseException) -> None:
         self._slow = 0.0

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         def path(self) -> str | None:
             """The file that the board is in, if it is in one of this machine."""
 
+        left: set[str]
+        """The projects in which committed transactions left chores; whoever goes on with one takes it out."""
+
         writers: int
         """How many transactions that write are worth running side by side."""
 

@@ -64,6 +64,8 @@ class Attempt:
         self.laden = self.rejected = False
         """Whether it took refusals along, and whether the server rejected that; it is then tried without them."""
         self.answer: Any = None
+        self.left: set[str] = set()
+        """The projects in which it leaves chores."""
 
     def run(self) -> Any:
         """Begin, work, commit; nothing is committed when nothing was changed."""
@@ -87,6 +89,7 @@ class Attempt:
                 connection.execute("END")
             raise
         tx.hand_in()
+        self.left = tx.left
         if tx.changes:
             self._commit(tx)
         else:

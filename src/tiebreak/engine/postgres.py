@@ -95,6 +95,7 @@ class PostgresEngine:
         self._pid = os.getpid()
         self._closed = False
         self._idle: list[Any] = []
+        self.left: set[str] = set()
         self._lock = allocate_lock()
         self.refused = Refusals("")
         self._high = 0
@@ -254,6 +255,7 @@ class PostgresEngine:
                 self._roll_back(connection)
                 raise
             attempt.end(committed=attempt.changed)
+            self.left |= attempt.left
             if rejected:
                 self.refused.settle_aside(drop=attempt.changed)
             if attempt.changed and not connection.closed:

@@ -63,9 +63,10 @@ _FRAGMENTS = {
     "now": ":now",
     "fresh": ":now",
     "skip_locked": "",
+    "pass_over": "",
+    "pass_over_tasks": "",
     "share": "",
     "lock": "",
-    "lock_tasks": "",
     "position": "instr",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
@@ -105,12 +106,14 @@ def _none(_: dict[str, Any]) -> tuple[()]:
 class SqliteTransaction:
     """A transaction as operations see it."""
 
-    __slots__ = ("_cursor", "_refusals", "now", "undone")
+    __slots__ = ("_cursor", "_refusals", "left", "now", "undone")
 
     def __init__(self, connection: apsw.Connection, refusals: Refusals) -> None:
         self._cursor = connection.cursor()
         self._refusals = refusals
         self.now = 0
+        self.left: set[str] = set()
+        """The projects in which it leaves chores."""
         self.undone = 0
         """Changes in this transaction that were taken back again."""
 
@@ -137,6 +140,10 @@ class SqliteTransaction:
 
     def wait_for_locked(self) -> None:
         """Nothing to do: no row is ever locked by somebody else."""
+
+    def leave(self, project: str) -> None:
+        """Tell that chores of a project are left behind."""
+        self.left.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""
@@ -198,6 +205,7 @@ class SqliteEngine:
 
     def _start(self) -> None:
         self._closed = False
+        self.left: set[str] = set()
         self._writing, self._reading, self._checkpointing = allocate_lock(), allocate_lock(), allocate_lock()
         self._readers: list[_Reader] = []
         self._watches: list[Any] = []
@@ -333,6 +341,7 @@ class SqliteEngine:
             tx.now = self._now()
             before = writer.total_changes()
             tx.undone = 0
+            tx.left.clear()
             answer = work(tx)
             changed = writer.total_changes() - before > tx.undone
             carried = changed and carry and self._carry_refusals(tx)
@@ -345,6 +354,8 @@ class SqliteEngine:
             if isinstance(exc, _NotCarried):
                 return self._transact(work, carry=False)
             raise
+        if tx.left:
+            self.left |= tx.left
         if changed:
             self._looked = 0.0
             self._look(writer)  # nobody is told of what only this process can see

@@ -33,7 +33,8 @@ _FRAGMENTS = {
     "now": ":now",
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
-    "lock_tasks": "FOR UPDATE OF tasks",
+    "pass_over": "FOR UPDATE SKIP LOCKED",
+    "pass_over_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
     "position": "strpos",
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",
@@ -115,6 +116,7 @@ class PostgresTransaction:
         "changes",
         "connection",
         "in_batch",
+        "left",
         "now",
         "trace",
     )
@@ -142,6 +144,8 @@ class PostgresTransaction:
         self._settled = settled
         self._events: list[dict[str, Any]] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
+        self.left: set[str] = set()
+        """The projects in which it leaves chores."""
         self.changes = 0
         """How much was written that has to be committed."""
         self.trace: dict[str, Any] = {}
@@ -217,6 +221,10 @@ class PostgresTransaction:
         if self.in_batch:
             raise Waits
         self._waits = True
+
+    def leave(self, project: str) -> None:
+        """Tell that chores of a project are left behind."""
+        self.left.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""

@@ -49,6 +49,10 @@ class Terms:
             # rather read all edges again for each link of a long chain.
             "enable_hashjoin": "off",
             "enable_mergejoin": "off",
+            # Every look that has to be quick has an index. Whether something exists, the planner would rather find out
+            # by reading the table until it meets it, and there are looks that usually meet nothing.
+            "enable_seqscan": "off",
+            "jit": "off",  # to compile a statement takes longer than to run it
         }
         if server_version >= 170000:
             settings["transaction_timeout"] = 0

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
         def wait_for_locked(self) -> None:
             """Let `{skip_locked}` wait from now on; a call of a batch is run again, in a transaction of its own."""
 
+        def leave(self, project: str) -> None:
+            """Tell that this transaction leaves chores of a project behind, which somebody should go on with."""
+
         def refuse(self, event: str, **facts: Any) -> None:
             """Remember a refusal; it is written down together with a later change."""
 
@@ -69,7 +72,7 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies"),
+    "tasks": ("claims", "picking", "tasks", "dependencies", "chores"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds",),
@@ -93,12 +96,19 @@ def scope(*names: str, shared: bool = False) -> Scope:
     return "\0".join(names), shared
 
 
-KEYS = ("keys",)
-"""The scope of all keys: shared by those who may add a task with a key, taken alone by pruning."""
+def keys_of(project: str, *, shared: bool = True) -> Scope:
+    """The scope of a project's keys: shared by those who may add a task with a key, taken alone by pruning."""
+    return scope("keys", project, shared=shared)
 
-EDGES = ("edges",)
-"""The scope of all dependencies: taken alone by `depend`, which changes what comes after what among existing tasks;
-shared by operations that rely on it staying as it is."""
+
+def edges_of(project: str, *, shared: bool = False) -> Scope:
+    """The scope of what the tasks of a project come after.
+
+    Taken alone by `depend`, which changes it among existing tasks; shared by operations that rely on it staying as it
+    is.
+    """
+    return scope("edges", project, shared=shared)
+
 
 SPAWNED = "~spawn-"
 """What tells the ids of agents that tiebreak started itself: their writes are refused once they were replaced."""

@@ -14,9 +14,10 @@ from ..model import Task, holder_id, record
 from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
-from . import EDGES, KEYS, operation, scope
+from . import changeable, edges_of, keys_of, operation
+from .chores import remain, step
 from .events import of_task
-from .expiry import expire_before, expire_one, let_others_go_on, settle
+from .expiry import end_of, expire_before, expire_one, let_others_go_on, settle
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup
 
@@ -35,10 +36,15 @@ MAX_BACKOFF = 3600 * SECOND
 TRIES = 10
 """How often a claim is tried again when the task looked free but was taken in between."""
 
+ELSEWHERE = 1.0
+"""Seconds after which to look again while other projects have chores."""
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
-    "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, progress = NULL"
+    "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, "
+    "progress = NULL, aside = 0, look_at = {fresh} + :lease"
 )
+KEPT = "updated_at = {now}, look_at = CASE WHEN look_at > {fresh} + :lease THEN {fresh} + :lease ELSE look_at END"
+"""What changes with a renewal beside the grant; `look_at` only by a lease that ends earlier, so hardly any index."""
 WON = STORED + ", displaced"
 COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
 _TOUCHED = "updated_at = {now}"
@@ -53,7 +59,8 @@ _WIN_LIMITED = winning("tasks", f"number = :number AND {READY}", WON, CLAIMED)
 
 def _may_post(params: dict[str, Any]) -> list[Scope]:
     """Whoever claims a key may be the first to name it, and posts it then."""
-    return [scope(*KEYS, shared=True)] if params.get("create", True) and address(params["ref"])[0] == "key" else []
+    may = params.get("create", True) and address(params["ref"])[0] == "key"
+    return [keys_of(params["project"])] if may else []
 
 
 def _held_by_somebody(
@@ -118,9 +125,12 @@ def _named(tx: Transaction, ref: str, agent: str, project: str, create: bool) ->
 
 
 def _settled(tx: Transaction, task: Task) -> int:
-    """Write down the lapses that decide about a task that cannot be won as it is; how many there were."""
+    """Write down the lapses and ends that decide about a task that cannot be won as it is; how many there were."""
     if task.state == "blocked":
-        return expire_before(tx, task.number)  # perhaps it waits only for a claim that lapsed
+        from .dependencies import catch_up
+
+        # Perhaps it waits only for a claim that lapsed, or nobody has told it yet what it waited for.
+        return expire_before(tx, task.number) + catch_up(tx, task.number)
     return expire_one(tx, task.number) if task.state == "claimed" and task.lapsed else 0  # its last attempt
 
 
@@ -202,7 +212,9 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             id=task.id,
         )
     if task.state == "blocked":
-        waits = ", ".join(f"#{number}" for number in _unfinished(tx, task))
+        from .dependencies import some
+
+        waits = some(_unfinished(tx, task))
         return Refused(f"{called(task)} is blocked by {waits}", hint=WAIT, state=task.state, id=task.id)
     if task.state == "pending":
         left = (task.ready_at or 0.0) - tx.now / SECOND
@@ -219,7 +231,9 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
     return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
 
 
-@operation("tasks.claim_many", writes=True, strangers=True, scopes=lambda _: [scope(*EDGES, shared=True)])
+@operation(
+    "tasks.claim_many", writes=True, strangers=True, scopes=lambda params: [edges_of(params["project"], shared=True)]
+)
 def claim_many(
     tx: Transaction,
     *,
@@ -326,7 +340,7 @@ def extend(
     lease: Lease = CLAIM_LEASE,
 ) -> Task:
     """Keep a claim for another lease, counted from now."""
-    task = as_holder(tx, keeping, _TOUCHED, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
+    task = as_holder(tx, keeping, KEPT, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
     of_task(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
     return task
 
@@ -367,11 +381,8 @@ def complete(
     ack_payload: Json | None = None,
 ) -> Task:
     """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
-    task = as_holder(
-        tx, closing, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result)
-    )
-    of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
-    let_others_go_on(tx, task)
+    task = completed(tx, ref=ref, agent=agent, project=project, epoch=epoch, result=result)
+    let_others_go_on(tx, [end_of(task)])
     if ack:
         from .tasks import post
 
@@ -385,6 +396,15 @@ def complete(
             payload=ack_payload,
             about=task.id,
         )
+    return task
+
+
+def completed(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int, result: Any) -> Task:
+    """Finish a claimed task; those that come after it are still to be told."""
+    task = as_holder(
+        tx, closing, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result)
+    )
+    of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
     return task
 
 
@@ -408,6 +428,24 @@ def fail(
 
     The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
     """
+    task = failed(tx, ref=ref, agent=agent, project=project, epoch=epoch, reason=reason, retry=retry, result=result)
+    if task.state == "failed":
+        let_others_go_on(tx, [end_of(task)])
+    return task
+
+
+def failed(
+    tx: Transaction,
+    *,
+    ref: str,
+    agent: str,
+    project: str,
+    epoch: int,
+    reason: str | None,
+    retry: bool,
+    result: Any,
+) -> Task:
+    """Write down a failed attempt; if it was the last one, those that come after are still to be told."""
     before = find(tx, ref, project, "{lock}")
     again = retry and before.attempts < before.max_attempts
     wait = _backoff(tx, before) if again else 0
@@ -426,8 +464,6 @@ def fail(
     )
     event = "task.retrying" if again else "task.failed"
     of_task(tx, event, task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
-    if not again:
-        let_others_go_on(tx, task)
     return task
 
 
@@ -464,11 +500,21 @@ def release(
 
 @operation("tasks.due", writes=False, strangers=True)
 def due(tx: Transaction, *, project: Project | None = "") -> float | None:
-    """In how many seconds a delayed or claimed task becomes ready by time alone; None if there is none."""
+    """In how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
+
+    A claim that is renewed meanwhile does not: then ask again. 0 while there are chores in the project (see
+    `tasks.cascade`). Those of other projects may concern it: then at most a second.
+    """
     here = "TRUE" if project is None else "project = :project"
+    if left := remain(tx, None):
+        return 0.0 if project is None or project in left else min(ELSEWHERE, _due(tx, here, project) or ELSEWHERE)
+    return _due(tx, here, project)
+
+
+def _due(tx: Transaction, here: str, project: str | None) -> float | None:
     row = tx.first(
         f"SELECT (SELECT min(ready_at) FROM tasks WHERE {here} AND state = 'pending' AND ready_at > 0), "
-        f"(SELECT min(until) FROM tasks WHERE {here} AND state = 'claimed')",
+        f"(SELECT min(look_at) FROM tasks WHERE {here} AND state = 'claimed'{changeable(tx)})",
         project=project,
     )
     moments = [moment for moment in row or () if moment is not None]
@@ -477,11 +523,17 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
 
 @operation("tasks.sweep", writes=True, strangers=True)
 def sweep(tx: Transaction, *, project: Project | None = "") -> int:
-    """Write down the claims that have lapsed; only makes events timely, nothing depends on it."""
+    """Write down the claims that have lapsed, and do a step of what was left to be done; how many claims there were.
+
+    It only makes events timely, nothing depends on it.
+    """
+    if step(tx, project):
+        for each in remain(tx, project):
+            tx.leave(each)
     if project is not None:
         return settle(tx, project)[0]
     rows = tx.all(
-        "SELECT project FROM tasks WHERE state = 'claimed' AND until <= {now} UNION "
+        "SELECT project FROM tasks WHERE state = 'claimed' AND look_at <= {now} UNION "
         "SELECT project FROM tasks WHERE state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY project"
     )
     return sum(settle(tx, each)[0] for (each,) in rows)

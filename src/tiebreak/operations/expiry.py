@@ -14,6 +14,7 @@ from . import changeable, operation
 from .events import of_task
 from .grants import giving_back, lapsing
 from .references import LAPSED, STORED
+from .rows import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,35 +23,37 @@ if TYPE_CHECKING:
     from ..names import AgentId, Note, Project
     from . import Transaction
 
+    Ended = tuple[int, str, str]
+    """A task that has ended: its number, its project and its state."""
+
 AT_ONCE = 1000
 """How many rows are written down in one go, so that nobody waits long."""
 
 
-_LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until <= {now})"
+_LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= {now})"
+"""A condition: there is a claim that has lapsed, or one that was renewed since somebody last looked at it."""
 _DUE = (
     "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= {now})"
 )
-_PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
-_LIMITED = (
-    "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 "
-    "AND limit_group IS NOT NULL)"
-)
-_LOOK = f"SELECT {_LAPSED}, {_DUE}, {_PAUSED}, {_LIMITED}"
+PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
+"""A condition: a queue of the project is paused."""
+_STIRRED = "EXISTS (SELECT 1 FROM stirred WHERE project = :project)"
+_LOOK = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_STIRRED}"
 _ENDS_NOBODY = " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
 """A condition: no other task ends because this claim has lapsed."""
 UNSETTLED = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
 """A look: whether there is a lapsed claim, or a delay that is over, which nobody has written down yet."""
-SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _PAUSED, _LIMITED))
-"""A condition: nothing in the project stands between a ready task and whoever wants it; costs four index probes."""
+SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _STIRRED))
+"""A condition: nothing has to be written down before the next task is looked for; costs three index probes."""
 
 
 def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
     """Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
 
-    How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether something
-    that is ready may have to wait for its limit. A stranger's call leaves jobs, and what could end jobs, to others.
+    How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether groups with a
+    limit have to be looked at. A stranger's call leaves jobs, and what could end jobs, to others.
     """
-    lapsed, ready, paused, limited = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
+    lapsed, ready, paused, stirred = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have freed what was delayed
         tx.all(
@@ -60,15 +63,22 @@ def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
             project=project,
             most=AT_ONCE,
         )
-    return count, bool(paused), bool(limited or ready or lapsed)
+    return count, bool(paused), bool(stirred or ready or lapsed)
 
 
 def expire(tx: Transaction, project: str) -> int:
     """Write down the claims of a project that have lapsed; how many there were."""
+    tx.all(
+        "WITH renewed AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'claimed' "
+        f"AND look_at <= {{now}} AND until > {{now}}{changeable(tx)} ORDER BY look_at LIMIT :most {{skip_locked}}) "
+        "UPDATE tasks SET look_at = until FROM renewed WHERE number = renewed.n AND state = 'claimed'",
+        project=project,
+        most=AT_ONCE,
+    )
     return _expire(
         tx,
-        f"project = :project AND state = 'claimed' AND until <= {{now}}{_writable(tx)} "
-        "ORDER BY until LIMIT :most {skip_locked}",
+        f"project = :project AND state = 'claimed' AND look_at <= {{now}} AND until <= {{now}}{_writable(tx)} "
+        "ORDER BY look_at LIMIT :most {skip_locked}",
         project=project,
         most=AT_ONCE,
     )
@@ -111,6 +121,7 @@ def _expire(
 ) -> int:
     rows = tx.all(f"SELECT {STORED} FROM tasks WHERE {which}", **params)
     count = 0
+    failed: list[Ended] = []
     for old in (record(Task, row) for row in rows):
         again = old.attempts < old.max_attempts
         row = tx.first(
@@ -126,7 +137,8 @@ def _expire(
             task = record(Task, row)
             of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
             if not again:
-                let_others_go_on(tx, task)
+                failed.append(end_of(task))
+    let_others_go_on(tx, failed)
     return count
 
 
@@ -156,9 +168,27 @@ def _refuse_the_living(holder: str) -> None:
         raise Refused(f"{name} may be alive: process {who.pid} is there", hint="its claims run out by themselves")
 
 
-def let_others_go_on(tx: Transaction, ended: Task) -> None:
-    """Tell those that come after a finished task; most tasks have none."""
-    if tx.first("SELECT 1 FROM edges WHERE after = :number LIMIT 1", number=ended.number) is not None:
+def let_others_go_on(tx: Transaction, ended: list[Ended]) -> None:
+    """Tell those that come after the tasks that an operation has finished; most tasks have none."""
+    if ends := followed(tx, ended):
         from .dependencies import release_dependents
 
-        release_dependents(tx, ended)
+        release_dependents(tx, ends)
+
+
+def end_of(task: Task) -> Ended:
+    """What those that come after a task are told of."""
+    return task.number, task.project, task.state
+
+
+def followed(tx: Transaction, ended: list[Ended]) -> list[Ended]:
+    """Those of these tasks that others come after."""
+    numbers: set[int] = set()
+    for these, params in listed("n", [number for number, _, _ in ended]):
+        rows = tx.all(
+            f"SELECT number FROM tasks WHERE number IN ({these}) "
+            "AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number)",
+            **params,
+        )
+        numbers.update(number for (number,) in rows)
+    return [end for end in ended if end[0] in numbers]

@@ -65,12 +65,12 @@ def passing_on(table: str, where: str, returning: str, also: str = "") -> str:
     return _writing(table, _PASS_ON, f"{where} AND {MINE}", returning, also)
 
 
-def giving_back(table: str, where: str, returning: str, also: str = "", fence: str = MINE) -> str:
+def giving_back(table: str, where: str, returning: str, also: str = "", fence: str = MINE, given: str = "") -> str:
     """The statement that ends a grant and leaves the thing free.
 
     With another `fence`, it is a decision about the thing itself: cancelled, broken, reopened, its session ended.
     """
-    return _writing(table, _GIVE_BACK, f"{where} AND {fence}", returning, also)
+    return _writing(table, _GIVE_BACK, f"{where} AND {fence}", returning, also, given, given and "given")
 
 
 def lapsing(table: str, where: str, returning: str, also: str = "") -> str:

@@ -15,13 +15,13 @@ from ..commands import callee, masked, title
 from ..errors import Invalid, NotFound, Refused
 from ..model import Job, Task, columns, record
 from ..names import FINAL, JOB, MAX_NOTE, json_text
-from . import KEYS, operation, scope
-from .claims import COMPLETED, complete, fail, release
-from .dependencies import release_dependents
+from . import keys_of, operation
+from .claims import COMPLETED, KEPT, completed, failed, release
 from .events import append
+from .expiry import end_of, let_others_go_on
 from .grants import MINE_EACH, closing, keeping, remembering
 from .picking import Wanted, takes_from_queues, win
-from .references import FINISHED, STATE, STORED, by_key, called, find, lookup
+from .references import FINISHED, STATE, by_key, called, find, lookup
 from .rows import given, listed
 from .tasks import add, names_a_key
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Size,
     )
     from . import Scope, Transaction
+    from .expiry import Ended
 
 LEASE = 30.0
 _JOB = columns(Job)
@@ -147,7 +148,7 @@ def _given_up(tx: Transaction, known: Task, unique_for: float | None) -> bool:
 
 def _name_keys(params: dict[str, Any]) -> list[Scope]:
     keyed = any(isinstance(job, dict) and job.get("key") is not None for job in params["jobs"])
-    return [scope(*KEYS, shared=True)] if keyed else []
+    return [keys_of(params["project"])] if keyed else []
 
 
 @operation("jobs.submit_many", writes=True, strangers=False, scopes=_name_keys)
@@ -242,7 +243,7 @@ def heartbeat(
     held = set()
     for table, params in given(("n", "e"), sorted(grants)):
         rows = tx.all(
-            keeping("tasks", _EACH, "number, epoch", "updated_at = {now}", table, "given", MINE_EACH),
+            keeping("tasks", _EACH, "number, epoch", KEPT, table, "given", MINE_EACH),
             agent=agent,
             lease=micros(lease),
             **params,
@@ -280,13 +281,14 @@ def report(tx: Transaction, *, outcomes: list[Outcome], agent: AgentId = "", pro
     for i, outcome in enumerate(outcomes):
         if outcome["ok"] and not outcome["drained"]:
             first.setdefault(outcome["number"], i)
-    completed = _complete(tx, [outcomes[i] for i in first.values()], agent)
+    together, ended = _complete(tx, [outcomes[i] for i in first.values()], agent)
     answers = []
     for i, outcome in enumerate(outcomes):
-        if first.get(outcome["number"]) == i and (outcome["number"], outcome["epoch"]) in completed:
+        if first.get(outcome["number"]) == i and (outcome["number"], outcome["epoch"]) in together:
             answers.append(_answer(outcome, "completed"))
         else:
-            answers.append(_report_one(tx, outcome, agent, project))
+            answers.append(_report_one(tx, outcome, agent, project, ended))
+    let_others_go_on(tx, ended)
     return answers
 
 
@@ -300,8 +302,8 @@ def _answer(outcome: dict[str, Any], state: str | None, reason: str | None = Non
     }
 
 
-def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> set[tuple[int, int]]:
-    """Complete as many of these as the fence lets pass, and tell those that come after; which ones they were."""
+def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> tuple[set[tuple[int, int]], list[Ended]]:
+    """Complete as many of these as the fence lets pass; which ones they were, by number and epoch."""
     alike: dict[tuple[int, str | None], list[int]] = {}
     for outcome in outcomes:
         alike.setdefault((outcome["epoch"], json_text(outcome["result"])), []).append(outcome["number"])
@@ -320,14 +322,7 @@ def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> se
             agent=agent,
             epoch=epoch,
         )
-    for table, params in given(("n",), [row[:1] for row in rows]):
-        followed = tx.all(
-            f"{table}SELECT DISTINCT after FROM given JOIN edges ON after = given.n ORDER BY after", **params
-        )
-        for (number,) in followed:
-            [row] = tx.all(f"SELECT {STORED} FROM tasks WHERE number = :number", number=number)
-            release_dependents(tx, record(Task, row))
-    return {(row[0], row[-1]) for row in rows}
+    return {(row[0], row[-1]) for row in rows}, [(row[0], row[2], "completed") for row in rows]
 
 
 _ALIKE = 3
@@ -365,17 +360,22 @@ def _complete_each(
     return rows
 
 
-def _report_one(tx: Transaction, outcome: dict[str, Any], agent: str, project: str) -> dict[str, Any]:
+def _report_one(
+    tx: Transaction, outcome: dict[str, Any], agent: str, project: str, ended: list[Ended]
+) -> dict[str, Any]:
+    """Write down one outcome; a task that has ended thereby is added to `ended`."""
     params = {"ref": f"#{outcome['number']}", "agent": agent, "project": project, "epoch": outcome["epoch"]}
     try:
         if outcome["drained"]:
             task = release(tx, **params, reason=outcome["reason"] or "its worker shuts down")
         elif outcome["ok"]:
-            task = complete(tx, **params, result=outcome["result"])
+            task = completed(tx, **params, result=outcome["result"])
         else:
-            task = fail(tx, **params, reason=outcome["reason"], retry=outcome["retry"], result=outcome["result"])
+            task = failed(tx, **params, reason=outcome["reason"], retry=outcome["retry"], result=outcome["result"])
     except (Refused, NotFound) as refusal:
         return _orphaned(tx, outcome, agent, project, refusal.message)
+    if task.state in FINAL:
+        ended.append(end_of(task))
     return _answer(outcome, task.state)
 
 

@@ -4,6 +4,13 @@ A limit is a decision over several rows, so whoever wins a task that has one doe
 the claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up
 room until its lapse is written down; one whose row somebody else has locked may be being extended. Each task brings
 the size of its group along: it may be won while fewer than that are claimed.
+
+There may be thousands of groups, and most of their tasks cannot be won at the moment. Those are set aside, so that
+nobody who looks for the next task passes by them. Of each group, queue, function and size, as many of the best tasks
+are not aside as the group has room for. Whatever could change which ones those are leaves a row in `stirred`, in the
+same transaction and by a trigger, so no operation can forget it. Rows are looked at in the order in which tasks are
+won, and only as far as they could matter to whoever looks. A row is deleted first, and its group looked at afterwards:
+a change that is committed in between has a row of its own.
 """
 
 from __future__ import annotations
@@ -12,22 +19,42 @@ from ..errors import Refused
 from ..names import shown
 from .claims import WAIT
 from .expiry import expire
+from .rows import given, parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from . import Transaction
 
+ROOM = 9
+"""The rank of a stirred group that may have room: before all priorities."""
+MOST_OPEN = 100
+"""How many tasks of a group, queue, function and size are not aside at once, however much room there is."""
+_AT_ONCE = 100
+"""How many rows of `stirred` are looked at in one go."""
+_READY = "project = :project AND state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL"
 _TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND "
-
-
-def taken(tx: Transaction, project: str) -> dict[str, int]:
-    """How many of each group are claimed, lapsed ones included; groups with no claimed task are omitted."""
-    return dict(tx.all(f"{_TAKEN}limit_group IS NOT NULL GROUP BY limit_group", project=project))
+_BEST = "ORDER BY queue, callee, limit_size, priority DESC, number LIMIT 1"
 
 
 def alone(tx: Transaction, project: str) -> None:
     """Be the only transaction that wins limited tasks of this project, from its beginning to its end."""
     tx.serialize("limits", project)
+
+
+def taken(tx: Transaction, project: str, groups: Iterable[str]) -> dict[str, int]:
+    """How many of each of these groups are claimed, lapsed ones included."""
+    counts: dict[str, int] = {}
+    for table, params in given(("g",), [(group,) for group in sorted(groups)]):
+        rows = tx.all(
+            f"{table}SELECT g, (SELECT count(*) FROM tasks WHERE project = :project AND state = 'claimed' "
+            "AND limit_group = given.g AND limit_group IS NOT NULL) FROM given",
+            project=project,
+            **params,
+        )
+        counts.update(rows)
+    return counts
 
 
 def refuse_full(tx: Transaction, number: int) -> bool:
@@ -60,19 +87,139 @@ def refuse_full(tx: Transaction, number: int) -> bool:
     return True
 
 
-def groups_with_work(tx: Transaction, project: str) -> list[tuple[str, str]]:
-    """The groups that have something ready, and in which queue, found by skipping through an index."""
-    here = (
-        "FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 AND tasks.limit_group IS NOT NULL "
-    )
-    first = here + "ORDER BY tasks.limit_group, tasks.queue LIMIT 1"
-    after = (
-        here + "AND (tasks.limit_group, tasks.queue) > (found.name, found.queue) ORDER BY limit_group, queue LIMIT 1"
-    )
+# ── Which tasks are aside ────────────────────────────────────────────────────────────────────────────
+
+
+def look_again(tx: Transaction, project: str, than: tuple[int, int] | None = None) -> bool:
+    """Look at groups that were stirred, a hundred rows at most, and let their best tasks be found.
+
+    With `than`, a priority and a number, only where a task that comes before that one might be. False: there was none.
+    """
+    if not _stirred(tx, project, than, 1, ""):
+        return False
+    alone(tx, project)  # from the beginning: what follows is looked at alone
+    rows = _stirred(tx, project, than, _AT_ONCE, "{pass_over}")
+    for table, params in given(("g", "t"), rows):
+        tx.all(
+            f"{table}DELETE FROM stirred WHERE project = :project "
+            "AND (limit_group, task) IN (SELECT given.g, given.t FROM given)",
+            project=project,
+            **params,
+        )
+    _let_be_found(tx, project, {group for group, _ in rows})
+    return bool(rows)
+
+
+def _stirred(
+    tx: Transaction, project: str, than: tuple[int, int] | None, most: int, lock: str
+) -> list[tuple[str, int]]:
     rows = tx.all(
-        f"WITH RECURSIVE found (name, queue) AS (SELECT (SELECT limit_group {first}), (SELECT queue {first}) "
-        f"UNION ALL SELECT (SELECT limit_group {after}), (SELECT tasks.queue {after}) "
-        "FROM found WHERE found.name IS NOT NULL) SELECT name, queue FROM found WHERE name IS NOT NULL",
+        "SELECT limit_group, task, rank FROM stirred WHERE project = :project "
+        f"ORDER BY rank DESC, task LIMIT :most {lock}",
+        project=project,
+        most=most,
+    )
+    return [(group, task) for group, task, rank in rows if than is None or (-rank, task) < (-than[0], than[1])]
+
+
+def _let_be_found(tx: Transaction, project: str, groups: set[str]) -> None:
+    """Set the best tasks of these groups aside no longer, as many as there is room for."""
+    used = taken(tx, project, groups)
+    best: list[tuple[str, int]] = []
+    wider = []
+    for group, queue, callee, size, number, aside in _heads(tx, project, groups):
+        room = min(size - used[group], MOST_OPEN)
+        if room > 1:
+            wider.append((group, queue, callee, size, room))
+        elif room == 1 and aside == 1:
+            best.append((group, number))
+    best += _first_of(tx, project, wider)
+    found: set[int] = set()
+    for table, params in given(("n",), [(number,) for number in sorted(number for _, number in best)]):
+        rows = tx.all(
+            f"{table}, opened AS MATERIALIZED (SELECT number AS n FROM given JOIN tasks ON number = given.n "
+            "WHERE aside = 1 AND state = 'pending' {pass_over_tasks}) "
+            "UPDATE tasks SET aside = 0 FROM opened WHERE number = opened.n RETURNING number",
+            **params,
+        )
+        found.update(number for (number,) in rows)
+    stir(tx, project, [(group, number) for group, number in best if number not in found])
+
+
+def stir(tx: Transaction, project: str, tasks: Iterable[tuple[str, int]]) -> None:
+    """Have groups looked at again, because of these tasks, before all others."""
+    # Under another number than the trigger would use: whoever changes the task at this moment is not waited for.
+    for group, number in tasks:
+        tx.all(
+            "INSERT INTO stirred (project, limit_group, task, rank) VALUES (:project, :group, :task, :rank) "
+            "ON CONFLICT DO NOTHING",
+            project=project,
+            group=group,
+            task=-number,
+            rank=ROOM,
+        )
+
+
+def set_aside(tx: Transaction, numbers: list[int]) -> int:
+    """Set tasks aside whose groups are full; how many were. One that somebody else is changing is passed over."""
+    count = 0
+    for table, params in given(("n",), [(number,) for number in sorted(numbers)]):
+        rows = tx.all(
+            f"{table}, closed AS MATERIALIZED (SELECT number AS n FROM given JOIN tasks ON number = given.n "
+            "WHERE aside = 0 AND state = 'pending' {pass_over_tasks}) "
+            "UPDATE tasks SET aside = 1 FROM closed WHERE number = closed.n RETURNING number",
+            **params,
+        )
+        count += len(rows)
+    return count
+
+
+def _heads(tx: Transaction, project: str, groups: set[str]) -> list[tuple[str, str, str, int, int, int]]:
+    """The best ready task of each of these groups, in each queue, for each function and size, found by skipping."""
+    heads = []
+    for table, params in given(("g",), [(group,) for group in sorted(groups)]):
+        heads += tx.all(
+            f"{table.replace('WITH', 'WITH RECURSIVE', 1)}, heads (g, n) AS ("
+            f"SELECT given.g, (SELECT number FROM tasks WHERE {_READY} AND limit_group = given.g {_BEST}) FROM given "
+            f"UNION ALL SELECT heads.g, (SELECT number FROM tasks WHERE {_READY} AND limit_group = heads.g "
+            f"AND (tasks.queue, tasks.callee, tasks.limit_size) > (head.queue, head.callee, head.limit_size) {_BEST}) "
+            "FROM heads JOIN tasks AS head ON head.number = heads.n) "
+            "SELECT heads.g, queue, callee, limit_size, number, aside FROM heads JOIN tasks ON number = heads.n",
+            project=project,
+            **params,
+        )
+    return heads
+
+
+def _first_of(tx: Transaction, project: str, wider: list[tuple[str, str, str, int, int]]) -> list[tuple[str, int]]:
+    """The tasks that are still aside among the first ones of these groups, queues, functions and sizes."""
+    found = []
+    for begin in range(0, len(wider), _AT_ONCE):
+        arms: list[str] = []
+        params: dict[str, str | int] = {}
+        for i, combination in enumerate(wider[begin : begin + _AT_ONCE]):
+            names = [parameter(name, i) for name in ("group", "queue", "callee", "size", "room")]
+            params.update(zip(names, combination, strict=True))
+            g, q, c, s, r = names
+            arms.append(
+                f"SELECT * FROM (SELECT limit_group, number, aside FROM tasks WHERE {_READY} AND limit_group = :{g} "
+                f"AND queue = :{q} AND callee = :{c} AND limit_size = :{s} "
+                f"ORDER BY priority DESC, number LIMIT :{r}) AS best"
+            )
+        rows = tx.all(" UNION ALL ".join(arms), project=project, **params)
+        found += [(group, number) for group, number, aside in rows if aside == 1]
+    return found
+
+
+def combinations(tx: Transaction, project: str) -> list[tuple[str, str, str, int]]:
+    """Each group, queue, function and size that has something ready, found by skipping through an index."""
+    first = "ORDER BY limit_group, queue, callee, limit_size LIMIT 1"
+    return tx.all(
+        f"WITH RECURSIVE heads (n) AS (SELECT (SELECT number FROM tasks WHERE {_READY} {first}) "
+        f"UNION ALL SELECT (SELECT tasks.number FROM tasks WHERE {_READY} AND "
+        "(tasks.limit_group, tasks.queue, tasks.callee, tasks.limit_size) "
+        f"> (head.limit_group, head.queue, head.callee, head.limit_size) {first}) "
+        "FROM heads JOIN tasks AS head ON head.number = heads.n) "
+        "SELECT limit_group, queue, callee, limit_size FROM heads JOIN tasks ON number = heads.n",
         project=project,
     )
-    return [(group, queue) for group, queue in rows]

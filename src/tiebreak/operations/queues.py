@@ -7,16 +7,26 @@ name can still be claimed.
 from __future__ import annotations
 
 from ..model import Queue, record
-from . import operation, scope
+from . import chores, operation, scope
 from .events import append
+from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, set_paused_aside
+from .references import ARRIVING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..names import AgentId, Label, Note, Project
-    from . import Transaction
+    from . import Scope, Transaction
+    from .chores import Chore
 
 
-@operation("queues.pause", writes=True, strangers=False, scopes=lambda params: [scope("queues", params["project"])])
+def _alone(params: dict[str, Any]) -> list[Scope]:
+    """The scope of whoever pauses or resumes a queue: nobody takes from queues of the project meanwhile."""
+    return [scope("queues", params["project"])]
+
+
+@operation("queues.pause", writes=True, strangers=False, scopes=_alone)
 def pause(
     tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Queue:
@@ -31,18 +41,46 @@ def pause(
     )
     if row is not None:
         append(tx, "queue.paused", project, subject=f"queue:{queue}", name=queue, agent=agent, note=reason)
+        chores.settle(tx, project, "resume", [queue], [])
+        paused = tx.all(
+            "SELECT 1 FROM queues WHERE project = :project LIMIT :most", project=project, most=MOST_PAUSED + 1
+        )
+        if len(paused) > MOST_PAUSED:
+            set_paused_aside(tx, project, [queue])
     return _one(tx, project, queue)
 
 
-@operation("queues.resume", writes=True, strangers=False)
+@operation("queues.resume", writes=True, strangers=False, scopes=_alone)
 def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "") -> Queue:
     """Let a paused queue go on. One that is not paused stays as it is."""
+    tx.serialize("queues", project)
     row = tx.first(
         "DELETE FROM queues WHERE project = :project AND queue = :queue RETURNING queue", project=project, queue=queue
     )
     if row is not None:
         append(tx, "queue.resumed", project, subject=f"queue:{queue}", name=queue, agent=agent)
+        chores.leave(tx, "resume", go_on(tx, project, [(queue, 0)], chores.BUDGET))
     return _one(tx, project, queue)
+
+
+def go_on(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
+    """Set tasks of resumed queues aside no longer, the best first, so many of each; the queues that have more."""
+    most = max(1, budget // len(rows))
+    return [(project, queue, 0) for queue, _ in rows if _let_be_found(tx, project, queue, most) == most]
+
+
+def _let_be_found(tx: Transaction, project: str, queue: str, most: int) -> int:
+    # `ready_at` is 0 and stays so: that it is written tells the triggers that a task with a limit has become ready.
+    rows = tx.all(
+        "WITH best AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND queue = :queue "
+        "AND aside = :aside AND state = 'pending' AND ready_at = 0 ORDER BY priority DESC, number LIMIT :most {lock}) "
+        f"UPDATE tasks SET ready_at = 0, {ARRIVING} FROM best WHERE number = best.n RETURNING number",
+        project=project,
+        queue=queue,
+        aside=WAITS_FOR_QUEUE,
+        most=most,
+    )
+    return len(rows)
 
 
 @operation("queues.list", writes=False, strangers=True)
@@ -51,8 +89,8 @@ def listing(tx: Transaction, *, project: Project = "") -> list[Queue]:
     ready = dict(
         tx.all(
             "SELECT queue, sum(n) FROM ("
-            f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND limit_group IS NULL GROUP BY queue UNION ALL "
-            f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND limit_group IS NOT NULL GROUP BY queue"
+            f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND aside = 0 GROUP BY queue UNION ALL "
+            f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND aside > 0 GROUP BY queue"
             ") AS counted GROUP BY queue",
             project=project,
         )

@@ -30,6 +30,8 @@ SHOWN = STORED.replace(" state,", f" {STATE},").replace(
 """A task's columns as they are to be seen: a task that can be won again has no holder any more."""
 FINISHED = "ready_at = 0, finished_at = {now}, updated_at = {now}"
 """What every end of a task has in common, beside the end of its grant."""
+ARRIVING = "aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END"
+"""A task that may become ready: one with a limit stays aside until its group was looked at (see `limits`)."""
 ADDRESS = {
     "number": "number = :value",
     "id": "id = :value",

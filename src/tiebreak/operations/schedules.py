@@ -20,7 +20,7 @@ from ..errors import Invalid, NotFound, Refused
 from ..model import Schedule, Task, columns, record
 from ..names import json_text, shown
 from ..text import moment
-from . import KEYS, instants, operation, scope
+from . import instants, keys_of, operation
 from .events import append
 from .grants import closing, winning
 from .jobs import submit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..names import AgentId, Command, Count, Json, Label, Limit, Name, Note, Number, Policy, Project
-    from . import Transaction
+    from . import Scope, Transaction
 
 LATE = 60 * SECOND
 """An instant that nobody has run for so long counts as missed."""
@@ -42,6 +42,7 @@ _OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anywa
 """What a job's submission has and its schedule decides, or what makes no sense for a job that comes round."""
 
 _COLUMNS = columns(Schedule)
+_PROJECT = Schedule._fields.index("project")
 _THIS = "project = :project AND name = :name AND removed_at = 0"
 _WIN = winning("schedules", f"{_THIS} AND due = :due", "epoch")
 _MOVE_ON = closing("schedules", _THIS, "epoch", "last = :instant, due = :next, updated_at = {now}")
@@ -225,7 +226,13 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     return float(max(0, row[0] - tx.now) / SECOND)
 
 
-@operation("schedules.fire", writes=True, strangers=False, scopes=lambda _: [scope(*KEYS, shared=True)])
+def _may_submit(params: dict[str, Any]) -> list[Scope]:
+    """Each job that is fired has a key; of which projects, is known beforehand only if one is named."""
+    project = params.get("project")
+    return [] if project is None else [keys_of(project)]
+
+
+@operation("schedules.fire", writes=True, strangers=False, scopes=_may_submit)
 def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = 10) -> list[Task]:
     """Submit the jobs of the instants that are due and that nobody else has won; one small step.
 
@@ -239,6 +246,8 @@ def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", 
         project=project,
         limit=AT_ONCE,
     )
+    for where in sorted({row[_PROJECT] for row in rows}):
+        tx.serialize("keys", where, shared=True)  # each job has a key; asked for before any of them is submitted
     fired: list[Task] = []
     for row in rows:
         schedule = record(Schedule, row[:-1])

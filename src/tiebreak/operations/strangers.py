@@ -19,6 +19,7 @@ from ..model import Schedule, Session, Task, record
 from ..names import JOB
 from . import Operation
 from .events import INSERT
+from .rows import given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 TABLES = frozenset(
-    ("tasks", "edges", "events", "holds", "pools", "waits", "messages", "acks", "cursors", "agents", "board")
+    ("tasks", "edges", "chores", "events", "holds", "pools", "waits", "messages", "acks", "cursors", "agents", "board")
 )
 """Where a stranger's call may write; of `tasks` only rows that are no jobs, and of `board` only its probe."""
 HINT = "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file"
@@ -58,6 +59,7 @@ class StrangersTransaction:
         self.passes_over = tx.passes_over
         self.serialize = tx.serialize
         self.wait_for_locked = tx.wait_for_locked
+        self.leave = tx.leave
         self.refuse = tx.refuse
         self.refusals = tx.refusals
 
@@ -83,6 +85,37 @@ class StrangersTransaction:
         """Run a statement and return its first row."""
         rows = self.all(sql, **params)
         return rows[0] if rows else None
+
+
+def refuse_jobs_after(tx: Transaction, ends: list[tuple[int, int]]) -> None:
+    """End a stranger's call if a chore that it would leave reaches a job.
+
+    `ends` are numbers of ended tasks, each with the last one after it that was dealt with. A chore is done later and
+    not by the stranger, so the call that leaves it looks at all that it can reach: those right after a completed
+    task, those near and far after one that failed or was cancelled.
+    """
+    for table, params in given(("n", "p"), ends):
+        row = tx.first(f"{table}{_NEAR}", **params) or tx.first(
+            f"{table.replace('WITH', _RECURSIVE, 1)}{_FAR}", **params
+        )
+        if row is not None:
+            raise _TouchesJob(row[0])
+
+
+_RECURSIVE = "WITH RECURSIVE"
+_BLOCKED_JOB = (
+    f"JOIN tasks AS job ON job.number = edges.task WHERE job.state = 'blocked' AND job.kind = '{JOB}' LIMIT 1"
+)
+_NEAR = f"SELECT job.number FROM given JOIN edges ON edges.after = given.n AND edges.task > given.p {_BLOCKED_JOB}"
+_FAR = (
+    ", cancelled (c) AS (SELECT edges.task FROM given "
+    "JOIN tasks AS ended ON ended.number = given.n AND ended.state <> 'completed' "
+    "JOIN edges ON edges.after = given.n AND edges.task > given.p "
+    "JOIN tasks AS near ON near.number = edges.task AND near.state = 'blocked' AND near.run_anyway = 0 "
+    "UNION SELECT edges.task FROM cancelled JOIN edges ON edges.after = cancelled.c "
+    "JOIN tasks AS far ON far.number = edges.task AND far.state = 'blocked' AND far.run_anyway = 0) "
+    f"SELECT job.number FROM cancelled JOIN edges ON edges.after = cancelled.c {_BLOCKED_JOB}"
+)
 
 
 _statements: dict[str, tuple[str, bool, bool]] = {}

@@ -13,20 +13,21 @@ from ..clock import micros
 from ..errors import Invalid, Refused
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, PRIORITIES, json_text, short
-from . import EDGES, KEYS, operation, scope
+from . import edges_of, keys_of, operation
 from .dependencies import (
     cancel_row,
     find_predecessors,
+    finish,
     link,
+    lock_chore,
     refuse_ended_badly,
-    release_dependents,
     runs_anyway,
     unfinished,
 )
 from .events import contains, of_task
-from .expiry import expire_one
+from .expiry import end_of, expire_one, let_others_go_on
 from .grants import beginning, by_name, giving_back
-from .references import SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
+from .references import ARRIVING, SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 def names_a_key(params: dict[str, Any]) -> list[Scope]:
     """The scope of whoever adds a task with a key: no task that had the key before is pruned meanwhile."""
-    return [scope(*KEYS, shared=True)] if params.get("key") is not None else []
+    return [keys_of(params["project"])] if params.get("key") is not None else []
 
 
 @operation("tasks.post", writes=True, strangers=lambda params: params.get("kind") != JOB, scopes=names_a_key)
@@ -122,7 +123,7 @@ def add(
 ) -> Task:
     """Put a row on the board whose key nobody has: the one place where tasks, jobs among them, come from."""
     if columns.get("key") is not None:
-        tx.serialize(*KEYS, shared=True)
+        tx.serialize("keys", project, shared=True)
     blockers = find_predecessors(tx, after, project, run_anyway)
     waiting = sum(before.state not in FINAL for before in blockers)
     born = "completed" if kind in ANNOUNCEMENTS else "blocked" if waiting else "pending"
@@ -139,6 +140,7 @@ def add(
         tags=f" {' '.join(dict.fromkeys(tags))} " if tags else "",
         created_by=agent,
         finished_at=tx.now if born == "completed" else 0,
+        aside=int(columns.get("limit_group") is not None),
         **columns,
     )
     for before in blockers:
@@ -180,18 +182,23 @@ def cancel(
         task = find(tx, f"#{task.number}", project)
         raise Refused(f"{called(task)} is {task.state} already", state=task.state)
     of_task(tx, "task.cancelled", cancelled, agent=agent, epoch=cancelled.epoch, note=reason)
-    release_dependents(tx, cancelled)
+    let_others_go_on(tx, [end_of(cancelled)])
     return cancelled
 
 
-@operation("tasks.retry", writes=True, strangers=False, scopes=lambda _: [scope(*EDGES, shared=True)])
+def _shares_edges(params: dict[str, Any]) -> list[Scope]:
+    return [edges_of(params["project"], shared=True)]
+
+
+@operation("tasks.retry", writes=True, strangers=False, scopes=_shares_edges)
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
     """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
 
     Refused while a task that it comes after has failed or is cancelled, unless it runs anyway: retry that one first.
     """
-    tx.serialize(*EDGES, shared=True)  # what it comes after does not change while it is counted
-    number = find(tx, ref, project).number
+    number = (found := find(tx, ref, project)).number
+    tx.serialize("edges", found.project, shared=True)  # what it comes after does not change while it is counted
+    lock_chore(tx, found)
     before = _locked_predecessors(tx, number)
     task = find(tx, f"#{number}", project, "{lock}")
     if task.lapsed and task.state == "claimed" and expire_one(tx, number):
@@ -201,6 +208,7 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
             f"{called(task)} is {task.state}; only failed or cancelled tasks can be retried", state=task.state
         )
     refuse_ended_badly(before, runs_anyway(tx, number))
+    finish(tx, task)  # or some would never learn of the end that is taken back here
     waiting = len(unfinished(tx, number))
     row = tx.first(_REOPEN, number=number, state="blocked" if waiting else "pending", waiting=waiting)
     reopened = record(Task, row or task)
@@ -219,12 +227,12 @@ _REOPEN = giving_back(
     "tasks",
     "number = :number",
     STORED,
-    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}",
+    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}, " + ARRIVING,
     fence="state IN ('failed', 'cancelled')",
 )
 
 
-@operation("tasks.retry_many", writes=True, strangers=False, scopes=lambda _: [scope(*EDGES, shared=True)])
+@operation("tasks.retry_many", writes=True, strangers=False, scopes=_shares_edges)
 def retry_many(
     tx: Transaction,
     *,

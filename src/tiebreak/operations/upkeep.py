@@ -10,13 +10,13 @@ from __future__ import annotations
 from ..clock import SECOND, micros
 from ..model import Pruned, Status, record
 from ..text import span
-from . import KEYS, operation, scope
+from . import operation
 from .agents import listing as agents
 from .agents import signs_of_life
 from .events import append
 from .grants import LIVE, remembering
 from .references import LAPSED, WINNABLE
-from .rows import listed
+from .rows import given, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
 _OPEN_STATES = {
     "blocked": ["state = 'blocked'"],
     "pending": [
-        "state = 'pending' AND ready_at = 0 AND limit_group IS NULL",
-        "state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL",
+        "state = 'pending' AND ready_at = 0 AND aside = 0",
+        "state = 'pending' AND ready_at = 0 AND aside > 0",
         "state = 'pending' AND ready_at > 0",
         WINNABLE,
     ],
@@ -93,18 +93,18 @@ def probed(tx: Transaction) -> float:
     return int(row[0]) / SECOND if row else 0.0
 
 
-@operation("upkeep.prune", writes=True, strangers=False, scopes=lambda _: [scope(*KEYS)])
+@operation("upkeep.prune", writes=True, strangers=False)
 def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit = 1000) -> Pruned:
     """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
 
     Call it again while the answer says that there is more.
     """
     before = tx.now - micros(older_than)
-    tx.serialize(*KEYS)
-    counts = [_forget_tasks(tx, before, limit), *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
+    tasks, more = _forget_tasks(tx, before, limit)
+    counts = [tasks, *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
     counts.append(_forget_agents(tx, before, limit))
     counts.append(_forget_answers(tx, before, limit))
-    pruned = record(Pruned, (*counts, int(limit in counts)))
+    pruned = record(Pruned, (*counts, int(more or limit in counts)))
     # Only if something else went: or each step would make an event for the next one to forget.
     if any(counts[:1] + counts[2:]) or counts[1] > 1:
         note = ", ".join(f"{count} {name}" for name, count in zip(Pruned._fields, counts, strict=False) if count)
@@ -112,34 +112,61 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
     return pruned
 
 
-# A task is kept while something unfinished comes after it; the newest numbers stay, so none is given twice.
+# A task is kept while something unfinished comes after it, and while those that come after it are still being told of
+# its end; the newest numbers stay, so none is given twice.
 _OLD = (
     "finished_at > 0 AND finished_at <= :before AND number < (SELECT max(number) FROM tasks) "
     "AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later ON later.number = edges.task "
-    "WHERE edges.after = tasks.number AND later.finished_at = 0)"
+    "WHERE edges.after = tasks.number AND later.finished_at = 0) "
+    "AND NOT EXISTS (SELECT 1 FROM chores WHERE chores.project = tasks.project AND chore = 'dependents' "
+    "AND subject = CAST(tasks.number AS TEXT))"
 )
 
 
-def _forget_tasks(tx: Transaction, before: int, limit: int) -> int:
-    """Forget old tasks, and keep the epochs of their keys.
+def _forget_tasks(tx: Transaction, before: int, limit: int) -> tuple[int, bool]:
+    """Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
 
     They are locked first, then looked at once more: from then on none of them is reopened, and nothing new comes after
-    one. One that somebody else is changing is left for the next time.
+    one. One that somebody else is changing is left for the next time. Of those that have a key, one step forgets the
+    tasks of one project, and nobody adds a task with a key there meanwhile.
+
+    A task with very many edges loses `limit` of them in each step, and is forgotten when it has none. Until then it is
+    as if it was forgotten for some of those that come after it, all of which have ended.
     """
     found = tx.all(
-        f"SELECT number FROM tasks WHERE {_OLD} ORDER BY finished_at, number LIMIT :limit {{skip_locked}}",
+        f"SELECT number, project, key FROM tasks WHERE {_OLD} ORDER BY finished_at, number LIMIT :limit "
+        "{skip_locked}",
         before=before,
         limit=limit,
     )
-    count = 0
-    for these, params in listed("n", sorted(number for (number,) in found)):
+    keyed = next((project for _, project, key in found if key is not None), None)
+    if keyed is not None:
+        tx.serialize("keys", keyed)
+    numbers = sorted(number for number, project, key in found if key is None or project == keyed)
+    count, edges, more = 0, limit, len(numbers) < len(found)
+    for these, params in listed("n", numbers):
         old = tx.all(f"SELECT number FROM tasks WHERE number IN ({these}) AND {_OLD}", before=before, **params)
-        for gone, numbers in listed("n", [number for (number,) in old]):
-            tx.all(remembering(f"number IN ({gone})"), **numbers)
-            tx.all(f"DELETE FROM edges WHERE task IN ({gone}) OR after IN ({gone})", **numbers)
-            tx.all(f"DELETE FROM outputs WHERE task IN ({gone})", **numbers)
-            count += len(tx.all(f"DELETE FROM tasks WHERE number IN ({gone}) RETURNING number", **numbers))
-    return count
+        for gone, those in listed("n", [number for (number,) in old]):
+            edges -= _forget_edges(tx, gone, those, edges)
+            if edges <= 0:
+                return count, True
+            tx.all(remembering(f"number IN ({gone})"), **those)
+            tx.all(f"DELETE FROM outputs WHERE task IN ({gone})", **those)
+            count += len(tx.all(f"DELETE FROM tasks WHERE number IN ({gone}) RETURNING number", **those))
+    return count, more
+
+
+def _forget_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) -> int:
+    """Forget what some tasks come after and what comes after them, so many edges at most; how many they were."""
+    rows = tx.all(
+        f"SELECT task, after FROM edges WHERE task IN ({gone}) UNION "
+        f"SELECT task, after FROM edges WHERE after IN ({gone}) LIMIT :most",
+        most=most,
+        **those,
+    )
+    for table, params in given(("t", "a"), rows):
+        tx.all(f"{table}DELETE FROM edges WHERE (task, after) IN (SELECT t, a FROM given)", **params)
+    return len(rows)
 
 
 _LOGS = (("events", "at"), ("messages", "sent_at"))

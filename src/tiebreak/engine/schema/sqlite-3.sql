@@ -225,7 +225,7 @@ CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, numb
 -- The same condition in other words, so that a statement about jobs follows this index and no other one.
 CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside < 1 AND callee IS NOT NULL;
-CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, priority DESC, number)
+CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, limit_size, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL;
 CREATE INDEX tasks_aside ON tasks (project, queue, aside, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside > 0;
