@@ -32,7 +32,7 @@ SECRET = "hunter2-geheim"
 WORKER = "worker~1"
 US = {"project": "p", "agent": WORKER}
 JOBS = ("ready", "running", "blocked", "delayed", "failed", "cancelled", "completed", "limited", "after-plain")
-GUARDED = ("outputs", "schedules", "sessions", "queues", "marks")
+GUARDED = ("outputs", "schedules", "sessions", "queues", "marks", "stirred")
 """Tables that belong to jobs and to what starts them."""
 
 

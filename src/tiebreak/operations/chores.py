@@ -100,11 +100,10 @@ def step(
         return None
     here = "TRUE" if others or project is None else "project = :project"
     sorts = tx.all(
-        "SELECT DISTINCT project, chore, CASE WHEN project = :project THEN 0 ELSE 1 END AS far FROM chores "
-        f"WHERE {here} ORDER BY far, project, chore",
+        f"SELECT DISTINCT project, chore FROM chores WHERE {here} ORDER BY project, chore",
         project=project or "",
     )
-    known = [(where, chore) for where, chore, _ in sorts if chore in STEPS]
+    known = sorted((row for row in sorts if row[1] in STEPS), key=lambda row: row[0] != project)
     for where, chore in known:
         # Those with the highest numbers first: usually they come after the others, and so the chores stay few.
         rows: list[tuple[Any, ...]] = tx.all(

@@ -340,7 +340,7 @@ def _from_lane(
         f"WHERE {wanted.condition(lane, 0)}{only} {_BEST_FIRST} {{skip_locked}}) "
     )
     return tx.all(
-        winning("tasks", f"number = picked.n AND {READY}{free}", returning, CLAIMED, picked, "picked"),
+        winning("tasks", f"number = picked.n{free} AND {READY}", returning, CLAIMED, picked, "picked"),
         count=count,
         **wanted.params,
         **_of_lane(lane, 0),
