@@ -41,6 +41,13 @@ def test_what_grows_slowly_is_named(growing: dict[str, float], said: str) -> Non
     assert looks(120, **growing).grown() == [said]
 
 
+def test_requests_that_become_fewer_are_named() -> None:
+    slower = looks(120)
+    for i in range(80, 120):
+        slower.looks[i] = slower.looks[i]._replace(rates=dict.fromkeys(COUNTED, 50.0))
+    assert slower.grown() == ["requests fell from 500 to 250 per second"]
+
+
 def test_a_single_peak_is_not_growth() -> None:
     steady = looks(120)
     steady.looks[110] = steady.looks[110]._replace(memory=400.0, wal=300.0)
