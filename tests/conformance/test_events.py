@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tiebreak import Board, Event, Fenced, Invalid, Lost, NotFound, Refused, operations
+from tiebreak.daemon.writer import Writer
+from tiebreak.operations import chores
 
 from .engines import Place
 
@@ -94,6 +97,20 @@ def announced(board: Board) -> dict[str, Any]:
     return {}
 
 
+def half_told(board: Board) -> dict[str, Any]:
+    """Of three tasks that come after a cancelled one, two do not know of it yet, and whoever cancelled it has died."""
+    root = board.tasks.post(name="root")
+    for _ in range(3):
+        board.tasks.post(name="later", after=[root.id])
+    with (
+        patch.object(chores, "BUDGET", 1),
+        patch.object(Board, "_finish_chores", lambda board: board.engine.left.clear()),
+        patch.object(Writer, "_go_on_with_chores", lambda writer: writer._engine.left.clear()),
+    ):
+        board.tasks.cancel(ref=root.id)
+    return {}
+
+
 # One successful call of every operation that writes: what makes it possible, and returns its parameters.
 WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "tasks.post": lambda place, board: {"name": "work"},
@@ -119,6 +136,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "queues.pause": lambda place, board: {"queue": "default"},
     "queues.resume": lambda place, board: (board.queues.pause(queue="default"), {"queue": "default"})[1],
     "tasks.sweep": lapsed,
+    "tasks.cascade": lambda place, board: half_told(board),
     "holds.take": lambda place, board: {"resources": ["lock:deploy"]},
     "holds.renew": lambda place, board: held(board),
     "holds.release": lambda place, board: held(board),
@@ -180,7 +198,7 @@ def test_what_changes_nothing_for_others_leaves_no_event(place: Place, alice: Bo
     assert alice.events.last() == before
 
 
-@pytest.mark.parametrize("name", ["tasks.sweep", "tasks.next", "upkeep.prune"])
+@pytest.mark.parametrize("name", ["tasks.sweep", "tasks.next", "tasks.cascade", "upkeep.prune"])
 def test_nothing_to_do_leaves_no_event(alice: Board, name: str) -> None:
     alice.tasks.claim(ref="work")
     before = alice.events.last()
