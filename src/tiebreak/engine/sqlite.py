@@ -63,6 +63,7 @@ _FRAGMENTS = {
     "now": ":now",
     "fresh": ":now",
     "skip_locked": "",
+    "skip_locked_tasks": "",
     "pass_over": "",
     "pass_over_tasks": "",
     "share": "",

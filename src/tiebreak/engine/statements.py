@@ -57,6 +57,7 @@ def _dialect(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
     fragments = {
         **_FRAGMENTS,
         "skip_locked": "FOR UPDATE" if waits else "FOR UPDATE SKIP LOCKED",
+        "skip_locked_tasks": "FOR UPDATE OF tasks" if waits else "FOR UPDATE OF tasks SKIP LOCKED",
         "fresh": ":now" if given_clock else CLOCK,
     }
     filled = sql.format_map(fragments).replace("%", "%%")

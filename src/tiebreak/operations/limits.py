@@ -90,13 +90,14 @@ def refuse_full(tx: Transaction, number: int) -> bool:
 # ── Which tasks are aside ────────────────────────────────────────────────────────────────────────────
 
 
-def look_again(tx: Transaction, project: str, than: tuple[int, int] | None = None) -> bool:
+def look_again(tx: Transaction, project: str, than: tuple[int, int] | None = None) -> tuple[bool, bool]:
     """Look at groups that were stirred, a hundred rows at most, and let their best tasks be found.
 
-    With `than`, a priority and a number, only where a task that comes before that one might be. False: there was none.
+    With `than`, a priority and a number, only where a task that comes before that one might be. Whether there were any,
+    and whether somebody else is changing one of the best tasks; then the group has to be looked at once more.
     """
     if not _stirred(tx, project, than, 1, ""):
-        return False
+        return False, False
     alone(tx, project)  # from the beginning: what follows is looked at alone
     rows = _stirred(tx, project, than, _AT_ONCE, "{pass_over}")
     for table, params in given(("g", "t"), rows):
@@ -106,8 +107,7 @@ def look_again(tx: Transaction, project: str, than: tuple[int, int] | None = Non
             project=project,
             **params,
         )
-    _let_be_found(tx, project, {group for group, _ in rows})
-    return bool(rows)
+    return bool(rows), _let_be_found(tx, project, {group for group, _ in rows})
 
 
 def _stirred(
@@ -122,8 +122,8 @@ def _stirred(
     return [(group, task) for group, task, rank in rows if than is None or (-rank, task) < (-than[0], than[1])]
 
 
-def _let_be_found(tx: Transaction, project: str, groups: set[str]) -> None:
-    """Set the best tasks of these groups aside no longer, as many as there is room for."""
+def _let_be_found(tx: Transaction, project: str, groups: set[str]) -> bool:
+    """Set the best tasks of these groups aside no longer, as many as there is room for; whether some were not free."""
     used = taken(tx, project, groups)
     best: list[tuple[str, int]] = []
     wider = []
@@ -138,12 +138,14 @@ def _let_be_found(tx: Transaction, project: str, groups: set[str]) -> None:
     for table, params in given(("n",), [(number,) for number in sorted(number for _, number in best)]):
         rows = tx.all(
             f"{table}, opened AS MATERIALIZED (SELECT number AS n FROM given JOIN tasks ON number = given.n "
-            "WHERE aside = 1 AND state = 'pending' {pass_over_tasks}) "
+            "WHERE aside = 1 AND state = 'pending' {skip_locked_tasks}) "
             "UPDATE tasks SET aside = 0 FROM opened WHERE number = opened.n RETURNING number",
             **params,
         )
         found.update(number for (number,) in rows)
-    stir(tx, project, [(group, number) for group, number in best if number not in found])
+    missed = [(group, number) for group, number in best if number not in found]
+    stir(tx, project, missed)
+    return bool(missed)
 
 
 def stir(tx: Transaction, project: str, tasks: Iterable[tuple[str, int]]) -> None:

@@ -211,7 +211,7 @@ def _win(
     if (lane := wanted.only_lane()) and (rows := _from_lane(tx, wanted, lane, count, grant, returning, at_once=True)):
         return rows, True, [lane]
     _, paused, stirred = settle(tx, wanted.project)
-    lanes, shares, limited = _chosen(tx, wanted, count, paused, stirred and wanted.with_limits(tx))
+    lanes, shares, limited, missed = _chosen(tx, wanted, count, paused, stirred and wanted.with_limits(tx))
     won = [row for lane, n in shares.items() for row in _from_lane(tx, wanted, lane, n, grant, returning)]
     for table, params in given(("n",), [(number,) for number in sorted(limited)]):
         won += tx.all(
@@ -219,7 +219,7 @@ def _win(
             **params,
             **grant,
         )
-    return won, bool(shares or limited), [lane for lane in lanes if lane[3] is None]
+    return won, bool(shares or limited or missed), [lane for lane in lanes if lane[3] is None]
 
 
 def _lanes(tx: Transaction, wanted: Wanted, paused: bool) -> list[Lane]:
@@ -350,21 +350,25 @@ def _from_lane(
 
 def _chosen(
     tx: Transaction, wanted: Wanted, count: int, paused: bool, stirred: bool
-) -> tuple[list[Lane], dict[Lane, int], list[int]]:
+) -> tuple[list[Lane], dict[Lane, int], list[int], bool]:
     """The lanes, how many tasks without a limit are to be taken from each of them, and which tasks with a limit.
+
+    Also whether somebody else is changing a task with a limit that might have been among them.
 
     Groups that were stirred are looked at as long as one of their tasks might come before the worst of those chosen.
     Tasks whose groups turn out to be full are set aside, and others looked for in their place. Of groups with a limit,
     nobody else wins anything until the transaction has ended.
     """
-    rounds = 0
+    rounds, missed = 0, False
     while True:
         rounds += 1
         lanes = _lanes(tx, wanted, paused)
         heads = _heads(tx, wanted, lanes, count)
         worst = (-heads[count - 1][0], heads[count - 1][1]) if len(heads) >= count else None
-        if stirred and rounds < _MOST_ROUNDS and look_again(tx, wanted.project, worst):
-            continue
+        if stirred and not missed and rounds < _MOST_ROUNDS:
+            looked, missed = look_again(tx, wanted.project, worst)
+            if looked:
+                continue
         groups = {head[2] for head in heads if head[2] is not None}
         if groups:
             alone(tx, wanted.project)  # from the beginning: what is counted here is counted alone
@@ -375,7 +379,7 @@ def _chosen(
     won = [head for head in heads if head[1] in limited]
     # Of a group with that much room, some tasks are aside although they could be won: it is looked at again.
     stir(tx, wanted.project, [(g, number) for _, number, g, size, _ in won if g and size - used[g] >= MOST_OPEN])
-    return lanes, shares, limited
+    return lanes, shares, limited, missed
 
 
 def _heads(tx: Transaction, wanted: Wanted, lanes: list[Lane], count: int) -> list[Head]:
