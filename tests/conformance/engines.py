@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable
@@ -54,13 +55,17 @@ class Place(Protocol):
 
 @cache
 def _empty_board() -> bytes:
-    """A file with a board and nothing on it: to copy it takes a fifth of the time that making one does."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "board.db")
-        tiebreak.open(path).close()
-        with contextlib.closing(apsw.Connection(path)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return Path(path).read_bytes()
+    """A file with a board and nothing on it: to copy it takes a fifth of the time that making one does.
+
+    It stays there until the process ends. If it went, a copy could get its inode number, and would be taken for it.
+    """
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = os.path.join(folder, "board.db")
+    tiebreak.open(path).close()
+    with contextlib.closing(apsw.Connection(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Path(path).read_bytes()
 
 
 def board_file(folder: Path) -> Path:
