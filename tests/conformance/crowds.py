@@ -5,6 +5,19 @@ The rows are made by SQL that both databases understand, in the states in which 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from tiebreak import Board
+
+FEW, MANY = 100, 10_000
+CALLS: dict[str, Callable[[Board, str], Any]] = {
+    "jobs.next": lambda board, project: board.jobs.next(project=project, lease=600.0),
+    "jobs.next of a queue": lambda board, project: board.jobs.next(project=project, queues=["default"], lease=600.0),
+    "tasks.next": lambda board, project: board.tasks.next(project=project, lease=600.0),
+    "tasks.due": lambda board, project: board.tasks.due(project=project),
+}
+"""What has to cost the same behind a few of something and behind many."""
 FAR = 9_000_000_000_000_000
 """A moment in the far future."""
 _NUMBERS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {many}) "

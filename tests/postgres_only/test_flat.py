@@ -5,27 +5,18 @@ Counted are the rows that the server itself says it has read for each statement,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
 import tiebreak
-from tests.conformance.crowds import CROWDS, statements
+from tests.conformance.crowds import CALLS, CROWDS, FEW, MANY, statements
 
 from ..postgres import WRITES
 from .conftest import new_database
 from .test_plans import Explained
-
-FEW, MANY = 100, 10_000
-CALLS: dict[str, Callable[..., Any]] = {
-    "jobs.next": lambda board, project: board.jobs.next(project=project, lease=600.0),
-    "jobs.next of a queue": lambda board, project: board.jobs.next(project=project, queues=["default"], lease=600.0),
-    "tasks.next": lambda board, project: board.tasks.next(project=project, lease=600.0),
-    "tasks.due": lambda board, project: board.tasks.due(project=project),
-}
 
 
 @pytest.fixture(scope="module")
@@ -66,5 +57,8 @@ def rows_read(nodes: list[dict[str, Any]]) -> float:
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_next_reads_as_few_rows_behind_ten_thousand(explained: Explained, crowd: str, name: str) -> None:
-    few, many = (rows_read(explained.of(partial(CALLS[name], project=f"{crowd}-{size}"))) for size in (FEW, MANY))
+    def cost(size: int) -> float:
+        return rows_read(explained.of(lambda board: CALLS[name](board, f"{crowd}-{size}")))
+
+    few, many = cost(FEW), cost(MANY)
     assert many < few * 2 + 50, f"{few} rows behind {FEW} {crowd}, {many} rows behind {MANY}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.conformance.crowds import CROWDS, statements
+from tests.conformance.crowds import CALLS, CROWDS, FEW, MANY, statements
 from tests.conformance.engines import board_file
 
 import tiebreak
@@ -18,14 +18,6 @@ from tiebreak import Board
 from tiebreak.engine.schema import SQLITE_PASS
 from tiebreak.engine.sqlite import SqliteEngine
 from tiebreak.operations.picking import _MOST_ROUNDS
-
-FEW, MANY = 100, 10_000
-CALLS: dict[str, Callable[[Board, str], Any]] = {
-    "jobs.next": lambda board, project: board.jobs.next(project=project, lease=600.0),
-    "jobs.next of a queue": lambda board, project: board.jobs.next(project=project, queues=["default"], lease=600.0),
-    "tasks.next": lambda board, project: board.tasks.next(project=project, lease=600.0),
-    "tasks.due": lambda board, project: board.tasks.due(project=project),
-}
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,7 @@ def go_on(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: in
 
 
 def _let_be_found(tx: Transaction, project: str, queue: str, most: int) -> int:
+    """Set so many tasks of a queue aside no longer, the best first; how many there were."""
     # `ready_at` is 0 and stays so: that it is written tells the triggers that a task with a limit has become ready.
     rows = tx.all(
         "WITH best AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND queue = :queue "
