@@ -13,8 +13,8 @@ runs at a time. Scopes are taken when the transaction begins, before anything is
 all of them sorted. An operation declares those that it will need; one that needs another scope midway is undone and
 begins again with that scope, so nothing that was seen before the scope was taken is ever relied on. Whatever else an
 operation reads and relies on is locked (`{share}`, `{lock}`) or repeated in the condition of its write. The order of
-locks, for all operations: scopes (sorted; a key for repeated calls is one), sessions, schedules, chores that are gone on
-with, tasks (a task before those that come after it, else by number), holds, then what belongs to them.
+locks, for all operations: scopes (sorted; a key for repeated calls is one), sessions, schedules, chores that are gone
+on with, tasks (a task before those that come after it, else by number), holds, then what belongs to them.
 """
 
 from __future__ import annotations
