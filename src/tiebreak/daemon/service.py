@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic, time
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,8 +40,6 @@ MOST_TRIES = 10_000
 """Repeated calls whose last try is remembered."""
 SWEEP = 1.0
 TEND = 10.0
-HOUSE, PROJECT, HOUSE_LEASE = "lock:maintenance", "tiebreak", 60.0
-"""What the one daemon holds that keeps house for a board on a server."""
 log = logging.getLogger("tiebreak")
 
 _OUTCOMES = ((Lost, "lost"), (Fenced, "fenced"), (Refused, "refused"), (Invalid, "invalid"), (TimedOut, "timed_out"))
@@ -58,7 +56,6 @@ class Service:
         self.began = time()
         self.draining = False
         self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
-        self._house, self._house_again = False, 0.0
         self.tries: dict[str, int] = {}
         self.log_kept_by: list[str] = []
         """The processes that read from the board for so long that its log grows."""
@@ -166,8 +163,6 @@ class Service:
         while True:
             await asyncio.sleep(pause)
             try:
-                if self.engine.path is None and not await self._keeps_house():
-                    continue
                 due = await self.read(find("tasks.due"), {"project": None})
                 if due is not None and due <= 0:
                     await self.call("tasks.sweep", {"project": None})
@@ -176,19 +171,6 @@ class Service:
                     await self.call("schedules.fire", {"project": None, "agent": self._me})
             except TiebreakError as exc:
                 log.warning("the sweep failed", extra={"facts": exc.to_dict()})
-
-    async def _keeps_house(self) -> bool:
-        """Whether this daemon, of all that serve a board on a server, is the one that looks after it."""
-        now = monotonic()
-        if now < self._house_again:
-            return self._house
-        params = {"resources": [HOUSE], "agent": self._me, "project": PROJECT, "lease": HOUSE_LEASE, "again": True}
-        try:
-            await self.call("holds.take", params)
-            self._house, self._house_again = True, now + HOUSE_LEASE / 2
-        except Lost:
-            self._house, self._house_again = False, now + HOUSE_LEASE / 4
-        return self._house
 
     def drain(self) -> None:
         """Take no new request; send those who wait home."""
