@@ -12,7 +12,7 @@ import os
 from . import operations
 from .clock import elapsed
 from .engine import connect, forks
-from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
+from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
 from .names import agent as check_agent
 from .names import project as check_project
 from .names import seconds
@@ -204,7 +204,7 @@ class Board:
                 ready.append((operation, self._filled(operation, params), once[0] if once else None))
                 out.append(None)
             except TiebreakError as exc:
-                out.append(exc)
+                out.append(as_answer(exc))
         answers = iter(self.engine.batch(ready) if ready else [])
         if self.engine.left:
             self._finish_chores()

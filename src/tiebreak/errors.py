@@ -130,6 +130,14 @@ def _read(name: str, value: Any) -> Any:
     return stored(value) / 1_000_000
 
 
+def as_answer(error: Exception) -> Exception:
+    """An error that is handed over in a list of answers: one of ours without the frames that it came from.
+
+    Among them is the one that keeps the list; such a circle stays in memory until the garbage collector comes.
+    """
+    return error.with_traceback(None) if isinstance(error, TiebreakError) else error
+
+
 def from_dict(data: dict[str, Any]) -> TiebreakError:
     """Rebuild an error from `to_dict`, so that a remote caller catches the same class."""
     facts = dict(data)

@@ -14,7 +14,7 @@ import os
 from _socket import AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo, socket
 from time import monotonic, sleep
 
-from .errors import Invalid, Refused, TiebreakError, Unavailable, from_dict
+from .errors import Invalid, Refused, TiebreakError, Unavailable, as_answer, from_dict
 from .model import decode
 from .operations import find
 from .rendezvous import host_and_port, token_for
@@ -73,7 +73,7 @@ class RemoteEngine:
             try:
                 requests.append(_request(i, operation, operation.checked(params), once))
             except TiebreakError as exc:
-                answers[i] = exc
+                answers[i] = as_answer(exc)
         found = self._ask(requests, counted=all(once is None for _, _, once in calls)) if requests else []
         if not isinstance(found, list):  # not one of them was wrong, but all of them together
             _result(find("events.last"), found)
@@ -85,7 +85,7 @@ class RemoteEngine:
             try:
                 answers[i] = _result(calls[i][0], by_number[i])
             except TiebreakError as exc:
-                answers[i] = exc
+                answers[i] = as_answer(exc)
         return answers
 
     def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:

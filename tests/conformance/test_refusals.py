@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
 
-from tiebreak import Board, Fenced, Invalid
+from tiebreak import Board, Fenced, Invalid, Lost
 from tiebreak.names import MAX_RESOURCE
 
 _random = random.Random(1)
@@ -45,3 +46,16 @@ def test_ids_that_were_never_given_out_do_not_stop_later_writes(alice: Board) ->
     assert alice.tasks.claim_many(refs=["0190b3a0-7e5a-7cc3-98a3-2f5f9c1d0e11"]) == []
     assert alice.tasks.claim(ref="key").epoch == 1
     assert alice.events.read(event="task.refused") == [], "nobody has refused what is not there"
+
+
+def test_refusals_in_a_batch_leave_nothing_for_the_garbage_collector(alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["lock:taken"])
+    calls = [("holds.take", {"resources": ["lock:taken"]})] * 100
+    bob.batch(calls)
+    gc.collect()
+    gc.disable()
+    try:
+        assert all(isinstance(answer, Lost) for answer in bob.batch(calls))
+        assert gc.collect() < len(calls), "each refusal kept the frames that it came from"
+    finally:
+        gc.enable()

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import ClientCursor
 from psycopg import errors as pg
 
-from ..errors import TiebreakError
+from ..errors import TiebreakError, as_answer
 from ..operations import perform
 from ..operations.events import carry
 from .statements import PostgresTransaction, Unscoped, Waits
@@ -153,7 +153,7 @@ def quickly(tx: PostgresTransaction, operation: Operation[..., Any], params: dic
     except Exception as exc:
         if tx.changes > before or isinstance(exc, psycopg.Error):
             raise Undone from exc
-        return exc
+        return as_answer(exc)
 
 
 def carefully(
@@ -172,4 +172,4 @@ def carefully(
     except Exception as exc:
         tx.connection.execute("ROLLBACK TO one")
         tx.forget(before, trace)
-        return unavailable(exc, address) if isinstance(exc, psycopg.Error) else exc
+        return unavailable(exc, address) if isinstance(exc, psycopg.Error) else as_answer(exc)

@@ -20,7 +20,7 @@ from time import monotonic
 
 import apsw
 
-from ..errors import Refused, TiebreakError, Unavailable
+from ..errors import Refused, TiebreakError, Unavailable, as_answer
 from ..operations import perform
 from . import follow, forks
 from .gate import Gate
@@ -286,7 +286,7 @@ class SqliteEngine:
         try:
             params = operation.checked(params)
         except TiebreakError as exc:
-            return exc
+            return as_answer(exc)
         execute = tx._cursor.execute
         execute("SAVEPOINT one")
         before = self._writer.total_changes()
@@ -298,7 +298,7 @@ class SqliteEngine:
         except Exception as exc:
             execute("ROLLBACK TO one")
             tx.undone += self._writer.total_changes() - before
-            answer = unavailable(exc, self.path) if isinstance(exc, apsw.Error) else exc
+            answer = unavailable(exc, self.path) if isinstance(exc, apsw.Error) else as_answer(exc)
         execute("RELEASE one")
         return answer
 
