@@ -56,6 +56,8 @@ FINAL = ("completed", "failed", "cancelled")
 ANNOUNCEMENTS = ("ack", "knowledge", "decision")
 """Kinds that are published, not worked on: born completed."""
 JOB = "job"
+OF_SCHEDULES = "cron:"
+"""How the keys of jobs that a schedule submits begin, and no others."""
 """The kind of a task that carries a command."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")

@@ -168,6 +168,14 @@ def test_a_job_for_a_time_that_is_over_is_ready(alice: Board) -> None:
 # ── Unique jobs ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_job_is_not_lost_when_a_plain_task_has_its_key(alice: Board, bob: Board) -> None:
+    taken = bob.tasks.post(name="in the way", key="nightly")
+    with unchanged(alice), pytest.raises(Refused, match=f"#{taken.number}, which is no job"):
+        alice.jobs.submit(command="make", key="nightly")
+    with unchanged(alice), pytest.raises(Refused, match="no job"):
+        alice.jobs.submit_many(jobs=[{"command": "a"}, {"command": "b", "key": "nightly"}])
+
+
 def test_the_same_key_twice_is_one_job(alice: Board) -> None:
     assert submit(alice, key="nightly") == submit(alice, key="nightly")
 

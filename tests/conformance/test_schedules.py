@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tiebreak import Board, Invalid, NotFound, Refused, Unavailable
+from tiebreak.clock import micros
 from tiebreak.model import Schedule, Task
 from tiebreak.operations import instants, schedules
 from tiebreak.operations.jobs import submit
@@ -68,6 +69,16 @@ def test_an_instant_that_somebody_has_won_is_won_by_nobody_else(place: Place, al
     assert (known.holder, known.epoch) == ("bob", 1)
 
 
+def test_nobody_takes_the_place_of_an_instants_job(place: Place, alice: Board, bob: Board) -> None:
+    due = micros(daily(alice).due or 0)
+    with pytest.raises(Invalid, match="cron:"):
+        bob.tasks.post(name="in the way", key=schedules.key("daily", due))
+    with pytest.raises(Invalid, match="cron:"):
+        bob.tasks.claim(ref=schedules.key("daily", due))
+    noon(place, alice)
+    assert [task.kind for task in alice.schedules.fire()] == ["job"]
+
+
 def test_epochs_count_the_instants(place: Place, alice: Board) -> None:
     daily(alice)
     for epoch in (1, 2, 3):
@@ -101,7 +112,7 @@ def test_only_the_worker_that_runs_it_learns_what_a_job_is_given(place: Place, a
 
 def test_a_key_that_is_taken_already_counts_as_the_run(place: Place, alice: Board) -> None:
     made = daily(alice)
-    taken = alice.tasks.post(name="by hand", key=schedules.key("daily", int(made.due or 0) * 1_000_000))
+    taken = alice.jobs.submit(command="by hand", key=schedules.key("daily", int(made.due or 0) * 1_000_000))
     noon(place, alice)
     assert [task.id for task in alice.schedules.fire()] == [taken.id]
     assert [task.id for task in alice.tasks.list()] == [taken.id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..commands import written
 from ..errors import Invalid, NotFound
-from ..names import POLICIES
+from ..names import OF_SCHEDULES, POLICIES
 from ..text import Styled, ago, plain, rfc3339, span, table
 from .family import Family
 from .jobs import OPTIONS, given
@@ -143,7 +143,7 @@ def history(context: Context, args: Args) -> None:
         return
     zone = known[0].zone if known else "UTC"
     skipped = board.events.read(
-        event="schedule.skipped", subject=f"cron:{args.name}", newest=True, limit=len(runs) or 20
+        event="schedule.skipped", subject=f"{OF_SCHEDULES}{args.name}", newest=True, limit=len(runs) or 20
     )
     lines = [*map(_run, runs), *map(_skip, skipped)]
     lines.sort(key=lambda line: -line[0])

@@ -102,6 +102,8 @@ def submit(
     if unique_for is not None and key is None:
         raise Invalid("unique_for: needs a key to tell which jobs are the same")
     known = None if key is None else by_key(tx, key, project)
+    if known is not None and known.kind != JOB:
+        raise Refused(f"key {key} belongs to #{known.number}, which is no job", hint="submit the job by another key")
     if known is not None and not _given_up(tx, known, unique_for):
         return by_key(tx, known.key or "", project) or known  # somebody else may have had it given up just now
     settings = {"env": env, "cwd": cwd, "timeout": timeout, "grace": grace, "limits": limits, "cap": cap}

@@ -18,7 +18,7 @@ from itertools import pairwise
 from ..clock import SECOND, micros
 from ..errors import Invalid, NotFound, Refused
 from ..model import Schedule, Task, columns, record
-from ..names import json_text, shown
+from ..names import OF_SCHEDULES, json_text, shown
 from ..text import moment
 from . import instants, keys_of, operation
 from .events import append
@@ -210,7 +210,7 @@ def history(
 
 def key(name: str, instant: int) -> str:
     """What the job of an instant is called: there is never a second one."""
-    return f"cron:{name}:{moment(instant)[:19]}Z"
+    return f"{OF_SCHEDULES}{name}:{moment(instant)[:19]}Z"
 
 
 _LENGTH = len("2026-11-16T01:50:00Z")
@@ -323,7 +323,7 @@ def _tell(
         tx,
         f"schedule.{what}",
         schedule.project,
-        subject=f"cron:{schedule.name}",
+        subject=f"{OF_SCHEDULES}{schedule.name}",
         name=schedule.name,
         kind="schedule",
         agent=agent,

@@ -12,7 +12,7 @@ import os
 from ..clock import micros
 from ..errors import Invalid, Refused
 from ..model import Task, record
-from ..names import ANNOUNCEMENTS, FINAL, JOB, PRIORITIES, json_text, short
+from ..names import ANNOUNCEMENTS, FINAL, JOB, OF_SCHEDULES, PRIORITIES, json_text, short
 from . import edges_of, keys_of, operation
 from .dependencies import (
     cancel_row,
@@ -122,7 +122,9 @@ def add(
     **columns: Any,
 ) -> Task:
     """Put a row on the board whose key nobody has: the one place where tasks, jobs among them, come from."""
-    if columns.get("key") is not None:
+    if (key := columns.get("key")) is not None:
+        if kind != JOB and key.startswith(OF_SCHEDULES):
+            raise Invalid(f"key: those that begin with {OF_SCHEDULES} belong to the jobs of schedules")
         tx.serialize("keys", project, shared=True)
     blockers = find_predecessors(tx, after, project, run_anyway)
     waiting = sum(before.state not in FINAL for before in blockers)
