@@ -140,17 +140,23 @@ def test_a_kill_at_any_moment_leaves_neither_two_nor_a_stuck_project(
     for _ in range(times):
         spawner = identity(crowd.begin(1, *SPAWN)[0])
         threading.Event().wait(dice.uniform(0.0, 0.5))
-        send(_victim(arena, victim, spawner), signal.SIGKILL)
+        _kill(arena, _victim(arena, victim, spawner))
         crowd.finish()
         arena.until(lambda: _comes_to_life(arena, crowd), "the project has a coordinator again")
         [only] = arena.living()
         assert agent_id(only) == arena.holder()
-        send(dice.choice([supervisor(only), command(only)]), signal.SIGKILL)
+        _kill(arena, dice.choice([supervisor(only), command(only)]))
     assert arena.notes("overlaps") == []
     answered_for = {each.child for each in arena.board.sessions.list(every=True)}
     assert {each["pid"] for each in arena.notes("starts")} <= answered_for, "no command ran before the board knew it"
     epochs = [each.epoch for each in arena.board.sessions.list(every=True)]
     assert sorted(epochs) == list(range(1, len(epochs) + 1)), "one grant for each session, without a gap"
+
+
+def _kill(arena: Arena, who: Identity) -> None:
+    """Kill a process, and come back when it is dead: until then it would count as one that lives."""
+    send(who, signal.SIGKILL)
+    arena.until(lambda: alive(who) is False, "what was killed is dead")
 
 
 def _victim(arena: Arena, wanted: str, spawner: Identity) -> Identity:
@@ -162,7 +168,7 @@ def _victim(arena: Arena, wanted: str, spawner: Identity) -> Identity:
 
 
 def _comes_to_life(arena: Arena, crowd: Crowd) -> bool:
-    """A new spawn wins, or is refused because one lives; one that was killed a moment ago does not count."""
+    """A new spawn wins, or is refused because one lives with all of its processes."""
     [answer] = crowd(1, *SPAWN)
     assert answer.code in (0, 1), answer
     living = arena.living()
