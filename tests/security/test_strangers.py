@@ -228,6 +228,14 @@ def test_no_operation_lets_a_stranger_change_a_job_or_learn_a_secret(name: str, 
     assert place.rows() == before
 
 
+def test_a_remembered_answer_tells_a_stranger_no_command(place: Place) -> None:
+    call = {"name": "x", "key": "ready", **US}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "tasks.post", "params": call, "once": "a-key-that-leaked"}
+    assert place.daemon.ask("POST", "/rpc", first).json["result"]["command"] == ["deploy"]
+    status, body = place.stranger("tasks.post", call, "a-key-that-leaked")
+    assert (status, json.loads(body)["result"]["command"]) == (200, None)
+
+
 def test_the_calls_above_change_jobs_when_nobody_is_a_stranger(tmp_path: Path) -> None:
     """Or the test above would pass because its calls are no good. Each operation has a fresh copy of the board."""
     with furnished(tmp_path, "sqlite") as place:

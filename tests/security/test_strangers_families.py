@@ -114,3 +114,43 @@ def test_a_stranger_does_no_steps_of_others(board: Board, monkeypatch: pytest.Mo
     with pytest.raises(Unauthorised):
         stranger(board, "tasks.claim", ref=jobs[-1].id, create=False)
     assert [board.tasks.get(ref=job.id) for job in jobs] == before
+
+
+# ── Claims that lapse ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def before_a_job(board: Board) -> tuple[Task, Task]:
+    """A task that a job comes after, with another one in between, and the job."""
+    root = board.tasks.post(name="root", priority="urgent")
+    between = board.tasks.post(name="between", after=[root.id])
+    return root, board.jobs.submit(command="true", after=[between.id])
+
+
+@pytest.mark.parametrize("claim", ["tasks.claim", "tasks.claim_many"])
+def test_a_task_that_a_job_comes_after_is_not_claimed(
+    board: Board, before_a_job: tuple[Task, Task], claim: str
+) -> None:
+    """Left to lapse until no attempt is left, such a claim would have the job cancelled."""
+    root, job = before_a_job
+    which = {"ref": root.id} if claim == "tasks.claim" else {"refs": [root.id]}
+    with pytest.raises(Unauthorised, match=f"would claim #{root.number}, which a job comes after"):
+        stranger(board, claim, **which)
+
+    assert board.tasks.get(ref=root.id) == root
+    assert board.tasks.get(ref=job.id) == job
+
+
+def test_next_passes_by_tasks_that_jobs_come_after(board: Board, before_a_job: tuple[Task, Task]) -> None:
+    root, _ = before_a_job
+    plain = board.tasks.post(name="plain", priority="low")
+    assert [task.id for task in stranger(board, "tasks.next")] == [plain.id]
+    assert stranger(board, "tasks.next") == []
+    assert [task.id for task in board.tasks.next()] == [root.id]
+
+
+def test_a_claim_from_before_the_job_can_still_be_kept(board: Board) -> None:
+    root = board.tasks.post(name="root")
+    won = stranger(board, "tasks.claim", ref=root.id)
+    board.jobs.submit(command="true", after=[root.id])
+    assert stranger(board, "tasks.extend", ref=root.id, epoch=won.epoch).epoch == won.epoch

@@ -143,6 +143,10 @@ class Operation(Generic[P, R]):
         self._kinds: dict[str, str] = kinds
         self._defaults: dict[str, Any] = function.__kwdefaults__ or {}
 
+    def seen(self, answer: R) -> R:
+        """An answer that was remembered, as whoever repeats the call may see it."""
+        return answer
+
     def __call__(self, tx: Transaction, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run inside a transaction, trusting the parameters."""
         return self.function(tx, *args, **kwargs)
@@ -243,6 +247,11 @@ def changeable(tx: Transaction) -> str:
     return getattr(tx, "changeable", "")
 
 
+def claimable(tx: Transaction) -> str:
+    """A further condition for tasks that a call looks for in order to claim them; for strangers none before a job."""
+    return getattr(tx, "claimable", "")
+
+
 def holds_of(params: dict[str, Any]) -> list[Scope]:
     """The scope of whoever decides about several holds of a project."""
     return [scope("holds", params["project"])]
@@ -296,7 +305,7 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
         remembered = json.loads(known[1])
         if wanted.withheld is not None:
             wanted.withheld[1](tx, remembered)
-        return decode(wanted.returns, remembered)  # type: ignore[no-any-return]
+        return wanted.seen(decode(wanted.returns, remembered))
     answer = wanted.function(tx, **params)
     shown_again = encode(answer)
     if wanted.withheld is not None:

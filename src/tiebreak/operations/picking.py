@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..clock import micros
 from ..model import Task
 from ..names import JOB, PRIORITIES
-from . import changeable, operation, scope
+from . import changeable, claimable, operation, scope
 from .chores import step
 from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
 from .expiry import PAUSED, SETTLED, UNSETTLED, settle
@@ -80,6 +80,7 @@ def next_ready(
         kinds=_kinds(tx, project) if kind is None and changeable(tx) else [kind],
         queues=None if queue is None else [queue],
         tags=None if tag is None else [tag],
+        only=claimable(tx),
     )
     if not wanted.kinds:
         return []
@@ -89,7 +90,10 @@ def next_ready(
 
 
 class Wanted:
-    """What is asked for. `callees` are the functions that jobs may call, '' for jobs with other commands."""
+    """What is asked for. `callees` are the functions that jobs may call, '' for jobs with other commands.
+
+    `only` is a further condition for plain tasks.
+    """
 
     def __init__(
         self,
@@ -99,12 +103,14 @@ class Wanted:
         queues: list[str] | None = None,
         tags: list[str] | None = None,
         callees: list[str] | None = None,
+        only: str = "",
     ) -> None:
         self.project = project
         self.kinds = kinds
         self.queues = queues
         self.callees = callees
         self.tagged = tags is not None
+        self._only = only
         self._tagged = "" if tags is None else f" AND {_any_of(len(tags))}"
         self.params: dict[str, Any] = {"project": project}
         self.params.update((parameter("tag", i), f" {tag} ") for i, tag in enumerate(tags or ()))
@@ -132,7 +138,7 @@ class Wanted:
             where = f" AND queue = :{parameter('queue', i)} AND callee = :{parameter('callee', i)}"
             return f"{_PENDING}{_JOBS}{where}{tagged}"
         marks = (":" + parameter("kind", i), ":" + parameter("queue", i))
-        return f"{_PENDING}{_TASKS}{_narrowed(kind, queue, *marks)}{tagged}"
+        return f"{_PENDING}{_TASKS}{_narrowed(kind, queue, *marks)}{tagged}{self._only}"
 
 
 _LANE = ("queue", "callee", "kind", "group", "size")

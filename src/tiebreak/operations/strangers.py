@@ -7,6 +7,9 @@ wrote. If one of them is a job, the call ends there and all that it did is undon
 operation a job is reached, nor whether it was named, found, or touched by a cascade. Tables that belong to jobs,
 schedules and sessions cannot be written at all.
 
+A stranger claims no task that a job comes after, near or far. It could only let the claim lapse until no attempt is
+left, and the job would be cancelled by whoever writes that down.
+
 Reading is allowed where the operation declares it. The fields that tell how something is run are left out.
 """
 
@@ -18,8 +21,9 @@ from ..errors import Unauthorised
 from ..model import Schedule, Session, Task, record
 from ..names import JOB
 from . import Operation
+from .claims import CLAIMED
 from .events import INSERT
-from .rows import given
+from .rows import given, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +46,16 @@ _WRITES = re.compile(r"(?<!DO )\b(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 _READS = re.compile(r"\s*(?:SELECT|WITH)\b")
 _RETURNING = " RETURNING "
 _KIND = "tasks.number, tasks.kind"
+_JOB_AFTER = (
+    "EXISTS (WITH RECURSIVE later (n) AS (SELECT edges.task FROM edges WHERE edges.after = tasks.number "
+    "UNION SELECT edges.task FROM later JOIN edges ON edges.after = later.n) SELECT 1 FROM later "
+    f"JOIN tasks AS job ON job.number = later.n AND job.kind = '{JOB}' AND job.state = 'blocked')"
+)
+"""A condition: a job that has not begun comes after the task, near or far."""
 
 
 class _TouchesJob(BaseException):
-    """A statement wrote a job. Not an `Exception`: no operation may take it for a refusal and go on."""
+    """A statement wrote what strangers do not write. Not an `Exception`: no operation may take it for a refusal."""
 
 
 class StrangersTransaction:
@@ -53,6 +63,8 @@ class StrangersTransaction:
 
     changeable = f" AND kind <> '{JOB}'"
     """What `operations.changeable` answers with."""
+    claimable = f" AND NOT {_JOB_AFTER}"
+    """What `operations.claimable` answers with."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -78,8 +90,17 @@ class StrangersTransaction:
             return rows
         for row in rows:
             if row[-1] == JOB:
-                raise _TouchesJob(row[-2])
+                raise _TouchesJob(f"would change #{row[-2]}, which is a job")
+        if CLAIMED in sql:
+            self._refuse_before_jobs([row[-2] for row in rows])
         return [row[:-2] for row in rows] if returns else []
+
+    def _refuse_before_jobs(self, claimed: list[int]) -> None:
+        """End the call if a job comes after a task that it has claimed."""
+        for these, params in listed("n", claimed):
+            found = f"SELECT number FROM tasks WHERE number IN ({these}) AND {_JOB_AFTER}"
+            if row := self._tx.first(found, **params):
+                raise _TouchesJob(f"would claim #{row[0]}, which a job comes after")
 
     def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
         """Run a statement and return its first row."""
@@ -99,7 +120,7 @@ def refuse_jobs_after(tx: Transaction, ends: list[tuple[int, int]]) -> None:
             f"{table.replace('WITH', _RECURSIVE, 1)}{_FAR}", **params
         )
         if row is not None:
-            raise _TouchesJob(row[0])
+            raise _TouchesJob(f"would change #{row[0]}, which is a job")
 
 
 _RECURSIVE = "WITH RECURSIVE"
@@ -155,11 +176,15 @@ class _StrangersOperation(Operation[..., "Any"]):
         self._wanted = wanted.function
         self.function = self._run
 
+    def seen(self, answer: Any) -> Any:
+        """An answer without the fields that strangers do not see."""
+        return seen(answer)
+
     def _run(self, tx: Transaction, **params: Any) -> Any:
         try:
             return seen(self._wanted(StrangersTransaction(tx), **params))
         except _TouchesJob as touched:
-            raise Unauthorised(f"this call would change #{touched.args[0]}, which is a job", hint=HINT) from None
+            raise Unauthorised(f"this call {touched}", hint=HINT) from None
 
 
 def seen(answer: Any) -> Any:
