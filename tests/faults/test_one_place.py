@@ -301,8 +301,13 @@ def test_readers_and_followers_notice_that_the_file_is_gone(
     change: Callable[[Path], None], path: Path, board: Board
 ) -> None:
     board.tasks.claim(ref="work")
+    with opened(path, "bob") as bob:
+        bob.tasks.claim(ref="taken")
+        bob.holds.take(resources=["lock:taken"])
     change(path)
     calls: list[Callable[[], object]] = [
+        lambda: board.tasks.claim(ref="taken"),
+        lambda: board.holds.take(resources=["lock:taken"]),
         lambda: board.tasks.get(ref="work"),
         lambda: board.tasks.check(ref="work", epoch=1),
         lambda: board.tasks.claim(ref="more"),

@@ -176,6 +176,31 @@ def test_a_long_reader_neither_breaks_writers_nor_is_broken(path: str, board: Bo
     assert wal(path) < MEGABYTE
 
 
+def grown(path: str, board: Board) -> None:
+    """Let the WAL grow behind a reader who then leaves, and write nothing more."""
+    post(board, 10)
+    reader = Reader(path)
+    while wal(path) <= 2 * KEPT_WAL:
+        post(board, 200, "x" * 5000)
+        settled(board)
+    reader.end()
+
+
+def test_an_idle_process_shortens_a_wal_that_a_reader_let_grow(
+    path: str, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHORTEN_AGAIN", 0.05)
+    grown(path, board)
+    assert soon(lambda: wal(path) <= KEPT_WAL), "nothing was written, and the log stayed as large as it was"
+
+
+def test_a_command_that_only_reads_shortens_a_wal_that_a_reader_let_grow(path: str, board: Board) -> None:
+    grown(path, board)
+    with tiebreak.open(path, agent="bob~1", project="demo") as other:
+        other.tasks.list(limit=1)
+    assert wal(path) <= KEPT_WAL
+
+
 def test_a_long_reader_does_not_make_every_commit_copy_the_whole_wal(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:

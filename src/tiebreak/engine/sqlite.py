@@ -51,6 +51,8 @@ CHECKPOINT_PAGES = 1000
 CHECKPOINT_PAGES_AT_CLOSE = 64
 CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 CHECKPOINT_AGAIN = 10.0
+SHORTEN_AGAIN = 5.0
+"""Seconds between two tries to shorten a log that grew too large."""
 """Seconds after which a checkpoint that a reader was in the way of is tried again, however little was written."""
 MOST_READERS = 8
 FLOOR = 1.0
@@ -212,6 +214,7 @@ class SqliteEngine:
         self._watches: list[Any] = []
         self._waiting: list[Any] = []
         self._pages = 0
+        self._shortening = False
         self._copy_at = CHECKPOINT_PAGES
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
         self._looked = 0.0
@@ -313,6 +316,7 @@ class SqliteEngine:
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
             if glance is not None:
+                self._look(self._writer)
                 self._tx.now = self._now()
                 glance(self._tx)  # no transaction around it: its first statement decides
             try:
@@ -518,6 +522,7 @@ class SqliteEngine:
         if self._pages < self._copy_at and self._pages <= CHECKPOINT_PAGES_AT_ANY_COST and not late:
             return
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
+        self._have_wal_shortened()
         if self._copied or self._pages > CHECKPOINT_PAGES_AT_ANY_COST:
             self._checkpoint(self._writer)
             self._copied = False
@@ -548,11 +553,33 @@ class SqliteEngine:
         except apsw.BusyError:
             pass  # somebody else is at it
 
+    def _have_wal_shortened(self) -> None:
+        """If the log is large, try to shorten it from time to time, even if nothing is written any more."""
+        if self._shortening or wal_size(self.path) <= KEPT_WAL:
+            return
+        self._shortening = True
+        try:
+            start_new_thread(self._shorten_when_possible, ())
+        except RuntimeError:
+            self._shortening = False  # the next commit asks again
+
+    def _shorten_when_possible(self) -> None:
+        from time import sleep
+
+        while not self._closed and self._pid == os.getpid() and wal_size(self.path) > KEPT_WAL:
+            sleep(SHORTEN_AGAIN)
+            self.tend()
+        self._shortening = False
+
     def tend(self) -> list[str]:
         """For a process that lives long, now and then: shorten a log that a reader, who is gone now, had let grow.
 
         Answers who keeps it from that.
         """
+        with self._checkpointing:
+            return self._tend()
+
+    def _tend(self) -> list[str]:
         if self._closed or self._pid != os.getpid() or wal_size(self.path) <= KEPT_WAL:
             return []
         try:
@@ -631,7 +658,7 @@ class SqliteEngine:
         with self._writing, self._reading, self._checkpointing:
             try:
                 self._refusals.spill()
-                if self._pages > CHECKPOINT_PAGES_AT_CLOSE:
+                if self._pages > CHECKPOINT_PAGES_AT_CLOSE or wal_size(self.path) > KEPT_WAL:
                     self._shorten_wal()
             except (OSError, apsw.Error):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
