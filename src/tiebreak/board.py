@@ -104,6 +104,10 @@ def here() -> str:
         raise Invalid("the current folder does not exist any more") from None
 
 
+LOOK_AGAIN = 30.0
+"""Seconds after which whoever waits for a task calls `settled` again, even if nothing was told of it."""
+
+
 class Board:
     """An open board, and who acts on it."""
 
@@ -401,14 +405,20 @@ class Board:
         raise TimedOut(f"nothing matched within {timeout}")
 
     def settled(self, ref: str) -> Task:
-        """A task as it is; if the lease of its last attempt has run out, the failure is written down first.
+        """A task as it is, once all has been written down that somebody else left undone.
 
-        For whoever waits for its end: where nobody sweeps, nobody else would write it down.
+        That is the failure of a task whose last lease has run out. For a blocked task it is what a process was doing
+        when it died: telling those that come after a task that the task has ended. For whoever waits for its end:
+        where nobody sweeps, nobody else would do it.
         """
         task: Task = self.tasks.get(ref=ref)
-        if task.lapsed and task.state == "claimed" and self.tasks.sweep(project=task.project):
-            task = self.tasks.get(ref=task.id)
-        return task
+        if task.state == "claimed" and task.lapsed:
+            self.tasks.sweep(project=task.project)
+        elif task.state == "blocked" and self.tasks.due(project=None) == 0:
+            self.tasks.sweep(project=None)
+        else:
+            return task
+        return self.tasks.get(ref=task.id)
 
     def follow(
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any

@@ -232,16 +232,31 @@ def test_jobs_of_another_project_are_not_forgotten(place: Place, alice: Board, n
 
 
 def test_a_sweep_goes_on_with_what_a_dead_one_left(alice: Board, small_steps: None, monkeypatch: Any) -> None:
-    root, _ = family(alice, 23)
-    with monkeypatch.context() as dead:
-        dead.setattr(Board, "_finish_chores", lambda board: board.engine.left.clear())
-        dead.setattr(Writer, "_go_on_with_chores", lambda writer: writer._engine.left.clear())
-        cancel(alice, root)
+    _cancelled_by_a_dead_one(alice, monkeypatch)
     assert alice.tasks.due() == 0
     alice.tasks.sweep(project=None)
 
     until(lambda: alice.tasks.due() is None, "nothing is left to be done")
     assert states(alice)["cancelled"] == 24
+
+
+def test_whoever_waits_for_a_task_goes_on_with_what_a_dead_one_left(
+    place: Place, alice: Board, small_steps: None, monkeypatch: Any
+) -> None:
+    later = _cancelled_by_a_dead_one(alice, monkeypatch)
+    blocked = next(task for task in reversed(later) if state(alice, task) == "blocked")
+    waiting = place.open("bob", "elsewhere")
+
+    until(lambda: waiting.settled(blocked.id).state == "cancelled", "what is waited for was told")
+
+
+def _cancelled_by_a_dead_one(alice: Board, monkeypatch: Any) -> list[Task]:
+    root, later = family(alice, 23)
+    with monkeypatch.context() as dead:
+        dead.setattr(Board, "_finish_chores", lambda board: board.engine.left.clear())
+        dead.setattr(Writer, "_go_on_with_chores", lambda writer: writer._engine.left.clear())
+        cancel(alice, root)
+    return later
 
 
 # ── Between two steps ────────────────────────────────────────────────────────────────────────────────

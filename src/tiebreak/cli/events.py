@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from time import monotonic
 
+from ..board import LOOK_AGAIN
 from ..errors import NotFound, TimedOut
 from ..model import encode
 from ..names import FINAL, STATES, seconds
@@ -97,6 +98,8 @@ def _wait_for_task(context: Context, args: Args) -> int:
         left = 3600.0 if end is None else end - monotonic()
         if left <= 0:
             raise TimedOut(f"{called(task)} is still {task.state}")
+        if task.state == "blocked":  # whoever was to tell it that it is ready may have died
+            left = min(left, LOOK_AGAIN)
         if task.until is not None:  # time alone may end it
             left = min(left, max(0.01, task.until - board.upkeep.now() + 0.001))
         _until_changed(context, seen, left, task.id)

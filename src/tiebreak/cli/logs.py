@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..board import LOOK_AGAIN
 from ..errors import Invalid
 from ..names import FINAL
 from ..text import block, plain
@@ -91,7 +92,7 @@ def follow(context: Context, task: Task, shown: Shown) -> Task:
         shown.standing(task)
         if task.state in FINAL:
             return task
-        nap = LOOK if task.state == "claimed" else 30.0
+        nap = LOOK if task.state == "claimed" else LOOK_AGAIN
         if task.until is not None or task.ready_at is not None:  # time alone may change it
             nap = min(nap, 1.0)
         board.engine.wait(seen, nap, subject=task.id, project=task.project)
