@@ -74,6 +74,15 @@ def identities(found: Iterable[Process]) -> list[Identity]:
     return [Identity(host, boot, process.pid, process.started) for process in found]
 
 
+def childless() -> bool:
+    """Whether this process has no child at all, not even a dead one; this needs no descriptor."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
 # ── Ending ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -139,6 +148,11 @@ def end(find: Callable[[], list[Identity]], grace: float = 0.0) -> bool:
             return False
         time.sleep(LOOK_AGAIN)
     return True
+
+
+def end_descendants() -> bool:
+    """End everything below this process, which is a sub-reaper; False as `end` says."""
+    return end(lambda: [] if childless() else descendants(os.getpid()))
 
 
 def _found(find: Callable[[], list[Identity]]) -> list[Identity] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from ..cli.command import TB, changed_command, gone
+from ..cli.command import TB, changed_command, clean_environment, gone
 from .shop import Shop, until
 
 WAITS = "echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done; echo done"
@@ -32,6 +33,32 @@ def test_want_of_descriptors_uses_up_no_attempt_and_all_jobs_are_done(shop: Shop
         assert hand.ended() == 0
     assert [(shop.task(job).state, shop.task(job).attempts) for job in jobs] == [("completed", 1)] * 12
     assert len(shop.lines("pids")) == 12
+
+
+def test_a_worker_with_too_few_descriptors_ends_at_once_and_says_why(shop: Shop) -> None:
+    """With the fewest it cannot even begin to listen; with some more it cannot look for what it may have started."""
+    job = shop.submit("true", max_attempts=1)
+    answers = []
+    for limit in range(8, 17):
+        poor = changed_command(
+            shop.folder,
+            "import resource",
+            "from tiebreak.worker import capacity",
+            "capacity.SOON = 0.01",
+            f"resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))",
+        )
+        done = subprocess.run(
+            [poor, "work", "--burst"],
+            capture_output=True,
+            text=True,
+            cwd=shop.folder,
+            env=clean_environment(shop.folder),
+            timeout=20,  # less than it would look for children
+            check=False,
+        )
+        answers.append((done.returncode, done.stderr.splitlines()[0]))
+    assert set(answers) == {(3, "tb: this worker cannot go on: Too many open files")}
+    assert (shop.task(job).state, shop.task(job).attempts) == ("pending", 0)
 
 
 @pytest.mark.parametrize("number", ["EAGAIN", "ENOMEM", "ENFILE"])

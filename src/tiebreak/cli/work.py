@@ -45,9 +45,12 @@ def work(context: Context, args: Args) -> int:
     def run(keeper: int) -> int:
         try:
             return _work(context, args, options, keeper)
-        except TiebreakError as exc:
-            context.complain(exc)
-            return exc.exit_code
+        except (TiebreakError, OSError, MemoryError) as exc:
+            from ..worker.runner import cannot_go_on
+
+            error = cannot_go_on(exc)
+            context.complain(error)
+            return error.exit_code
 
     def buried(who: Identity) -> None:
         try:

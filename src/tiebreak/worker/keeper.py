@@ -46,7 +46,7 @@ def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
     signal.signal(ABANDONED, _once(lambda: _pass_on(child, signal.SIGTERM)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = _wait(child)
-    if trees.end(lambda: trees.descendants(os.getpid())) and code != 0:
+    if trees.end_descendants() and code != 0:
         buried(who)
     return code if code >= 0 else 128 - code
 

@@ -143,7 +143,7 @@ class Worker:
             self._courier = Courier(self._board, self._ring)
             self._lookout = Lookout(self._board, self._ring, self._beat)
         except RuntimeError as exc:  # no more threads
-            raise _cannot_go_on(exc) from exc
+            raise cannot_go_on(exc) from exc
         if self._options.modules:
             self._functions.start()
         try:
@@ -151,7 +151,8 @@ class Worker:
                 self._round_or_fail()
         finally:
             self._courier.stop()
-            trees.end(lambda: trees.descendants(os.getpid()))
+            self._selector.close()  # to look at processes takes a descriptor
+            trees.end_descendants()
         for outcome, attempt in self._reports.outcomes:
             self._say("undelivered", attempt, outcome)
         if self._failure is not None:
@@ -164,7 +165,7 @@ class Worker:
             self._round()
         except (TiebreakError, OSError, MemoryError) as exc:
             if self._failure is not None:
-                raise _cannot_go_on(exc) from exc
+                raise cannot_go_on(exc) from exc
             self._fail(exc)
 
     def _round(self) -> None:
@@ -373,7 +374,7 @@ class Worker:
 
     def _fail(self, why: BaseException) -> None:
         """This worker cannot go on: it gives back what it runs, and ends with a code."""
-        self._failure = _cannot_go_on(why)
+        self._failure = cannot_go_on(why)
         self._say("failing", None, self._failure)
         self._told += 1
         self._drain_at = float("inf")
@@ -634,7 +635,7 @@ def _file(board: Board) -> tuple[int, int] | None:
     return found and (found.st_dev, found.st_ino)
 
 
-def _cannot_go_on(why: BaseException) -> TiebreakError:
+def cannot_go_on(why: BaseException) -> TiebreakError:
     """What ends a worker, as an error with an exit code."""
     if isinstance(why, TiebreakError):
         return why
