@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,6 +60,20 @@ def kill_both(hand: Hand) -> None:
     hand.ended()
 
 
+def register_of(shop: Shop, hand: Hand) -> Path:
+    """The file of a worker."""
+    return shop.folder / "state" / "tiebreak" / "run" / f"{hand.agent.partition('~')[2]}.worker"
+
+
+def register(shop: Shop, hand: Hand) -> str:
+    return register_of(shop, hand).read_text()
+
+
+def until_listed(shop: Shop, hand: Hand, pid: int) -> None:
+    """Until the worker has written down the session of a job, which this process leads."""
+    until(lambda: f" {pid} " in register(shop, hand), "its session is in the register")
+
+
 def how_it_went_back(shop: Shop, job: Task) -> str:
     [event] = shop.board.events.read(event="task.expired", subject=job.id)
     return event.note or ""
@@ -69,6 +84,7 @@ def test_what_worker_and_keeper_left_is_ended_before_their_job_is_given_back(sho
     job = shop.submit(JOB.format(more=""), backoff=0)
     with shop.worker("--lease", "1h") as hand:
         pids = shop.pids("pids", 3)
+        until_listed(shop, hand, pids[0])
         kill_both(hand)
     with shop.worker("--lease", "1h"):
         shop.until_state(job, "completed")
@@ -133,6 +149,133 @@ def test_what_belongs_to_another_user_is_not_taken_to_be_gone(shop: Shop) -> Non
     assert not any(map(gone, pids))
 
 
+# Its first process carries no mark: it cleared its environment, or a long title took the environment's place.
+BARE = ["env", "-i", "sh", "-c", "echo $$ >> pids; while :; do sleep 0.05; done"]
+TITLED = f"""
+exec {sys.executable} -c '
+import ctypes, os, time
+start = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[45])
+end = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[48])
+ctypes.memset(start, 120, end - start)
+assert b"TIEBREAK" not in open("/proc/self/environ", "rb").read()
+print(os.getpid(), file=open("pids", "a"), flush=True)
+time.sleep(600)
+'
+"""
+BARE_COMMAND = shlex.join(BARE)
+WITHOUT_A_MARK = pytest.mark.parametrize("first", [BARE_COMMAND, TITLED], ids=["bare", "titled"])
+AGAIN = """
+if [ $TIEBREAK_EPOCH -gt 1 ]; then
+    [ -n "$(tr -d '\\0' < /proc/$(cat pids)/cmdline)" ] && echo $(cat pids) >> alive
+    exit 0
+fi
+exec """
+
+
+def again(first: str) -> str:
+    """A job whose second attempt writes down whether the first still runs."""
+    return AGAIN + first.strip().removeprefix("exec ")
+
+
+@WITHOUT_A_MARK
+def test_a_job_whose_first_process_lost_its_mark_is_ended_before_it_is_given_back(shop: Shop, first: str) -> None:
+    job = shop.submit(again(first), backoff=0)
+    with shop.worker("--lease", "1h") as hand:
+        pids = shop.pids("pids", 1)
+        until_listed(shop, hand, pids[0])
+        kill_both(hand)
+    with shop.worker("--lease", "1h"):
+        shop.until_state(job, "completed")
+    assert shop.lines("alive") == []
+    shop.until_gone(pids, "nothing of the first attempt is left")
+    assert how_it_went_back(shop, job) == "its worker died (attempt 1 of 3)"
+    assert not register_of(shop, hand).exists()
+
+
+@WITHOUT_A_MARK
+def test_it_is_ended_though_its_lease_ran_out_before_anybody_came(shop: Shop, first: str) -> None:
+    job = shop.submit(again(first), backoff=0)
+    with shop.worker("--lease", "2s") as hand:
+        pids = shop.pids("pids", 1)
+        until_listed(shop, hand, pids[0])
+        kill_both(hand)
+    until(lambda: shop.task(job).lapsed or shop.task(job).state == "pending", "the lease has run out")
+    shop.burst("--lease", "2s")
+    assert (shop.task(job).state, shop.lines("alive")) == ("completed", [])
+    shop.until_gone(pids, "nothing of the first attempt is left")
+
+
+def test_it_is_ended_though_the_worker_that_lost_it_is_stopped(shop: Shop) -> None:
+    job = shop.submit(again(BARE_COMMAND), backoff=0)
+    with shop.worker("--lease", "2s") as hand:
+        pids = shop.pids("pids", 1)
+        until_listed(shop, hand, pids[0])
+        os.kill(hand.pid, signal.SIGSTOP)
+        with shop.worker("--lease", "2s"):
+            shop.until_state(job, "completed")
+        assert shop.lines("alive") == []
+        os.kill(hand.pid, signal.SIGCONT)
+        shop.until_gone(pids, "nothing of the first attempt is left")
+
+
+def wait_for_the_lease(shop: Shop, job: Task) -> None:
+    """Another worker does not begin the job before its lease has ended."""
+    with shop.worker("--lease", "1s"):
+        shop.until_state(job, "completed")
+    assert how_it_went_back(shop, job) == "the lease of attempt 1 of 3 ran out"
+
+
+def test_without_a_register_the_lease_is_waited_for(shop: Shop) -> None:
+    """Nobody can know what a worker started if its file is gone."""
+    job = shop.submit(again(BARE_COMMAND), backoff=0)
+    with shop.worker("--lease", "4s") as hand:
+        shop.pids("pids", 1)
+        register_of(shop, hand).unlink()
+        kill_both(hand)
+        wait_for_the_lease(shop, job)
+
+
+def test_of_a_session_that_is_not_yet_written_down_the_lease_is_waited_for(shop: Shop) -> None:
+    """The worker dies when it has started a job, and before it wrote down which process that is."""
+    job = shop.submit(again(BARE_COMMAND), backoff=0)
+    forgetful = changed_command(
+        shop.folder, "from tiebreak.worker.register import Register", "Register.confirm = lambda *_: None"
+    )
+    with shop.worker("--lease", "4s", command=forgetful) as hand:
+        shop.pids("pids", 1)
+        kill_both(hand)
+        wait_for_the_lease(shop, job)
+
+
+def test_of_a_session_whose_leader_is_gone_the_lease_is_waited_for(shop: Shop) -> None:
+    """Its number may be that of somebody else's session by now, who must not be killed."""
+    job = shop.submit(f"[ $TIEBREAK_EPOCH -gt 1 ] && exit 0; {BARE_COMMAND} & wait", backoff=0)
+    with shop.worker("--lease", "4s") as hand:
+        [pid] = shop.pids("pids", 1)
+        leader = os.getsid(pid)
+        until_listed(shop, hand, leader)
+        os.kill(hand.pid, signal.SIGSTOP)
+        os.kill(leader, signal.SIGKILL)
+        kill_both(hand)
+        until(lambda: not os.path.exists(f"/proc/{leader}"), "the leader has been reaped")
+        wait_for_the_lease(shop, job)
+        assert not gone(pid)
+
+
+def test_the_register_of_a_worker_lists_only_what_runs_and_goes_with_it(shop: Shop) -> None:
+    for _ in range(20):
+        shop.submit("true")
+    shop.submit("echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done")
+    with shop.worker("--burst", "--concurrency", "2") as hand:
+        [pid] = shop.pids("pids", 1)
+        until_listed(shop, hand, pid)
+        until(lambda: len(register(shop, hand).split("\n", 1)[1].split()) == 5, "nothing else is in the register")
+        assert len(register(shop, hand).splitlines()) <= 3
+        (shop.folder / "go").touch()
+        assert hand.ended() == 0
+    assert not register_of(shop, hand).exists()
+
+
 @contextmanager
 def control_group() -> Iterator[Path]:
     """A control group of its own for what is started here."""
@@ -156,6 +299,7 @@ def test_one_that_nothing_else_tells_of_is_found_by_its_control_group(shop: Shop
         )
         with shop.worker("--lease", "1h", command=apart) as hand:
             pids = shop.pids("pids", 4)
+            until_listed(shop, hand, pids[0])
             kill_both(hand)
         with shop.worker("--lease", "1h"):
             shop.until_state(job, "completed")

@@ -53,8 +53,11 @@ def work(context: Context, args: Args) -> int:
             return error.exit_code
 
     def buried(who: Identity) -> None:
+        from ..worker.register import forget
+
         try:
             _forfeit(args, who)
+            forget(who)
         except TiebreakError:
             pass  # others of this machine will find out, or the leases run out
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..processes import Identity
     from .attempt import Attempt
     from .kin import Kin
+    from .register import Register
 
     Done = Callable[[Attempt, dict[str, Any] | None], None]
 
@@ -38,6 +39,7 @@ class Commands:
         self,
         selector: selectors.BaseSelector,
         kin: Kin,
+        register: Register,
         environment: Mapping[str, str],
         done: Done,
         wrote: Callable[[Attempt], None],
@@ -48,6 +50,7 @@ class Commands:
         """Those that are not listened to yet, in the order in which they were started."""
         self._selector = selector
         self._kin = kin
+        self._register = register
         self._environment = environment
         self._done = done
         self._wrote = wrote
@@ -59,14 +62,17 @@ class Commands:
         """
         settings = attempt.settings
         environment = {**self._environment, **(settings.get("env") or {}), **variables(attempt)}
+        place = self._register.intend(attempt.mark)
         try:
             command = Command(attempt.job.command, settings, environment, attempt.output)
         except (OSError, ValueError) as exc:
+            self._register.cancel(place)
             if isinstance(exc, OSError) and is_shortage(exc):
                 raise
             reason = f"cannot be started: {getattr(exc, 'strerror', None) or exc}"
             self._done(attempt, attempt.outcome(False, None, attempt.sentence(reason)))
             return
+        self._register.started(place, command.pid)
         attempt.command = command
         attempt.since = command.since
         self.running[command.pid] = attempt
@@ -80,6 +86,8 @@ class Commands:
             command = attempt.command
             if command is not None and self.running.get(command.pid) is attempt:
                 command.heard = True
+                if not command.over:
+                    self._register.confirm(command.pid)
                 for fd in command.pipes:
                     self._selector.register(fd, selectors.EVENT_READ, (self._read, attempt))
 
@@ -147,6 +155,7 @@ class Commands:
             command.close(fd)
         del self.running[command.pid]
         self._kin.discard(command.pid)
+        self._register.ended(command.pid)
         killed = attempt.why == CANCELLED
         self._done(
             attempt, None if killed else attempt.outcome(command.ok, command.facts, attempt.sentence(command.how()))

@@ -18,6 +18,7 @@ from ..errors import Invalid, Refused, TiebreakError, Unavailable
 from ..model import holder_id
 from ..processes import alive, from_token
 from .leftovers import end_left_by
+from .register import forget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -226,10 +227,18 @@ def bury(board: Board) -> int:
     for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
         held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
     return sum(
-        board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
+        _give_back(board, holder)
         for holder, marks in held.items()
         if holder != board.agent and _dead(holder) and end_left_by(holder, marks)
     )
+
+
+def _give_back(board: Board, holder: str) -> int:
+    count: int = board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
+    who = from_token(holder.partition("~")[2])
+    if who is not None:
+        forget(who)
+    return count
 
 
 def _dead(holder: str) -> bool:

@@ -14,6 +14,7 @@ from .attempt import CANCELLED, DRAINED, LOST
 from .callables import DONE, FAILED, NOT_BEGUN, READY
 from .calls import Caller
 from .process import READ, signal_name
+from .register import HELPER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .commands import Done
     from .kin import Kin
+    from .register import Register
 
 LONG = 0.05
 """Seconds after which a call is not short: others need not wait behind it."""
@@ -37,6 +39,7 @@ class Functions:
         self,
         selector: selectors.BaseSelector,
         kin: Kin,
+        register: Register,
         environment: Mapping[str, str],
         done: Done,
         wrote: Callable[[Attempt], None],
@@ -51,6 +54,7 @@ class Functions:
         self.callers: dict[int, Caller] = {}
         self._selector = selector
         self._kin = kin
+        self._register = register
         self._environment = environment
         self._done = done
         self._wrote = wrote
@@ -65,13 +69,17 @@ class Functions:
 
     def start(self) -> None:
         """Start one more child, or try again later if this worker is short of something."""
+        place = self._register.intend(HELPER)
         try:
             caller = Caller(self._modules, self._environment)
         except OSError as exc:
+            self._register.cancel(place)
             if not is_shortage(exc):
                 raise
             self.short, self._rest = exc, elapsed() + REST
             return
+        self._register.started(place, caller.pid)
+        self._register.confirm(caller.pid)
         self.callers[caller.pid] = caller
         self._kin.add_helper(caller.pid)
         self._selector.register(caller.answers, selectors.EVENT_READ, (self._hear, caller))
@@ -223,6 +231,7 @@ class Functions:
     def _forget(self, caller: Caller) -> None:
         self._hear_no_more(caller.answers, caller.to, *caller.pipes)
         self._kin.discard(caller.pid)
+        self._register.ended(caller.pid)
         caller.close()
 
     # ── Ending ───────────────────────────────────────────────────────────────────────────────────────

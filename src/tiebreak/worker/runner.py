@@ -33,6 +33,7 @@ from .courier import Courier, Lookout, Mail
 from .functions import Functions
 from .kin import Kin
 from .leftovers import end_earlier
+from .register import Register
 from .reports import Reports
 
 TYPE_CHECKING = False
@@ -100,10 +101,14 @@ class Worker:
         self._kin = Kin()
         self._capacity = Capacity(options.concurrency)
         self._environment = _environment(board)
-        self._commands = Commands(self._selector, self._kin, self._environment, self._done, self._reports.wrote)
+        self._register = Register(self._environment["TIEBREAK_BOARD"])
+        self._commands = Commands(
+            self._selector, self._kin, self._register, self._environment, self._done, self._reports.wrote
+        )
         self._functions = Functions(
             self._selector,
             self._kin,
+            self._register,
             self._environment,
             self._done,
             self._reports.wrote,
@@ -138,6 +143,26 @@ class Worker:
     def run(self) -> int:
         """Work until told to stop; the exit code."""
         trees.become_subreaper()
+        try:
+            self._prepare()
+        except BaseException:
+            self._register.close()  # nothing was started
+            raise
+        try:
+            while not self._finished():
+                self._round_or_fail()
+        finally:
+            self._courier.stop()
+            self._selector.close()  # to look at processes takes a descriptor
+            if trees.end_descendants() and self._failure is None and not self._reports.outcomes:
+                self._register.close()  # else it tells those who give back its jobs that nothing runs
+        for outcome, attempt in self._reports.outcomes:
+            self._say("undelivered", attempt, outcome)
+        if self._failure is not None:
+            raise self._failure
+        return 0 if not self._reports.outcomes else 3
+
+    def _prepare(self) -> None:
         self._listen()
         try:
             self._courier = Courier(self._board, self._ring)
@@ -146,18 +171,6 @@ class Worker:
             raise cannot_go_on(exc) from exc
         if self._options.modules:
             self._functions.start()
-        try:
-            while not self._finished():
-                self._round_or_fail()
-        finally:
-            self._courier.stop()
-            self._selector.close()  # to look at processes takes a descriptor
-            trees.end_descendants()
-        for outcome, attempt in self._reports.outcomes:
-            self._say("undelivered", attempt, outcome)
-        if self._failure is not None:
-            raise self._failure
-        return 0 if not self._reports.outcomes else 3
 
     def _round_or_fail(self) -> None:
         """One round; what this worker itself cannot bear ends it, but only after its jobs were given back."""
@@ -600,6 +613,7 @@ class Worker:
         self._file = _file(self._board)
         self._beat_at = 0.0
         self._environment.update(_environment(self._board))
+        self._register.moved(self._environment["TIEBREAK_BOARD"])
         self._functions.tell({"TIEBREAK_BOARD": self._environment["TIEBREAK_BOARD"]})
         self._say("followed", None, where)
 
