@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tiebreak.model import Task
+from tiebreak.worker.register import Listed
 
 from ..cli.command import changed_command, gone
 from .shop import Hand, Shop, until
@@ -274,6 +275,33 @@ def test_the_register_of_a_worker_lists_only_what_runs_and_goes_with_it(shop: Sh
         (shop.folder / "go").touch()
         assert hand.ended() == 0
     assert not register_of(shop, hand).exists()
+
+
+def test_the_register_of_a_dead_worker_is_deleted_after_a_day(shop: Shop) -> None:
+    """Nobody gives back the jobs of a worker that had none."""
+    with shop.worker() as hand:
+        left = register_of(shop, hand)
+        until(left.exists, "it has a register")
+        kill_both(hand)
+    shop.burst()
+    assert left.exists()
+    os.utime(left, (0, 0))
+    with shop.worker() as idle:
+        until(register_of(shop, idle).exists, "it has a register")
+        assert not left.exists()
+        os.utime(register_of(shop, idle), (0, 0))
+        shop.burst()
+        assert register_of(shop, idle).exists()
+
+
+@pytest.mark.parametrize("cut", [1, 15, 17, 20, 22, 24, 25, 26])
+def test_an_entry_that_was_cut_while_it_was_written_is_in_doubt(cut: int) -> None:
+    head, begun = b'"/board.db"\n', b"01a1e6cf-bfc8 3".ljust(59)
+    ended = b"01a1e6cf-bfc8 3 4711 815 .".ljust(59)
+    assert Listed(head + ended + b"\n").leaders == {4711: (("01a1e6cf-bfc8", "3"), 815)}
+    listed = Listed(head + ended[:cut] + begun[cut:] + b"\n")
+    assert listed.whole == (cut > 25)
+    assert list(listed.leaders) == ([4711] if listed.whole else [])
 
 
 @contextmanager
