@@ -263,6 +263,28 @@ def test_of_a_session_whose_leader_is_gone_the_lease_is_waited_for(shop: Shop) -
         assert not gone(pid)
 
 
+FUNCTION = """
+import os, subprocess, tiebreak
+
+@tiebreak.job()
+def starts():
+    if os.environ["TIEBREAK_EPOCH"] == "1":
+        subprocess.run(["env", "-i", "sh", "-c", "echo $$ >> pids; while :; do sleep 0.05; done"])
+"""
+
+
+def test_what_a_function_started_without_a_mark_is_ended_or_the_lease_is_waited_for(shop: Shop) -> None:
+    """The child that ran the function leads its session, and has died with the worker; it may be reaped by now."""
+    (shop.folder / "functions.py").write_text(FUNCTION)
+    job = shop.submit({"call": "functions.starts"}, backoff=0)
+    with shop.worker("--lease", "4s", "--import", "functions") as hand:
+        [pid] = shop.pids("pids", 1)
+        kill_both(hand)
+    with shop.worker("--lease", "1s", "--import", "functions"):
+        shop.until_state(job, "completed")
+    assert gone(pid) or how_it_went_back(shop, job) == "the lease of attempt 1 of 3 ran out"
+
+
 def test_the_register_of_a_worker_lists_only_what_runs_and_goes_with_it(shop: Shop) -> None:
     for _ in range(20):
         shop.submit("true")
