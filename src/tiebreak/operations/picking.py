@@ -59,7 +59,7 @@ def takes_from_queues(params: dict[str, Any]) -> list[Scope]:
     return [scope("queues", params["project"], shared=True)]
 
 
-@operation("tasks.next", writes=True, strangers=True, scopes=takes_from_queues)
+@operation("tasks.next", writes=True, strangers=lambda params: params.get("kind") != JOB, scopes=takes_from_queues)
 def next_ready(
     tx: Transaction,
     *,
