@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,8 @@ import pytest
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
 from tiebreak.engine.gate import COUNT
-from tiebreak.engine.place import repair
+from tiebreak.engine.place import NEWEST, repair
+from tiebreak.engine.sides import side
 from tiebreak.engine.sqlite import LOOK_AGAIN
 
 from ..cli.command import Tb
@@ -41,6 +43,27 @@ try:
 except tiebreak.Unavailable as exc:
     print(exc, file=sys.stderr)
 print(won)
+"""
+
+POSTS = 30
+KILLED = """
+import os, signal, sys, tiebreak
+path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+board = tiebreak.open(path, agent="alice~1", project="demo")
+for i in range(first, first + count):
+    board.tasks.post(name=f"task-{i}", key=f"task-{i}")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+PAGE = 4096
+KILLED_IN_CHECKPOINT = """
+import os, signal, sys, tiebreak
+board = tiebreak.open(sys.argv[1], agent="alice~1", project="demo")
+writer = board.engine._writer
+class Killed:
+    execute = writer.execute
+    def wal_checkpoint(self, mode):
+        os.kill(os.getpid(), signal.SIGKILL)
+board.engine._place.checkpoint(Killed(), 0)
 """
 
 
@@ -65,6 +88,30 @@ def board(path: Path) -> Iterator[Board]:
 
 def opened(path: Path, agent: str = "alice") -> Board:
     return tiebreak.open(path, agent=f"{agent}~1", project="demo")
+
+
+def post_and_be_killed(path: Path, first: int = 0, count: int = POSTS) -> None:
+    """A process posts tasks and is killed: what it posted is acknowledged, and in the log alone."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), str(first), str(count)], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert beside(path, "wal").stat().st_size
+
+
+def copy_log(path: Path) -> None:
+    """Put all of the log into the file and empty it, as a process that ends does after many writes."""
+    with opened(path) as board:
+        board.engine._shorten_wal()  # type: ignore[attr-defined]
+    assert beside(path, "wal").stat().st_size == 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file, but the index of the log: SQLite makes that anew as it likes."""
+    return {each.name: each.read_bytes() for each in folder.iterdir() if not each.name.endswith("-shm")}
+
+
+def count(path: Path) -> int:
+    with opened(path) as board:
+        return len(board.tasks.list(limit=1000))
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -212,6 +259,72 @@ def test_a_board_that_was_renamed_with_all_that_is_beside_it_just_works(path: Pa
         assert len(alice.tasks.list()) == 1
 
 
+@pytest.mark.parametrize("command", ["status", "post", "doctor"])
+@pytest.mark.parametrize("left", ["missing", "empty"])
+def test_the_old_name_of_a_renamed_board_keeps_its_log(left: str, command: str, path: Path, other: Path) -> None:
+    post_and_be_killed(path)
+    path.rename(other)
+    if left == "empty":
+        path.touch()
+    before = contents(path.parent)
+    tb = Tb(path.parent)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    refused = tb(command, *["--repair"] * (command == "doctor"), *["more"] * (command == "post"))
+    assert refused.code == 3
+    assert f"the file is {left}" in refused.out + refused.err
+    assert "tb --board NEW-NAME doctor --repair" in refused.out + refused.err
+    assert contents(path.parent) == before
+    repair(str(other))
+    assert count(other) == POSTS
+
+
+def test_no_other_board_is_moved_to_the_old_name_of_a_renamed_one(path: Path, other: Path) -> None:
+    post_and_be_killed(path)
+    path.rename(other)
+    path.touch()
+    before = contents(path.parent)
+    with pytest.raises(Unavailable, match="the file is empty"):
+        side(str(path))
+    assert contents(path.parent) == before
+
+
+def test_a_gate_alone_keeps_a_new_board_from_taking_the_place(path: Path, other: Path) -> None:
+    post_and_be_killed(path)
+    copy_log(path)
+    path.rename(other)
+    beside(path, "wal").unlink()
+    with pytest.raises(Unavailable, match="the file is missing") as refused:
+        opened(path)
+    assert str(beside(path, "gate")) in refused.value.hint
+    beside(path, "gate").unlink()
+    assert count(path) == 0
+
+
+def test_a_renamed_board_whose_log_is_gone_is_not_repaired_in_silence(path: Path, other: Path) -> None:
+    post_and_be_killed(path)
+    path.rename(other)
+    beside(path, "wal").unlink()
+    with pytest.raises(Unavailable, match=f"the last {POSTS} events .* are missing") as refused:
+        repair(str(other))
+    assert str(beside(path, "gate")) in refused.value.hint
+    beside(path, "gate").unlink()
+    repair(str(other))
+    assert count(other) == 0
+
+
+def test_a_renamed_board_does_not_take_its_log_from_a_file_that_is_there_now(path: Path, other: Path) -> None:
+    post_and_be_killed(path)
+    path.rename(other)
+    shutil.copy(other, path)
+    before = contents(path.parent)
+    with pytest.raises(Unavailable, match=f"another file is at {path}"):
+        repair(str(other))
+    assert contents(path.parent) == before
+    path.unlink()
+    repair(str(other))
+    assert count(other) == POSTS
+
+
 def test_the_log_of_a_board_that_was_renamed_under_an_open_process_is_left_to_it(path: Path, other: Path) -> None:
     with opened(path) as alice:
         alice.tasks.post(name="work")
@@ -235,6 +348,157 @@ def test_a_gate_with_nonsense_in_it_names_its_repair(path: Path) -> None:
     assert "board.db-gate does not belong to it" in refused.err
     tb.ok("doctor", "--repair")
     assert [task["name"] for task in tb.json("tasks")] == ["work"]
+
+
+# ── A file that is overwritten, and a restored backup ────────────────────────────────────────────────────
+
+
+def by_backup(path: Path, copy: Path) -> None:
+    with opened(path) as alice:
+        alice.backup(copy)
+
+
+def by_cp(path: Path, copy: Path) -> None:
+    copy_log(path)
+    shutil.copyfile(path, copy)
+
+
+COPIES = [by_backup, by_cp]
+
+
+def overwrite(path: Path, copy: Path) -> None:
+    """As `cp` does: the file stays the same, with other contents."""
+    inode = path.stat().st_ino
+    shutil.copyfile(copy, path)
+    assert path.stat().st_ino == inode
+    time.sleep(2 * LOOK_AGAIN)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_an_older_copy_does_not_get_the_log_of_a_killed_process(
+    copied: Callable[[Path, Path], None], path: Path, other: Path
+) -> None:
+    post_and_be_killed(path)
+    copied(path, other)
+    post_and_be_killed(path, POSTS)
+    copy_log(path)
+    post_and_be_killed(path, 2 * POSTS)
+    overwrite(path, other)
+    before = contents(path.parent)
+    tb = Tb(path.parent)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    for command in (("post", "more"), ("doctor", "--repair")):
+        refused = tb(*command)
+        assert refused.code == 3
+        assert "belongs to another file" in refused.out + refused.err
+        assert "for a new board, first move" in refused.out + refused.err
+    assert {**contents(path.parent), "board.db-gate": b""} == {**before, "board.db-gate": b""}
+    for suffix in ("wal", "shm", "gate"):
+        beside(path, suffix).unlink()
+    assert count(path) == POSTS
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_an_older_copy_in_place_of_a_clean_board_is_missed(
+    copied: Callable[[Path, Path], None], path: Path, other: Path
+) -> None:
+    tb = Tb(path.parent)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    tb.ok("post", "kept")
+    copied(path, other)
+    for i in range(5):
+        tb.ok("post", f"lost {i}")
+    copy_log(path)
+    overwrite(path, other)
+    refused = tb("post", "more")
+    assert refused.code == 3
+    assert "the last 5 events that were committed are missing" in refused.err
+    assert "tb doctor --repair" in refused.err
+    tb.ok("doctor", "--repair")
+    assert [task["name"] for task in tb.json("tasks")] == ["kept"]
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_a_file_that_is_overwritten_under_an_open_process_gets_no_more_writes(
+    copied: Callable[[Path, Path], None], path: Path, other: Path, board: Board
+) -> None:
+    board.tasks.post(name="work")
+    copied(path, other)
+    board.tasks.post(name="more")
+    board.engine._shorten_wal()  # type: ignore[attr-defined]
+    board.tasks.post(name="in the log")
+    overwrite(path, other)
+    log = beside(path, "wal").read_bytes()
+    for call in (lambda: board.tasks.post(name="lost"), board.tasks.list):
+        with pytest.raises(Unavailable, match="belongs to another file"):
+            call()
+    board.engine._pages = 1000  # type: ignore[attr-defined]  # so many that it would empty the log
+    board.close()
+    assert beside(path, "wal").read_bytes() == log
+    assert path.read_bytes() == other.read_bytes()
+
+
+def test_a_checkpoint_of_another_process_is_no_overwriting(path: Path, board: Board) -> None:
+    for i in range(3):
+        board.tasks.post(name="work")
+        with opened(path, "bob") as bob:
+            bob.tasks.post(name="more")
+            bob.engine._shorten_wal()  # type: ignore[attr-defined]
+        foreign = apsw.Connection(str(path))
+        foreign.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        foreign.close()
+        time.sleep(2 * LOOK_AGAIN)
+        assert len(board.tasks.list()) == 2 * i + 2
+
+
+def test_a_process_that_is_killed_in_a_checkpoint_has_overwritten_nothing(path: Path) -> None:
+    """It leaves a file in which events seem to be missing, without its log, as in one that was overwritten."""
+    opened(path).close()
+    oldest = path.read_bytes()
+    post_and_be_killed(path)
+    copy_log(path)
+    post_and_be_killed(path, POSTS)
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_CHECKPOINT, str(path)], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    file, log = bytearray(path.read_bytes()), beside(path, "wal").read_bytes()
+    for frame in range(32, len(log), 24 + PAGE):  # whatever is in the log may be anything in the file
+        at = PAGE * (int.from_bytes(log[frame : frame + 4], "big") - 1)
+        file[at : at + PAGE] = oldest[at : at + PAGE] or file[at : at + PAGE]
+    path.write_bytes(file)
+    assert newest(f"file:{path}?immutable=1") < POSTS
+    assert count(path) == 2 * POSTS
+
+
+def newest(uri: str) -> int:
+    [(number,)] = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI).execute(NEWEST)
+    return int(str(number))
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_a_backup_is_restored_by_copying_it_even_if_it_gets_the_same_inode_number(
+    copied: Callable[[Path, Path], None], path: Path, other: Path
+) -> None:
+    tb = Tb(path.parent)
+    tb.environment["TIEBREAK_BOARD"] = str(path)
+    tb.ok("post", "work")
+    copied(path, other)
+    for suffix in ("wal", "shm", "gate"):
+        beside(path, suffix).unlink()
+    overwrite(path, other)  # as if the file had been deleted, and its number used again
+    assert [task["name"] for task in tb.json("tasks")] == ["work"]
+    tb.ok("post", "more")
+
+
+def test_a_file_that_is_mounted_alone_at_the_path_it_has_elsewhere_is_refused(path: Path, other: Path) -> None:
+    """As in a container: the same path, the same file, and no gate beside it."""
+    post_and_be_killed(path)
+    copy_log(path)
+    with mounted_also_at(path, path):
+        for suffix in ("wal", "shm", "gate"):
+            beside(path, suffix).unlink()
+        with pytest.raises(Unavailable, match="does not belong to it, or is missing"):
+            opened(path)
+        assert [each.name for each in path.parent.iterdir()] == ["board.db"]
 
 
 # ── Files that go away under an open process ─────────────────────────────────────────────────────────────

@@ -39,7 +39,7 @@ def check(path: str, found: os.stat_result, board: str = "") -> None:
         raise _wrong(path, "a file that has another name elsewhere")
     if found.st_uid == os.geteuid() and not found.st_mode & OTHERS_WRITE:
         return
-    beside = os.stat(board) if board else None
+    beside = os.stat(board) if board and os.path.exists(board) else None
     if found.st_uid not in (os.geteuid(), beside.st_uid if beside else -1):
         raise _wrong(path, f"owned by another user (uid {found.st_uid})")
     if found.st_mode & OTHERS_WRITE & ~(beside.st_mode if beside else 0):

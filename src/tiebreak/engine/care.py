@@ -11,7 +11,8 @@ import apsw
 from .. import clock
 from ..errors import Unavailable
 from ..text import span
-from .opening import wal_size
+from .opening import allow_writing, wal_size
+from .place import forget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
                     if progress is not None:
                         progress(work.page_count - work.remaining, work.page_count)
         copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
+        allow_writing(copy)
+        forget(copy)
         copy.close()
         _sync(partial)
         os.link(partial, target)

@@ -7,8 +7,8 @@ unlinked file protects nobody.
 A blocking `flock` knows no time-out, so a caller that has to queue lets a thread do it and waits for that
 thread with a deadline. A waiter that gave up lets go of the lock as soon as it gets it.
 
-The file has two lines. The first tells who went in last, for messages. The second is the mark by which a board knows
-its place (see `place`).
+The file has three lines. The first tells who went in last, for messages. The other two are the mark by which a board
+knows its place (see `place`): which files belong together, and what is known of the database file without its log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ MARK = 64
 """Where the second line begins."""
 COUNT = 160
 """Where the number in the second line begins."""
-END = 192
+FILE = 181
+"""Where the third line begins; a mark of an older version has none."""
+END = 224
+_THIRD = b"%20d %20d\n"
 
 
 class Gate:
@@ -57,7 +60,10 @@ class Gate:
         return True
 
     def mark(self) -> list[str]:
-        """The words of the mark and the number after them; none if there is no mark yet, or it makes no sense."""
+        """The six words of the mark; none if there is no mark yet, or it makes no sense.
+
+        They are what `set_mark`, `count` and `set_file` were given, in this order.
+        """
         try:
             fd = opened(self.path, os.O_RDONLY, self._board)
         except FileNotFoundError:
@@ -66,15 +72,38 @@ class Gate:
             words = os.pread(fd, END - MARK, MARK).decode("ascii", "replace").split()
         finally:
             os.close(fd)
-        return words if len(words) == 4 and all(word.isdecimal() for word in words[1:]) else []
+        if len(words) == 4:
+            words += ["0", "0"]
+        return words if len(words) == 6 and all(word.isdecimal() for word in words[1:]) else []
+
+    def blank(self) -> bool:
+        """Whether nobody ever wrote a mark here."""
+        try:
+            return os.lstat(self.path).st_size <= MARK
+        except FileNotFoundError:
+            return True
 
     def set_mark(self, token: str, wal: int, shm: int) -> None:
-        """Replace the mark; only from inside the gate."""
-        os.pwrite(self._held, f"{token} {wal} {shm}".encode().ljust(COUNT - MARK) + b"%20d\n" % 0, MARK)
+        """Replace the mark, with 0 for all that is counted; only from inside the gate."""
+        files = f"{token} {wal} {shm}".encode().ljust(COUNT - MARK)
+        os.pwrite(self._held, files + b"%20d\n" % 0 + _THIRD % (0, 0), MARK)
 
     def count(self, number: int) -> None:
         """Replace the last word of the mark by a number that only grows; only from inside the gate."""
         os.pwrite(self._held, b"%20d" % number, COUNT)
+
+    def set_file(self, events: int, changed: int, *, durably: bool = False) -> None:
+        """Replace what is known of the database file: the last event in it, and when it was changed.
+
+        Also from outside the gate: whatever is written here was true of the file, and the file only moves on.
+        """
+        fd = opened(self.path, os.O_RDWR, self._board)
+        try:
+            os.pwrite(fd, _THIRD % (events, changed), FILE)
+            if durably:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def _sign(self) -> None:
         try:

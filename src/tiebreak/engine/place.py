@@ -10,12 +10,20 @@ them when it opens the board. Afterwards it only looks whether the files are sti
 of `stat` before a write is acknowledged, and before each read and write unless it has just looked. Nothing but SQLite
 ever opens and closes the file itself, because that would drop the locks that this process has on it.
 
+Without a checkpoint the file does not change. So the mark tells when it was changed by the last checkpoint, and the
+last event that was in it then. If it was changed since, a process looks into the file, without its log: a file that has
+fewer events, or another token, was overwritten (`cp old.db board.db`), and the log does not belong to it any more.
+
 What is found when a board is opened:
 
 - The mark fits: the usual case.
-- The board has no token: it is new, or was made by an older version. It gets one.
+- The file is missing or empty, but its log or its mark is there: it was renamed alone or emptied. Refused.
+- The log has commits, and the file is not the one that they belong to. Refused.
+- Events are missing that the mark knows of. Refused.
+- The board has no token: it is new, a backup, or was made by an older version. It gets one.
 - The mark has another token or is missing, and the file is the one that got the token: this is a second name, or the
-  file was renamed without the others. Refused.
+  file was renamed without the others. Refused, unless a copy got the inode number of the file before it: it has the
+  path at which the token was given, no second name, no mark, and no log.
 - The same, but it is another file: a copy. A copy is a new board and gets a token of its own.
 - The token fits, but `-wal` or `-shm` is another one: SQLite removes them when another program closes the board as the
   last one. If nobody else has the board open and no event is missing, the mark is written anew. Else refused.
@@ -43,6 +51,8 @@ TABLES = ("board", f"{CLOSED}board")
 NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 """The number of the last event."""
 FACTS = ("place.token", "place.file", "place.path")
+UNKNOWN = "0"
+"""In the mark, instead of when the file was changed: what it has without its log is not known."""
 LOOKS = 20
 """How often a file that others are changing is read before it counts as damaged."""
 MOMENT = 1000
@@ -59,6 +69,8 @@ class Place:
         self._gate = gate
         self._sides = f"{path}-wal", f"{path}-shm"
         self._known: tuple[int, ...] = ()
+        self._changed = 0
+        """When the file was changed, the last time that it was seen to be sound."""
         self._token = ""
 
     # ── While it is open ─────────────────────────────────────────────────────────────────────────────
@@ -70,8 +82,10 @@ class Place:
         that still has it open: nobody else has written since, for whoever looks is refused like this process.
         """
         try:
-            here = self._look()
+            here, changed = self._look()
             if here == self._known:
+                if changed != self._changed:
+                    self._check_file(changed)
                 return
             how, names = "replaced", (self.path, self.path, *self._sides)
             name = next(n for n, now, then in zip(names, here, self._known, strict=True) if now != then)
@@ -90,9 +104,47 @@ class Place:
             hint="end every process that uses this board, then start again",
         )
 
-    def _look(self) -> tuple[int, ...]:
+    def _look(self) -> tuple[tuple[int, ...], int]:
+        """Which files are here, and when the database file was changed."""
         file, wal, shm = os.stat(self.path), os.lstat(self._sides[0]), os.lstat(self._sides[1])
-        return file.st_dev, file.st_ino, wal.st_ino, shm.st_ino
+        return (file.st_dev, file.st_ino, wal.st_ino, shm.st_ino), file.st_ctime_ns
+
+    def _check_file(self, changed: int) -> None:
+        """The file was changed: by a checkpoint, or by a program that has overwritten it."""
+        try:
+            mark = self._gate.mark()
+            fits = self._fits(mark, changed) if mark[:1] == [self._token] else None
+        except (OSError, apsw.CantOpenError):
+            return  # no descriptor is left, perhaps; the next look tells
+        if fits is False:
+            raise self._overwritten()
+        if fits:
+            self._changed = changed
+
+    def checkpoint(self, connection: apsw.Connection, mode: int) -> None:
+        """Copy the log into the file and remember what the file has now; raises `Unavailable` like `check`.
+
+        While it is copied, and for ever if this process dies or the machine stops meanwhile, the file makes no sense
+        without its log. So the mark says first, durably, that nothing is known of the file.
+        """
+        self.check(connection)
+        newest, mark = _newest(connection), self._gate.mark()
+        known = bool(mark) and mark[5] != UNKNOWN
+        events = int(mark[4]) if known else 0
+        if known:
+            self._gate.set_file(events, int(UNKNOWN), durably=True)
+        busy = None
+        try:
+            log, copied = connection.wal_checkpoint(mode=mode)
+            if log == copied >= 0 and newest is not None:
+                known, events = True, newest
+        except (apsw.BusyError, apsw.LockedError) as exc:
+            busy = exc  # a part of it may have been copied, up to the end of a commit
+        if known:
+            self._changed = os.stat(self.path).st_ctime_ns
+            self._remember_file(events, self._changed)
+        if busy:
+            raise busy
 
     def committed(self, event: int) -> None:
         """Remember the last event that was committed; only from inside the gate."""
@@ -102,6 +154,7 @@ class Place:
 
     def open(self, connect: Callable[[], apsw.Connection]) -> apsw.Connection:
         """A connection to the board, if this is its place; raises `Unavailable`."""
+        self.refuse_lost_file()
         connection = self._connect_if_known(connect)
         if connection is None:
             # What can be refused is refused before anything is put beside the file: another program's database, and
@@ -117,15 +170,18 @@ class Place:
         mark = self._gate.mark()
         if not mark or mark[1:3] != self._inodes():
             return None
+        changed = os.stat(self.path).st_ctime_ns
+        if str(changed) != mark[5] and self._fits(mark, changed) is False:
+            return None
         connection = connect()
         try:
-            facts, known = _facts(connection), self._look()
+            facts, newest, (known, _) = _facts(connection), _newest(connection), self._look()
         except BaseException:
             connection.close()
             raise
         token, file, *sides = (facts.get("place.token"), facts.get("place.file"), *map(str, known[2:]))
-        if [token, *sides, file] == [*mark[:3], str(known[1])]:
-            self._token, self._known = mark[0], known
+        if [token, *sides, file] == [*mark[:3], str(known[1])] and (newest is None or newest >= int(mark[3])):
+            self._token, self._known, self._changed = mark[0], known, changed
             return connection
         connection.close()
         return None
@@ -150,19 +206,20 @@ class Place:
         same_mark = bool(mark) and mark[0] == token
         if token is not None and not same_mark:
             self._refuse_second_name(facts)
-            if mark[1:2] == sides[:1] != ["0"] and os.stat(self._sides[0]).st_size:
-                raise self._foreign_log()
-        if (token is not None or "0" in sides) and not self._alone():
+        self._refuse_foreign_log(mark, token)
+        if (mark or token is not None or "0" in sides) and not self._alone():
             raise self._in_use(sides)
         connection = connect()
         try:
+            if mark:
+                self._refuse_loss(connection, int(mark[3]))
             self._prepare(connection)
             if same_mark and facts.get("place.file") == file:
-                self._refuse_loss(connection, int(mark[3]))
                 self._token = mark[0]
                 self._write_mark(connection)
             else:
                 self._give_token(connection, file)
+            self._copy_log(connection)
         except BaseException:
             connection.close()
             raise
@@ -180,22 +237,56 @@ class Place:
 
         None if the file makes no sense without its log, because somebody died while copying it there.
         """
+        for _ in range(LOOKS):
+            if found := self._in_file():
+                return found[0]
+            sleep(0.01)  # somebody may be copying its log there just now
+        return None
+
+    def _in_file(self) -> tuple[dict[str, str], int | None] | None:
         from urllib.parse import quote
 
         from .opening import recognise
 
+        raw = apsw.Connection(
+            f"file:{quote(self.path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
+        try:
+            recognise(raw, self.path)
+            return _facts(raw), _newest(raw)
+        except apsw.CorruptError:
+            return None
+        finally:
+            raw.close()
+
+    def _fits(self, mark: list[str], changed: int) -> bool | None:
+        """Whether the file, without its log, has all that was copied into it; None if that cannot be told.
+
+        A log is emptied only after all of it was copied, and then the mark tells the last event in the file. So a file
+        with fewer events, or without the token, is not the one that the log belongs to. Nothing is known of a file
+        into which no log was ever copied (its token may still be in the log), or is copied just now.
+        """
+        if mark[5] == UNKNOWN:
+            return None
         for _ in range(LOOKS):
-            raw = apsw.Connection(
-                f"file:{quote(self.path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-            )
-            try:
-                recognise(raw, self.path)
-                return _facts(raw)
-            except apsw.CorruptError:
-                sleep(0.01)  # somebody may be copying its log there just now
-            finally:
-                raw.close()
-        return None
+            found = self._in_file()
+            if found is None:
+                return None
+            facts, newest = found
+            if facts.get("place.token") == mark[0] and (newest is None or newest >= int(mark[4])):
+                self._remember_file(int(mark[4]) if newest is None else newest, changed)
+                return True
+            sleep(0.01)  # another program may be copying its log there just now
+            mark = self._gate.mark() or mark
+            if mark[5] == UNKNOWN:
+                return None
+        return False
+
+    def _remember_file(self, events: int, changed: int) -> None:
+        try:
+            self._gate.set_file(events, changed)
+        except OSError:
+            pass  # the next one looks into the file again
 
     def _alone(self) -> bool:
         """Whether nobody else has the file open, under any name: SQLite's locks are on the file, not on the name."""
@@ -213,16 +304,13 @@ class Place:
         return True
 
     def _write_mark(self, connection: apsw.Connection) -> None:
-        self._known = self._look()
+        newest = _newest(connection) or 0  # the first read makes the files beside it
+        self._known, self._changed = self._look()
         self._gate.set_mark(self._token, self._known[2], self._known[3])
-        self.committed(_newest(connection) or 0)
+        self.committed(newest)
 
     def _give_token(self, connection: apsw.Connection, file: str) -> None:
-        """Make it a board with a place of its own.
-
-        The token has to get into the file: another name of it has another log. If somebody reads an older moment it
-        gets there with a later checkpoint.
-        """
+        """Make it a board with a place of its own."""
         self._token = os.urandom(16).hex()
         self._write_mark(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -231,8 +319,14 @@ class Place:
                 "INSERT INTO board VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", fact
             )
         connection.execute("COMMIT")
+
+    def _copy_log(self, connection: apsw.Connection) -> None:
+        """Get the token into the file: another name of it has another log.
+
+        If somebody reads an older moment it gets there with a later checkpoint.
+        """
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self.checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
             pass  # somebody else is at it
 
@@ -249,12 +343,44 @@ class Place:
 
     # ── Refusing it ──────────────────────────────────────────────────────────────────────────────────
 
+    def refuse_lost_file(self) -> None:
+        """Raise `Unavailable` if the file is missing or empty, and what was committed to it is still beside it.
+
+        SQLite would delete the log of an empty file. A board that somebody makes just now has something in its file
+        before there is anything beside it, so the file is looked at last.
+        """
+        if _size(self.path):
+            return
+        self._inodes()
+        mark, log = self._gate.mark(), _size(self._sides[0])
+        if (log or (mark and int(mark[3]))) and not _size(self.path):
+            how = "empty" if os.path.lexists(self.path) else "missing"
+            left = self._sides[0] if log else self._gate.path
+            raise Unavailable(
+                f"board {self.path}: the file is {how}, but {left} of the board that was here is not",
+                hint="put the file back; if it was renamed, run `tb --board NEW-NAME doctor --repair`; "
+                f"{self._for_a_new_board()}",
+            )
+
+    def _for_a_new_board(self) -> str:
+        return f"for a new board, first move {', '.join(self._sides)} and {self._gate.path} elsewhere"
+
+    def _refuse_foreign_log(self, mark: list[str], token: str | None) -> None:
+        """Raise `Unavailable` if the log has commits, and they belong to another file than the one that is here."""
+        if not mark or not _size(self._sides[0]):
+            return
+        other = token not in (None, mark[0]) and mark[1] == str(os.lstat(self._sides[0]).st_ino)
+        if other or self._fits(mark, os.stat(self.path).st_ctime_ns) is False:
+            raise self._overwritten()
+
     def _refuse_second_name(self, facts: dict[str, str]) -> None:
         """Raise `Unavailable` if this is the file that got the token: its mark is beside another name of it."""
         if facts.get("place.file") != str(os.stat(self.path).st_ino):
             return
         home = facts.get("place.path", "")
         if home == self.path:
+            if self._gate.blank() and not _size(self._sides[0]) and not self._has_second_name():
+                return  # a copy that got the inode number of the file before it
             raise Unavailable(
                 f"board {self.path}: {self.path}-gate does not belong to it, or is missing",
                 hint=f"{REPAIR} writes it anew",
@@ -266,10 +392,15 @@ class Place:
             repair="place",
         )
 
-    def _foreign_log(self) -> Unavailable:
+    def _has_second_name(self) -> bool:
+        return os.stat(self.path).st_nlink > 1 or _mounted(self.path)
+
+    def _overwritten(self) -> Unavailable:
         return Unavailable(
-            f"board {self.path}: {self._sides[0]} belongs to another file, which was here before",
-            hint=f"if you put this file here, remove {self._sides[0]} and {self._sides[1]}",
+            f"board {self.path}: {self._sides[0]} belongs to another file, which was here before: "
+            "it was overwritten or replaced, for example by an older copy",
+            hint=f"end every process that uses this board and put back the file that was here; "
+            f"{self._for_a_new_board()}",
         )
 
     def _in_use(self, sides: list[str]) -> Unavailable:
@@ -295,28 +426,47 @@ class Place:
                 hint="mount its folder instead",
             )
         facts = self._facts_in_file() or {}
+        home, token = facts.get("place.path", ""), facts.get("place.token")
         with self._gate:
             if not self._alone():
                 raise self._in_use(self._inodes())
-            self._fetch_log(facts.get("place.path", ""), facts.get("place.token", ""))
+            self._refuse_foreign_log(self._gate.mark(), token)
+            events = self._fetch_log(home, token) if token and home not in ("", self.path) else 0
             connection = connect()
             try:
+                self._refuse_loss_by_renaming(connection, home, events)
                 self._prepare(connection)
                 self._give_token(connection, str(os.stat(self.path).st_ino))
+                self._copy_log(connection)
             finally:
                 connection.close()
 
-    def _fetch_log(self, home: str, token: str) -> None:
-        """If the file was renamed and its log left behind, with commits in it, bring it here."""
+    def _fetch_log(self, home: str, token: str) -> int:
+        """If the file was renamed and its log left behind, bring it here; the last event that was committed there."""
         from .gate import Gate
 
-        if not home or home == self.path or os.path.lexists(home) or not os.path.exists(f"{home}-wal"):
-            return
-        if Gate(f"{home}-gate", DEADLINE).mark()[:2] != [token, str(os.lstat(f"{home}-wal").st_ino)]:
-            return  # another board's
-        if os.path.exists(self._sides[0]) and os.path.getsize(self._sides[0]):
-            raise self._foreign_log()
-        os.rename(f"{home}-wal", self._sides[0])  # its index is made anew
+        mark, log = Gate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
+        if mark[:1] != [token]:
+            return 0  # another board's, or none
+        if _size(log) and mark[1] == str(os.lstat(log).st_ino):
+            if _size(home):
+                raise Unavailable(
+                    f"board {self.path}: {log} belongs to it, but another file is at {home} now",
+                    hint=f"end every process that uses {home}, move that file elsewhere, and try again",
+                )
+            if _size(self._sides[0]):
+                raise self._overwritten()
+            os.rename(log, self._sides[0])  # its index is made anew
+        return int(mark[3])
+
+    def _refuse_loss_by_renaming(self, connection: apsw.Connection, home: str, events: int) -> None:
+        missing = events - (_newest(connection) or 0)
+        if missing > 0:
+            raise Unavailable(
+                f"board {self.path}: the last {missing} events that were committed when it was {home} are missing",
+                hint=f"put {home}-wal back, from a backup perhaps, and try again; "
+                f"to do without them, first move {home}-gate elsewhere",
+            )
 
 
 def repair(path: str) -> None:
@@ -355,13 +505,36 @@ def _facts(connection: apsw.Connection) -> dict[str, str]:
     return {}
 
 
+def forget(copy: apsw.Connection) -> None:
+    """Take out of a copy what it tells of its place: it has none before it is opened."""
+    for table in TABLES:
+        try:
+            copy.execute(f"DELETE FROM {table} WHERE name LIKE 'place.%'")  # noqa: S608
+        except apsw.SQLError:
+            pass  # there is no such table
+
+
 def _newest(connection: apsw.Connection) -> int | None:
-    """The number of the last event; None if that page is damaged, which is for `tb doctor` to tell."""
+    """The number of the last event.
+
+    None if that page is damaged, which is for `tb doctor` to tell, or if the board was moved elsewhere.
+    """
     try:
         [(number,)] = connection.execute(NEWEST).fetchall()
         return int(str(number))
     except apsw.CorruptError:
         return None
+    except apsw.SQLError:  # there is no such table
+        moved = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (TABLES[1],)).fetchall()
+        return None if moved else 0
+
+
+def _size(path: str) -> int:
+    """How many bytes a file has, 0 if it is missing."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _mounted(path: str) -> bool:

@@ -131,10 +131,12 @@ class SqliteSide(Side):
     def __init__(self, path: str) -> None:
         self._path = path
         self._gate = Gate(path + "-gate", DEADLINE)
+        place = Place(path, self._gate)
+        place.refuse_lost_file()
         self._connection = connect(path, DEADLINE) if os.path.exists(path) else None
         if self._connection is not None and self.has("board"):
             self._connection.close()
-            self._connection = Place(path, self._gate).open(lambda: connect(path, DEADLINE))
+            self._connection = place.open(lambda: connect(path, DEADLINE))
 
     def __str__(self) -> str:
         return self._path

@@ -219,9 +219,10 @@ class SqliteEngine:
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
         self._looked = 0.0
         self._copied = False
-        create(self.path)
         self._gate = Gate(self.path + "-gate", self.deadline)
         self._place = Place(self.path, self._gate)
+        self._place.refuse_lost_file()
+        create(self.path)
         self._refusals = Refusals(self.path + "-refused")
         try:
             self._writer = self._place.open(self._connect)
@@ -370,7 +371,7 @@ class SqliteEngine:
             if carried:
                 self._refusals.written()
             self._care_for_wal()
-        except (OSError, RuntimeError, apsw.Error):
+        except (OSError, RuntimeError, apsw.Error, Unavailable):
             pass  # the change is committed; what failed here is tried again after the next one
         return answer
 
@@ -542,14 +543,14 @@ class SqliteEngine:
             self._checkpoint(connection)  # what came meanwhile, so that next to nothing is left for the gate
             connection.close()
             self._copied = True
-        except apsw.Error:
+        except (OSError, apsw.Error, Unavailable):
             pass  # the next commit asks again
         finally:
             self._checkpointing.release()
 
     def _checkpoint(self, connection: apsw.Connection) -> None:
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._place.checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
             pass  # somebody else is at it
 
@@ -589,7 +590,9 @@ class SqliteEngine:
         try:
             self._checkpoint(connection)  # the bulk, while others write
             connection.set_busy_timeout(0)
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._place.checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except (OSError, Unavailable):
+            pass  # the same
         except apsw.Error:
             from .care import MOMENT, stuck_readers
 
@@ -602,7 +605,7 @@ class SqliteEngine:
         """Empty the WAL if nobody reads from it: the next process would have to read all of it."""
         self._writer.set_busy_timeout(0)
         try:
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._place.checkpoint(self._writer, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (apsw.BusyError, apsw.LockedError):
             pass  # whoever uses it closes later
         finally:
@@ -660,7 +663,7 @@ class SqliteEngine:
                 self._refusals.spill()
                 if self._pages > CHECKPOINT_PAGES_AT_CLOSE or wal_size(self.path) > KEPT_WAL:
                     self._shorten_wal()
-            except (OSError, apsw.Error):
+            except (OSError, apsw.Error, Unavailable):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
             self._writer.close()
             for reader in self._readers:
