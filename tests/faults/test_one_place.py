@@ -20,7 +20,8 @@ import pytest
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
 from tiebreak.engine.gate import COUNT
-from tiebreak.engine.place import NEWEST, repair
+from tiebreak.engine.place import repair
+from tiebreak.engine.place_facts import NEWEST
 from tiebreak.engine.sides import side
 from tiebreak.engine.sqlite import LOOK_AGAIN
 

@@ -12,7 +12,7 @@ from .. import clock
 from ..errors import Unavailable
 from ..text import span
 from .opening import allow_writing, wal_size
-from .place import forget
+from .place_facts import forget_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
                         progress(work.page_count - work.remaining, work.page_count)
         copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
         allow_writing(copy)
-        forget(copy)
+        forget_place(copy)
         copy.close()
         _sync(partial)
         os.link(partial, target)

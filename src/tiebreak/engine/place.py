@@ -38,7 +38,7 @@ import apsw
 
 from ..errors import Unavailable
 from .beside import check as check_owner
-from .schema import CLOSED
+from .place_facts import facts_of, in_file, is_mounted, newest_event, size_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,10 +46,6 @@ if TYPE_CHECKING:
 
     from .gate import Gate
 
-TABLES = ("board", f"{CLOSED}board")
-"""Where the token is; the second one in a board that was moved elsewhere (see `moving`)."""
-NEWEST = "SELECT coalesce(max(number), 0) FROM events"
-"""The number of the last event."""
 FACTS = ("place.token", "place.file", "place.path")
 UNKNOWN = "0"
 """In the mark, instead of when the file was changed: what it has without its log is not known."""
@@ -128,7 +124,7 @@ class Place:
         without its log. So the mark says first, durably, that nothing is known of the file.
         """
         self.check(connection)
-        newest, mark = _newest(connection), self._gate.mark()
+        newest, mark = newest_event(connection), self._gate.mark()
         known = bool(mark) and mark[5] != UNKNOWN
         events = int(mark[4]) if known else 0
         if known:
@@ -175,7 +171,7 @@ class Place:
             return None
         connection = connect()
         try:
-            facts, newest, (known, _) = _facts(connection), _newest(connection), self._look()
+            facts, newest, (known, _) = facts_of(connection), newest_event(connection), self._look()
         except BaseException:
             connection.close()
             raise
@@ -238,26 +234,10 @@ class Place:
         None if the file makes no sense without its log, because somebody died while copying it there.
         """
         for _ in range(LOOKS):
-            if found := self._in_file():
+            if found := in_file(self.path):
                 return found[0]
             sleep(0.01)  # somebody may be copying its log there just now
         return None
-
-    def _in_file(self) -> tuple[dict[str, str], int | None] | None:
-        from urllib.parse import quote
-
-        from .opening import recognise
-
-        raw = apsw.Connection(
-            f"file:{quote(self.path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
-        try:
-            recognise(raw, self.path)
-            return _facts(raw), _newest(raw)
-        except apsw.CorruptError:
-            return None
-        finally:
-            raw.close()
 
     def _fits(self, mark: list[str], changed: int) -> bool | None:
         """Whether the file, without its log, has all that was copied into it; None if that cannot be told.
@@ -269,12 +249,13 @@ class Place:
         if mark[5] == UNKNOWN:
             return None
         for _ in range(LOOKS):
-            found = self._in_file()
+            found = in_file(self.path)
             if found is None:
                 return None
             facts, newest = found
             if facts.get("place.token") == mark[0] and (newest is None or newest >= int(mark[4])):
-                self._remember_file(int(mark[4]) if newest is None else newest, changed)
+                if self._gate.mark()[4:] == mark[4:]:  # else somebody has begun a checkpoint meanwhile
+                    self._remember_file(int(mark[4]) if newest is None else newest, changed)
                 return True
             sleep(0.01)  # another program may be copying its log there just now
             mark = self._gate.mark() or mark
@@ -304,7 +285,7 @@ class Place:
         return True
 
     def _write_mark(self, connection: apsw.Connection) -> None:
-        newest = _newest(connection) or 0  # the first read makes the files beside it
+        newest = newest_event(connection) or 0  # the first read makes the files beside it
         self._known, self._changed = self._look()
         self._gate.set_mark(self._token, self._known[2], self._known[3])
         self.committed(newest)
@@ -331,7 +312,7 @@ class Place:
             pass  # somebody else is at it
 
     def _refuse_loss(self, connection: apsw.Connection, last: int) -> None:
-        found = _newest(connection)
+        found = newest_event(connection)
         missing = 0 if found is None else last - found
         if missing > 0:
             raise Unavailable(
@@ -349,11 +330,11 @@ class Place:
         SQLite would delete the log of an empty file. A board that somebody makes just now has something in its file
         before there is anything beside it, so the file is looked at last.
         """
-        if _size(self.path):
+        if size_of(self.path):
             return
         self._inodes()
-        mark, log = self._gate.mark(), _size(self._sides[0])
-        if (log or (mark and int(mark[3]))) and not _size(self.path):
+        mark, log = self._gate.mark(), size_of(self._sides[0])
+        if (log or (mark and int(mark[3]))) and not size_of(self.path):
             how = "empty" if os.path.lexists(self.path) else "missing"
             left = self._sides[0] if log else self._gate.path
             raise Unavailable(
@@ -367,7 +348,7 @@ class Place:
 
     def _refuse_foreign_log(self, mark: list[str], token: str | None) -> None:
         """Raise `Unavailable` if the log has commits, and they belong to another file than the one that is here."""
-        if not mark or not _size(self._sides[0]):
+        if not mark or not size_of(self._sides[0]):
             return
         other = token not in (None, mark[0]) and mark[1] == str(os.lstat(self._sides[0]).st_ino)
         if other or self._fits(mark, os.stat(self.path).st_ctime_ns) is False:
@@ -379,7 +360,7 @@ class Place:
             return
         home = facts.get("place.path", "")
         if home == self.path:
-            if self._gate.blank() and not _size(self._sides[0]) and not self._has_second_name():
+            if self._gate.blank() and not size_of(self._sides[0]) and not self._has_second_name():
                 return  # a copy that got the inode number of the file before it
             raise Unavailable(
                 f"board {self.path}: {self.path}-gate does not belong to it, or is missing",
@@ -393,7 +374,7 @@ class Place:
         )
 
     def _has_second_name(self) -> bool:
-        return os.stat(self.path).st_nlink > 1 or _mounted(self.path)
+        return os.stat(self.path).st_nlink > 1 or is_mounted(self.path)
 
     def _overwritten(self) -> Unavailable:
         return Unavailable(
@@ -420,7 +401,7 @@ class Place:
                 f"board {self.path}: the file has a second name (a hard link)",
                 hint=f"find it with `find / -xdev -inum {os.stat(self.path).st_ino}`, and remove one of the two",
             )
-        if _mounted(self.path):
+        if is_mounted(self.path):
             raise Unavailable(
                 f"board {self.path}: the file alone is mounted here, so that it has another name elsewhere",
                 hint="mount its folder instead",
@@ -448,19 +429,19 @@ class Place:
         mark, log = Gate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
         if mark[:1] != [token]:
             return 0  # another board's, or none
-        if _size(log) and mark[1] == str(os.lstat(log).st_ino):
-            if _size(home):
+        if size_of(log) and mark[1] == str(os.lstat(log).st_ino):
+            if size_of(home):
                 raise Unavailable(
                     f"board {self.path}: {log} belongs to it, but another file is at {home} now",
                     hint=f"end every process that uses {home}, move that file elsewhere, and try again",
                 )
-            if _size(self._sides[0]):
+            if size_of(self._sides[0]):
                 raise self._overwritten()
             os.rename(log, self._sides[0])  # its index is made anew
         return int(mark[3])
 
     def _refuse_loss_by_renaming(self, connection: apsw.Connection, home: str, events: int) -> None:
-        missing = events - (_newest(connection) or 0)
+        missing = events - (newest_event(connection) or 0)
         if missing > 0:
             raise Unavailable(
                 f"board {self.path}: the last {missing} events that were committed when it was {home} are missing",
@@ -489,59 +470,6 @@ def repair(path: str) -> None:
 def _facts_with_log(connect: Callable[[], apsw.Connection]) -> dict[str, str]:
     connection = connect()
     try:
-        return _facts(connection)
+        return facts_of(connection)
     finally:
         connection.close()
-
-
-def _facts(connection: apsw.Connection) -> dict[str, str]:
-    """What a board tells of its place; nothing if it has no tables yet."""
-    for table in TABLES:
-        try:
-            rows = connection.execute(f"SELECT name, value FROM {table} WHERE name LIKE 'place.%'")  # noqa: S608
-            return {str(name): str(value) for name, value in rows}
-        except apsw.SQLError:
-            pass  # there is no such table
-    return {}
-
-
-def forget(copy: apsw.Connection) -> None:
-    """Take out of a copy what it tells of its place: it has none before it is opened."""
-    for table in TABLES:
-        try:
-            copy.execute(f"DELETE FROM {table} WHERE name LIKE 'place.%'")  # noqa: S608
-        except apsw.SQLError:
-            pass  # there is no such table
-
-
-def _newest(connection: apsw.Connection) -> int | None:
-    """The number of the last event.
-
-    None if that page is damaged, which is for `tb doctor` to tell, or if the board was moved elsewhere.
-    """
-    try:
-        [(number,)] = connection.execute(NEWEST).fetchall()
-        return int(str(number))
-    except apsw.CorruptError:
-        return None
-    except apsw.SQLError:  # there is no such table
-        moved = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (TABLES[1],)).fetchall()
-        return None if moved else 0
-
-
-def _size(path: str) -> int:
-    """How many bytes a file has, 0 if it is missing."""
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _mounted(path: str) -> bool:
-    """Whether the file itself is a mount point."""
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-            points = [line.split(" ")[4] for line in mounts]
-    except OSError:
-        return False  # not Linux
-    return path in [point.encode("latin-1", "backslashreplace").decode("unicode_escape") for point in points]

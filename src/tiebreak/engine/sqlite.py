@@ -25,7 +25,8 @@ from ..operations import perform
 from . import follow, forks
 from .gate import Gate
 from .opening import KEPT_WAL, board_clock, connect, create, prepare, wal_size
-from .place import NEWEST, Place
+from .place import Place
+from .place_facts import NEWEST
 from .refusals import Refusals
 
 TYPE_CHECKING = False
