@@ -470,6 +470,18 @@ def test_a_process_that_is_killed_in_a_checkpoint_has_overwritten_nothing(path: 
     assert count(path) == 2 * POSTS
 
 
+def test_a_backup_does_not_get_the_log_of_a_process_that_was_killed_in_a_checkpoint(path: Path, other: Path) -> None:
+    post_and_be_killed(path)
+    by_backup(path, other)
+    copy_log(path)
+    post_and_be_killed(path, POSTS)
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_CHECKPOINT, str(path)], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    overwrite(path, other)
+    with pytest.raises(Unavailable, match="belongs to another file"):
+        opened(path)
+
+
 def newest(uri: str) -> int:
     [(number,)] = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI).execute(NEWEST)
     return int(str(number))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FACTS = ("place.token", "place.file", "place.path")
 UNKNOWN = "0"
-"""In the mark, instead of when the file was changed: what it has without its log is not known."""
+"""In the mark, instead of when the file was changed: a log is copied into it, or none ever was."""
 LOOKS = 20
 """How often a file that others are changing is read before it counts as damaged."""
 MOMENT = 1000
@@ -121,7 +121,7 @@ class Place:
         """Copy the log into the file and remember what the file has now; raises `Unavailable` like `check`.
 
         While it is copied, and for ever if this process dies or the machine stops meanwhile, the file makes no sense
-        without its log. So the mark says first, durably, that nothing is known of the file.
+        without its log. So the mark says first, durably, that it is copied.
         """
         self.check(connection)
         newest, mark = newest_event(connection), self._gate.mark()
@@ -243,24 +243,27 @@ class Place:
         """Whether the file, without its log, has all that was copied into it; None if that cannot be told.
 
         A log is emptied only after all of it was copied, and then the mark tells the last event in the file. So a file
-        with fewer events, or without the token, is not the one that the log belongs to. Nothing is known of a file
-        into which no log was ever copied (its token may still be in the log), or is copied just now.
+        with fewer events, or without the token, is not the one that the log belongs to. While a log is copied, events
+        may seem to be missing, but the page with the token stays where it is. Nothing is known of a file into which no
+        log was ever copied: its token may still be in the log.
         """
-        if mark[5] == UNKNOWN:
-            return None
         for _ in range(LOOKS):
+            known = mark[5] != UNKNOWN
+            if not known and mark[4] == "0":
+                return None
             found = in_file(self.path)
             if found is None:
                 return None
             facts, newest = found
-            if facts.get("place.token") == mark[0] and (newest is None or newest >= int(mark[4])):
-                if self._gate.mark()[4:] == mark[4:]:  # else somebody has begun a checkpoint meanwhile
-                    self._remember_file(int(mark[4]) if newest is None else newest, changed)
-                return True
+            if facts.get("place.token") == mark[0]:
+                if newest is None or newest >= int(mark[4]):
+                    if known and self._gate.mark()[4:] == mark[4:]:  # else somebody has begun a checkpoint meanwhile
+                        self._remember_file(int(mark[4]) if newest is None else newest, changed)
+                    return True
+                if not known:
+                    return None
             sleep(0.01)  # another program may be copying its log there just now
             mark = self._gate.mark() or mark
-            if mark[5] == UNKNOWN:
-                return None
         return False
 
     def _remember_file(self, events: int, changed: int) -> None:
