@@ -18,6 +18,7 @@ import sys
 from time import time
 
 from ..errors import TiebreakError
+from ..names import MAX_LEASE
 from ..processes import alive, from_token, identity, is_shortage, look, token
 from ..rendezvous import private_folder
 
@@ -34,8 +35,6 @@ END = "."
 """The last word of a whole entry. One that was cut while it was written lacks it."""
 HELPER: Mark = ("-", "0")
 """Stands for the job of a child that runs functions."""
-FORGOTTEN = 86_400.0
-"""Seconds after which the register of a dead worker is deleted: no lease is longer."""
 _SUFFIX = ".worker"
 
 
@@ -215,12 +214,12 @@ def _read(path: str) -> Listed | None:
 
 
 def _delete_old(folder: str) -> None:
-    """Delete what dead workers left here long ago, and nobody gave back."""
+    """Delete what dead workers left here so long ago that no lease of theirs is left."""
     for name in os.listdir(folder):
         stem, dot, _ = name.partition(_SUFFIX)
         path = os.path.join(folder, name)
         try:
-            if dot and os.stat(path).st_mtime < time() - FORGOTTEN:
+            if dot and os.stat(path).st_mtime < time() - MAX_LEASE:
                 who = from_token(stem)
                 if who is None or alive(who) is False:
                     os.unlink(path)
