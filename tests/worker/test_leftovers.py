@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tiebreak.model import Task
-from tiebreak.worker.register import Listed
+from tiebreak.worker.register import WIDTH, Listed
 
 from ..cli.command import changed_command, gone
 from .shop import Hand, Shop, until
@@ -299,7 +299,7 @@ def test_the_register_of_a_worker_lists_only_what_runs_and_goes_with_it(shop: Sh
     assert not register_of(shop, hand).exists()
 
 
-def test_the_register_of_a_dead_worker_is_deleted_after_a_day(shop: Shop) -> None:
+def test_the_register_of_a_dead_worker_is_deleted_when_no_lease_is_left(shop: Shop) -> None:
     """Nobody gives back the jobs of a worker that had none."""
     with shop.worker() as hand:
         left = register_of(shop, hand)
@@ -355,3 +355,9 @@ def test_one_that_nothing_else_tells_of_is_found_by_its_control_group(shop: Shop
             shop.until_state(job, "completed")
         assert shop.lines("alive") == []
         shop.until_gone(pids, "nothing of the first attempt is left")
+
+
+def test_a_register_that_ends_within_an_entry_is_in_doubt() -> None:
+    head, entry = b'"board.db"\n', b"job 1 7 70 .".ljust(WIDTH - 1) + b"\n"
+    assert Listed(head + 2 * entry).whole
+    assert not any(Listed((head + 2 * entry)[:-cut]).whole for cut in range(1, WIDTH))
