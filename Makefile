@@ -78,6 +78,8 @@ clean: ## Remove everything that can be made again
 
 # ------------------------------------------------------------------------------------- environment
 
+# The locks name every package, so pip has nothing to resolve (--no-deps): left to it, an extra such as coverage[toml] is
+# resolved to a newer version than the pinned one as soon as there is one, and refused for having no hash.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .venv/bin/python:
@@ -88,10 +90,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 	$(PYTHON) -m venv .venv
 
 .venv/.runtime: .venv/bin/python pyproject.toml requirements/runtime.lock scripts/tb scripts/tiebreak
-	$(PIP) install --require-hashes -r requirements/runtime.lock
+	$(PIP) install --require-hashes --no-deps -r requirements/runtime.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.stamp: .venv/.runtime requirements/dev.lock
-	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
