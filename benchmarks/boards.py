@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 import tiebreak
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.sqlite.opening import allow_writing
 
 if TYPE_CHECKING:
     from tiebreak import Board

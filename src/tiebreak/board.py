@@ -11,7 +11,8 @@ import os
 
 from . import operations
 from .clock import elapsed
-from .engine import connect, forks
+from .engine import connect
+from .engine import fork_safety as forks
 from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
 from .names import agent as check_agent
 from .names import project as check_project
@@ -67,7 +68,7 @@ def default_address(environ: Mapping[str, str] = os.environ) -> str:
     """Where the board is when nobody says: `TIEBREAK_BOARD`, else one file in the user's state folder."""
     if environ.get("TIEBREAK_BOARD"):
         return environ["TIEBREAK_BOARD"]
-    from .rendezvous import state_folder
+    from .user_folders import state_folder
 
     return os.path.join(state_folder(environ), "board.db")
 
@@ -134,7 +135,7 @@ class Board:
     def agent(self) -> str:
         """The full id of who acts: `name~session`."""
         if self._agent is None or "~" not in self._agent:
-            from .processes import default_agent, incarnation
+            from .agent_names import default_agent, incarnation
 
             name = self._agent
             if name is None:
@@ -438,7 +439,7 @@ class Board:
 
     def announce(self, doing: str | None = None, *, program: str | None = None) -> Any:
         """Say who one is and what one does, with the process of this session as proof of life."""
-        from .processes import session
+        from .agent_names import session
 
         who = session()
         return self.agents.announce(

@@ -17,8 +17,8 @@ from time import monotonic, sleep
 from .errors import Invalid, Refused, TiebreakError, Unavailable, as_answer, from_dict
 from .model import decode
 from .operations import find
-from .rendezvous import host_and_port, token_for
 from .text import json, read_json
+from .user_folders import host_and_port, token_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

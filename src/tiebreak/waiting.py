@@ -32,7 +32,7 @@ class InLine:
         with self._turn:
             if self._over or (self.number and self.due() > 0):
                 return False
-            from .processes import identity, token
+            from .process_identity import identity, token
 
             asked, before = elapsed(), self.number
             place = self._board.waits.enter(

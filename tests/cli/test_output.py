@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 import tiebreak
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.sqlite.opening import allow_writing
 
 from .command import TB, Answer, Tb
 from .terminals import shown

@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 import tiebreak
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.sqlite.opening import allow_writing
 
 from .command import PATIENCE, Answer, Tb, complaint, ended, until, until_asleep
 from .terminals import in_shell

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tiebreak
-from tiebreak.cli.coordination import FAMILY, coordination
+from tiebreak.compat.gptme import FAMILY, coordination
 
 from ..cli.command import Answer, Tb, complaint, measured
 from ..daemons import serving

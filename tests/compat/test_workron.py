@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tiebreak.daemon import workron  # noqa: F401  (declares its routes)
+from tiebreak.compat import workron  # noqa: F401  (declares its routes)
 from tiebreak.daemon.routes import ROUTES
 
 from ..daemons import PATIENCE, Reply, Serving, serving

@@ -25,7 +25,7 @@ from tiebreak import Board
 from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
-from tiebreak.engine.postgres import FLOOR, PostgresEngine
+from tiebreak.engine.postgres.engine import FLOOR, PostgresEngine
 
 from ..pooler import Pooler
 from ..postgres import server

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tiebreak import Agent, Board, Invalid, Lost, NotFound
-from tiebreak.processes import Identity, identity
+from tiebreak.process_identity import Identity, identity
 
 from .engines import Place
 

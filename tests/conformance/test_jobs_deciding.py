@@ -10,7 +10,7 @@ import pytest
 
 from tiebreak import Board
 from tiebreak.errors import Invalid, Refused
-from tiebreak.processes import identity, token
+from tiebreak.process_identity import identity, token
 
 from .engines import Place
 from .jobs_support import orphans, outcome, report, running, states, submit, win, won

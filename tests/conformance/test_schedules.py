@@ -10,7 +10,8 @@ import pytest
 from tiebreak import Board, Invalid, NotFound, Refused, Unavailable
 from tiebreak.clock import micros
 from tiebreak.model import Schedule, Task
-from tiebreak.operations import instants, schedules
+from tiebreak.operations import cron_times as instants
+from tiebreak.operations import schedules
 from tiebreak.operations.jobs import submit
 from tiebreak.text import parse_rfc3339
 

@@ -13,7 +13,7 @@ import pytest
 
 from tiebreak import Board, Deadlock, Holding, Invalid, Lost, Refused
 from tiebreak.operations import waits as waits_operations
-from tiebreak.processes import identity, token
+from tiebreak.process_identity import identity, token
 
 from .engines import Place
 

@@ -26,7 +26,9 @@ from tests.races.crew import Crew, Plant, processes
 from tests.races.plants import Set
 from tests.races.scenarios import Run, open_board
 from tiebreak import Board, Lost, NotFound, Refused
-from tiebreak.engine import postgres, statements, terms
+from tiebreak.engine.postgres import engine as postgres
+from tiebreak.engine.postgres import transaction as statements
+from tiebreak.engine.postgres import transaction_settings as terms
 from tiebreak.engine.schema import POSTGRES_PASS
 
 from . import test_kill

@@ -163,7 +163,7 @@ def backuper(path: str, target: str, stop_at: int, report: Connection | None = N
 
 def backs_up_in_place(put: Any) -> None:
     """A bug: the copy is made under its final name."""
-    from tiebreak.engine import sqlite
+    from tiebreak.engine.sqlite import engine as sqlite
 
     def backup(self: Any, target: str, progress: Any = None) -> None:
         import apsw

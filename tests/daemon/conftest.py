@@ -21,7 +21,7 @@ import pytest
 from tests.log import boards
 from tests.log.boards import logs_are_sound, unchecked
 from tiebreak.daemon.server import Daemon, Settings
-from tiebreak.engine.sqlite import SqliteEngine
+from tiebreak.engine.sqlite.engine import SqliteEngine
 
 from ..cli.command import Tb, until
 from ..daemons import PATIENCE, Reply, Serving, serving

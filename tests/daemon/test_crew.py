@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.daemon import crew
-from tiebreak.daemon.crew import Crew
+from tiebreak.program import worker_processes as crew
+from tiebreak.program.worker_processes import Crew
 
 PATIENCE = 60.0
 # Writes down that it has begun and each SIGTERM; ends with the one that its argument says.

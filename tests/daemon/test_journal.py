@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tiebreak.daemon.journal import Line
+from tiebreak.daemon.log_format import Line
 from tiebreak.operations import find
 
 from ..cli.command import Tb, complaint, until

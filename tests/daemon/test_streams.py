@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tiebreak
-from tiebreak.daemon import streams
+from tiebreak.daemon import event_stream as streams
 
 from ..daemons import PATIENCE, Serving
 from .conftest import WHO, Connection, Crowd, Near, Stream, ask, gauge, last, post, request, result, stream

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from tiebreak.daemon import writer
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.sqlite.opening import allow_writing
 from tiebreak.operations import find
 
 from ..cli.command import until

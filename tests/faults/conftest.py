@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from tests.postgres import Server
-from tiebreak.engine import postgres
+from tiebreak.engine.postgres import engine as postgres
 
 _projects = (f"project-{i}" for i in count())
 

@@ -18,7 +18,7 @@ from tests.cli.command import until
 from tests.deeds import DEEDS, Calls
 from tests.postgres import Server
 from tiebreak import Board, Lost, Unavailable
-from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.postgres.engine import PostgresEngine
 from tiebreak.model import encode
 
 from .wire import PASS, Wire, before

@@ -19,11 +19,11 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
-from tiebreak.engine.gate import COUNT
-from tiebreak.engine.place import repair
-from tiebreak.engine.place_facts import NEWEST
-from tiebreak.engine.sides import side
-from tiebreak.engine.sqlite import LOOK_AGAIN
+from tiebreak.engine.move.endpoints import side
+from tiebreak.engine.sqlite.board_files import repair
+from tiebreak.engine.sqlite.engine import LOOK_AGAIN
+from tiebreak.engine.sqlite.file_facts import NEWEST
+from tiebreak.engine.sqlite.write_gate import COUNT
 
 from ..cli.command import Tb
 from ..cli.disks import mounted_also_at

@@ -30,7 +30,7 @@ from tests.races import checkers
 from tests.races.checkers import Broken, Grant
 from tests.races.crew import Crew, processes
 from tests.races.scenarios import Run, open_board
-from tiebreak.engine import postgres
+from tiebreak.engine.postgres import engine as postgres
 
 CREW = 6
 Diary = list[tuple[str, Grant]]

@@ -13,7 +13,7 @@ import pytest
 
 from tiebreak.guard import keeping
 from tiebreak.guard.memory import Memory
-from tiebreak.processes import identity
+from tiebreak.process_identity import identity
 
 from ..cli.command import Tb, gone, until
 from .actors import Claude

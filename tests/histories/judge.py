@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.log.checker import ENDS, GRANTS, LAPSES, TAKEN_AWAY, Broken, Log, check, read
 from tiebreak import Board, Event, NotFound
 from tiebreak.model import holder_id
-from tiebreak.operations.fences import SEAT
+from tiebreak.operations.session_fence import SEAT
 
 from .diary import GRANTED, KEPT, REFUSED, UNKNOWN, Entry
 from .lives import BELL_LOCK, KEYS, LIMIT, LIMITED

@@ -15,9 +15,9 @@ import tiebreak
 from tests.races.crew import PROJECT
 from tests.races.scenarios import Run
 from tiebreak import Board, Hold, NotFound, Refused, Task, Unavailable
-from tiebreak.engine import postgres
+from tiebreak.engine.postgres import engine as postgres
 from tiebreak.model import agent_id, holder_id
-from tiebreak.operations.fences import SEAT
+from tiebreak.operations.session_fence import SEAT
 from tiebreak.remote import RemoteEngine
 
 from .diary import GRANTED, KEPT, REFUSED, UNKNOWN, Diary

@@ -23,7 +23,7 @@ import psycopg
 from psycopg import errors as pg
 
 import tiebreak
-from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.postgres.engine import PostgresEngine
 
 PATIENCE = 60.0
 """Seconds after which a client that neither sends, ends nor waits for a lock counts as stuck."""

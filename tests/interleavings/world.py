@@ -24,7 +24,7 @@ from unittest.mock import patch
 import psycopg
 
 import tiebreak
-from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.postgres.engine import PostgresEngine
 from tiebreak.engine.schema import TABLES
 from tiebreak.errors import TiebreakError
 from tiebreak.model import encode

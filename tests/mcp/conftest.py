@@ -21,7 +21,7 @@ from tests.cli.command import TB
 from tests.daemons import Serving
 from tiebreak import Board
 from tiebreak.aio import AsyncBoard
-from tiebreak.tools.server import server
+from tiebreak.mcp.server import server
 
 ERAS = {"old": "legacy", "new": "2026-07-28"}
 PATIENCE = 100.0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from tiebreak.tools.calls import token
-from tiebreak.tools.declared import INSTRUCTIONS
+from tiebreak.mcp.calls import token
+from tiebreak.mcp.tools import INSTRUCTIONS
 
 from .conftest import Tools, bad, good
 

@@ -15,7 +15,8 @@ import pytest
 
 from tests.postgres import server
 from tests.races.crew import processes
-from tiebreak.engine import moving, sides
+from tiebreak.engine.move import endpoints as sides
+from tiebreak.engine.move import moving
 from tiebreak.errors import Refused, Unavailable
 
 from .test_moving import Rows, contents, furnish, later, opened, without_moves

@@ -14,7 +14,7 @@ import tiebreak
 from tests.postgres import server
 from tests.races.crew import Crew, processes
 from tiebreak import Board
-from tiebreak.engine.moving import move
+from tiebreak.engine.move.moving import move
 from tiebreak.errors import Unavailable
 
 PATIENCE = 150.0

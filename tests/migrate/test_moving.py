@@ -20,9 +20,9 @@ from tests.daemons import serving
 from tests.postgres import WRITES, server
 from tiebreak import Board
 from tiebreak.engine import schema
-from tiebreak.engine.moving import Moved, move
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.move.moving import Moved, move
 from tiebreak.engine.schema import CLOSED, TABLES
+from tiebreak.engine.sqlite.opening import allow_writing
 from tiebreak.errors import Fenced, Refused, Unavailable
 
 PATIENCE = 60.0

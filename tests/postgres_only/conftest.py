@@ -14,9 +14,9 @@ import pytest
 import tiebreak
 from tiebreak import Board
 from tiebreak.clock import wall
-from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.postgres.engine import PostgresEngine
+from tiebreak.engine.postgres.transaction import PostgresTransaction
 from tiebreak.engine.refusals import Refusals
-from tiebreak.engine.statements import PostgresTransaction
 from tiebreak.operations.events import append
 
 from ..postgres import WRITES, server

@@ -12,7 +12,7 @@ import tiebreak
 from tests.cli.command import Tb
 from tests.postgres import server
 from tiebreak import Unavailable
-from tiebreak.engine.moving import move
+from tiebreak.engine.move.moving import move
 
 NAME = "grüße 日本 😀"
 TABLES = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"

@@ -15,8 +15,9 @@ from tests.races.crew import Crew, race
 from tests.races.scenarios import claimer, gather, repeater, swimmer
 from tiebreak import Board, Fenced, Lost, Refused, Unavailable
 from tiebreak.clock import SECOND, wall
-from tiebreak.engine.postgres import TRIES
-from tiebreak.operations import claims, find, holds, limits, picking
+from tiebreak.engine.postgres.engine import TRIES
+from tiebreak.operations import claims, find, holds, picking
+from tiebreak.operations import concurrency as limits
 from tiebreak.operations.resources import prolong
 
 from .conftest import PATIENCE, Stopped, blocked, engine_of, in_thread, open_board, until

@@ -16,7 +16,7 @@ from tests.cli.command import Tb
 from tests.races.crew import race
 from tiebreak import Board, Unavailable
 from tiebreak.engine import without_password
-from tiebreak.engine.postgres import PostgresEngine
+from tiebreak.engine.postgres.engine import PostgresEngine
 from tiebreak.engine.schema import VERSION
 
 from ..postgres import WRITES, server

@@ -12,7 +12,7 @@ from tests.races import checkers
 from tests.races.crew import race
 from tests.races.scenarios import claimer, globs_against_files, swimmer
 from tiebreak import Board, Lost
-from tiebreak.engine import terms
+from tiebreak.engine.postgres import transaction_settings as terms
 from tiebreak.engine.schema import POSTGRES_PASS
 
 from ..conformance.engines import pooler

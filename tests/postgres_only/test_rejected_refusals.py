@@ -14,7 +14,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
 from tiebreak.engine import refusals
-from tiebreak.engine.attempts import Attempt
+from tiebreak.engine.postgres.write_attempt import Attempt
 
 WARNING = "dropped: the log does not tell of them"
 

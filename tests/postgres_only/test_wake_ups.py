@@ -12,9 +12,9 @@ import pytest
 
 from tests.races.crew import Crew
 from tiebreak import Board
-from tiebreak.engine import bell
-from tiebreak.engine.bell import CHANNEL, Bell
-from tiebreak.engine.postgres import FLOOR
+from tiebreak.engine.postgres import notifications as bell
+from tiebreak.engine.postgres.engine import FLOOR
+from tiebreak.engine.postgres.notifications import CHANNEL, Bell
 
 from .conftest import PATIENCE, engine_of, in_thread, open_board, tap, until
 
@@ -263,7 +263,7 @@ def test_a_waiter_whose_neighbour_heard_the_hint_first_is_not_forgotten(
         sleep(self, seconds, *rest)
 
     monkeypatch.setattr(Bell, "sleep", lies_down_late)
-    monkeypatch.setattr("tiebreak.engine.postgres.FLOOR", 250.0)
+    monkeypatch.setattr("tiebreak.engine.postgres.engine.FLOOR", 250.0)
     answer: list[bool] = []
     late = threading.Thread(target=lambda: answer.append(board.engine.wait(0, 250)), daemon=True)
     slow.append(late)

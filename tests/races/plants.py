@@ -15,8 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tiebreak import operations
-from tiebreak.engine import sqlite, statements
-from tiebreak.engine.gate import Gate
+from tiebreak.engine.postgres import transaction as statements
+from tiebreak.engine.sqlite import engine as sqlite
+from tiebreak.engine.sqlite.write_gate import Gate
 from tiebreak.operations import claims, grants
 
 Set = Callable[[object, str, object], None]
@@ -133,7 +134,7 @@ def nobody_waits_its_turn(put: Set) -> None:
 
 def circles_are_not_looked_for(put: Set) -> None:
     """Those who wait for each other are let wait."""
-    from tiebreak.operations import line
+    from tiebreak.operations import wait_queue as line
 
     put(line.Line, "circle", lambda *_: [])
 
@@ -151,7 +152,7 @@ def once_is_forgotten(put: Set) -> None:
 
 def schema_made_blindly(put: Set) -> None:
     """Whoever saw an empty board makes its tables, whether or not somebody else was faster."""
-    from tiebreak.engine import opening
+    from tiebreak.engine.sqlite import opening
 
     migrate, look, recognise = opening._migrate, opening._version, opening.recognise
     looked: list[int] = []

@@ -13,7 +13,7 @@ import pytest
 
 from tests.daemons import Serving
 from tiebreak import Lost
-from tiebreak.rendezvous import token_for
+from tiebreak.user_folders import token_for
 
 from . import checkers
 from .crew import PROJECT, race

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.daemons import Serving
-from tiebreak.rendezvous import token_for
+from tiebreak.user_folders import token_for
 
 from .crew import Crew, race
 from .places import served

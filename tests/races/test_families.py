@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tiebreak import Board, Event, Refused, Task
-from tiebreak.engine.statements import PostgresTransaction
+from tiebreak.engine.postgres.transaction import PostgresTransaction
 from tiebreak.operations import chores
 
 from .checkers import Broken, read_log

@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 import pytest
 
 from tiebreak import Board, Unavailable
-from tiebreak.engine.gate import Gate
-from tiebreak.engine.sqlite import SqliteEngine
+from tiebreak.engine.sqlite.engine import SqliteEngine
+from tiebreak.engine.sqlite.write_gate import Gate
 
 from . import loners
 from .crew import PROJECT, Crew, processes, race

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tiebreak import Board, Event, Refused
-from tiebreak.operations import limits, picking
+from tiebreak.operations import concurrency as limits
+from tiebreak.operations import picking
 
 from .checkers import Broken, one_holder_at_a_time, read_log
 from .crew import Plant, race

@@ -15,7 +15,7 @@ import pytest
 
 from tests.postgres import WRITES
 from tiebreak import Board, Event, Lost
-from tiebreak.engine import statements
+from tiebreak.engine.postgres import transaction as statements
 from tiebreak.operations import claims, grants
 
 from . import checkers, places, plants

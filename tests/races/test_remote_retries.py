@@ -23,7 +23,7 @@ from tests.deeds import DEEDS, Calls
 from tiebreak import Board, Lost, Unavailable, remote
 from tiebreak.model import encode
 from tiebreak.remote import RemoteEngine
-from tiebreak.rendezvous import token_for
+from tiebreak.user_folders import token_for
 
 from .crew import PROJECT, race, race_threads
 from .places import served

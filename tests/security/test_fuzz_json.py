@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiebreak.daemon.coord import METHODS, SPELLINGS
+from tiebreak.compat.coord import METHODS, SPELLINGS
 from tiebreak.daemon.openapi import required
 from tiebreak.operations import Operation, every
 

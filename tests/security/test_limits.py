@@ -16,7 +16,9 @@ import pytest
 
 from tests.cli.command import until
 from tests.daemons import PATIENCE, serving
-from tiebreak.daemon import hub, protocol, streams
+from tiebreak.daemon import event_stream as streams
+from tiebreak.daemon import protocol
+from tiebreak.daemon import waiters as hub
 from tiebreak.daemon.rpc import MOST_IN_A_BATCH
 from tiebreak.daemon.service import LONGEST_WAIT
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.cli.command import Environment, Tb, complaint
 from tests.daemons import PATIENCE, Serving, free_port, serving
-from tiebreak import rendezvous
+from tiebreak import user_folders as rendezvous
 from tiebreak.daemon.routes import ROUTES, Request, Response, Route
 from tiebreak.daemon.service import Service
 from tiebreak.errors import Invalid, Unavailable

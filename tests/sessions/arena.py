@@ -15,9 +15,9 @@ from typing import Any
 
 import tiebreak
 from tiebreak.model import Session, agent_id
-from tiebreak.processes import identity
+from tiebreak.process_identity import identity
+from tiebreak.process_tree import send
 from tiebreak.sessions.records import command, fate, supervisor
-from tiebreak.trees import send
 
 from ..cli.command import Answer, Tb, until
 

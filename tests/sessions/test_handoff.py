@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tiebreak import Fenced
-from tiebreak.daemon import handoffs
 from tiebreak.model import Session, agent_id
-from tiebreak.processes import alive
+from tiebreak.process_identity import alive
+from tiebreak.program import handoff_drain as handoffs
 from tiebreak.sessions.records import ALIVE, command, fate
 
 from ..cli.command import Answer, complaint

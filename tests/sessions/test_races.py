@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tiebreak.model import agent_id
-from tiebreak.processes import Identity, alive, identity
+from tiebreak.process_identity import Identity, alive, identity
+from tiebreak.process_tree import send
 from tiebreak.sessions.records import ALIVE, command, fate, supervisor
-from tiebreak.trees import send
 
 from ..cli.command import Answer
 from ..daemons import serving

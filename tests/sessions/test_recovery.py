@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tiebreak.model import agent_id
-from tiebreak.processes import Identity, identity
+from tiebreak.process_identity import Identity, identity
 from tiebreak.sessions.records import fate
 
 from .arena import Arena
@@ -109,7 +109,7 @@ def test_two_records_that_claim_one_seat_are_told_apart_by_the_board(arena: Aren
     arena.board.sessions.adopt(session="twin~spawn-2", child=me.pid, child_started=me.started, **facts(me))
     import apsw
 
-    from tiebreak.engine.opening import allow_writing
+    from tiebreak.engine.sqlite.opening import allow_writing
 
     with apsw.Connection(str(arena.tb.path)) as raw:
         allow_writing(raw)

@@ -13,7 +13,7 @@ import pytest
 
 from tiebreak import Lost
 from tiebreak.model import agent_id
-from tiebreak.processes import identity
+from tiebreak.process_identity import identity
 from tiebreak.sessions import marker
 from tiebreak.sessions.gate import Gate
 

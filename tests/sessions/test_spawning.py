@@ -12,9 +12,9 @@ import pytest
 
 import tiebreak
 from tiebreak.model import agent_id
-from tiebreak.processes import alive, identity
+from tiebreak.process_identity import alive, identity
+from tiebreak.process_tree import descendants, send
 from tiebreak.sessions.records import command, fate, supervisor
-from tiebreak.trees import descendants, send
 
 from ..cli.command import complaint
 from .arena import AGENT, QUICK, Arena

@@ -17,8 +17,8 @@ import pytest
 import tiebreak
 from tiebreak import Board, TiebreakError, Unavailable, clock
 from tiebreak.clock import micros
-from tiebreak.engine import care
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.sqlite import health as care
+from tiebreak.engine.sqlite.opening import allow_writing
 
 LONG = 90.0
 

@@ -17,9 +17,9 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Unavailable
-from tiebreak.engine import care
-from tiebreak.engine import sqlite as module
-from tiebreak.engine.opening import KEPT_WAL
+from tiebreak.engine.sqlite import engine as module
+from tiebreak.engine.sqlite import health as care
+from tiebreak.engine.sqlite.opening import KEPT_WAL
 
 from ..readers import foreign_reader
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import tiebreak
 from tiebreak import Board, Fenced, Lost, clock
 from tiebreak.clock import SECOND, micros
-from tiebreak.engine import opening
+from tiebreak.engine.sqlite import opening
 
 from ..cli.command import TB, Answer, Tb, changed_command, complaint
 

@@ -16,7 +16,7 @@ from tests.conformance.engines import board_file
 import tiebreak
 from tiebreak import Board
 from tiebreak.engine.schema import SQLITE_PASS
-from tiebreak.engine.sqlite import SqliteEngine
+from tiebreak.engine.sqlite.engine import SqliteEngine
 from tiebreak.operations.picking import _MOST_ROUNDS
 
 

@@ -21,9 +21,10 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
-from tiebreak.engine import connect, opening, schema
-from tiebreak.engine.sides import SqliteSide
-from tiebreak.engine.sqlite import SqliteEngine
+from tiebreak.engine import connect, schema
+from tiebreak.engine.move.endpoints import SqliteSide
+from tiebreak.engine.sqlite import opening
+from tiebreak.engine.sqlite.engine import SqliteEngine
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 LONG = 90.0

@@ -9,7 +9,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost
-from tiebreak.engine import sqlite
+from tiebreak.engine.sqlite import engine as sqlite
 
 Plans = list[tuple[str, str]]
 

@@ -23,8 +23,8 @@ import tiebreak
 from tests.postgres import server
 from tests.races.places import database
 from tiebreak import Board
-from tiebreak.engine.gate import Gate
 from tiebreak.engine.schema import TABLES, VERSION
+from tiebreak.engine.sqlite.write_gate import Gate
 
 HERE = Path(__file__).parent
 NOW = 1_767_225_603_100_000

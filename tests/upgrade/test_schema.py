@@ -18,7 +18,8 @@ import tiebreak
 from tests.postgres import WRITES, server
 from tests.races.places import database
 from tiebreak import Unavailable
-from tiebreak.engine import opening_postgres, schema
+from tiebreak.engine import schema
+from tiebreak.engine.postgres import opening as opening_postgres
 
 from .old import STATEMENTS, VERSIONS, OldBoard, old_database, old_file, process
 

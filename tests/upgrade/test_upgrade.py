@@ -17,7 +17,7 @@ from tests.races.crew import WorkerFailed, race
 from tests.races.places import database
 from tiebreak import Unavailable
 from tiebreak.engine import schema
-from tiebreak.engine.moving import move
+from tiebreak.engine.move.moving import move
 from tiebreak.engine.schema import CLOSED, TABLES
 
 from .old import ENGINES, NOW, STATEMENTS, OldBoard, process

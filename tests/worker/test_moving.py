@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak.engine.moving import move
+from tiebreak.engine.move.moving import move
 
 from ..cli.command import changed_command, gone
 from ..postgres import server

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tiebreak.engine.opening import allow_writing
+from tiebreak.engine.sqlite.opening import allow_writing
 
 from ..cli.command import TB, Answer, Tb, complaint
 from ..cli.terminals import shown

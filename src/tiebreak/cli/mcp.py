@@ -33,7 +33,7 @@ async def _serve(context: Context) -> None:
     from mcp.server.stdio import stdio_server
 
     from ..aio import AsyncBoard
-    from ..tools.server import server
+    from ..mcp.server import server
 
     board = AsyncBoard(context.board)
     made = server(lambda: board)

@@ -11,7 +11,7 @@ from .spec import Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..engine.moving import Moved
+    from ..engine.move.moving import Moved
     from .context import Context
     from .spec import Args
 
@@ -33,7 +33,7 @@ _SAID = {
 def migrate(context: Context, args: Args) -> None:
     """Safe to interrupt and to run again. The same command, from there, leads back."""
     from ..board import default_address
-    from ..engine.moving import move
+    from ..engine.move.moving import move
 
     if not args.to:
         raise Invalid("migrate: --to is missing", hint="tb migrate --to postgresql://… or a file")

@@ -14,7 +14,7 @@ import sys
 
 from ..errors import Fenced, Invalid
 from ..names import seconds
-from ..trees import become_subreaper, descendants, end
+from ..process_tree import become_subreaper, descendants, end
 from .spec import Option, command, whole
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..handles import Holding
-    from ..processes import Identity
+    from ..process_identity import Identity
     from .context import Context
     from .spec import Args
 

@@ -73,7 +73,7 @@ def _path(args: Args) -> str:
 
 def _serve(context: Context, args: Args, board: str) -> int:
     try:
-        from ..daemon import journal
+        from ..daemon import log_format
         from ..daemon.server import Daemon, Settings
     except ImportError as exc:
         raise Unavailable(f"serve: {exc.name} is not installed", hint=f"the daemon is an extra: {EXTRA}") from exc
@@ -92,7 +92,7 @@ def _serve(context: Context, args: Args, board: str) -> int:
             project=_project(args),
         )
         daemon = Daemon(engine, settings)
-        journal.begin(args.log, requests=args.log_requests)
+        log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:
             os._exit(1)  # a thread waits for the board, and would be waited for
@@ -140,7 +140,7 @@ def _detach(context: Context, args: Args, board: str) -> int:
     import time
 
     from ..daemon.lock import already_served, served
-    from ..rendezvous import socket_for
+    from ..user_folders import socket_for
 
     name, addr = without_password(board), _addr(args)
     if (running := served(name, addr)) is not None:

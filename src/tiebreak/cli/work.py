@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
-    from ..processes import Identity
+    from ..process_identity import Identity
     from ..worker.attempt import Attempt
     from ..worker.runner import Options
     from .context import Context
@@ -109,14 +109,14 @@ def _board(args: Args, who: Identity) -> Board:
 
 def _name(args: Args, who: Identity) -> str:
     """The agent that a worker is: whoever looks can tell from its name whether it lives."""
-    from ..processes import token
+    from ..process_identity import token
 
     given = args["as"] or os.environ.get("TIEBREAK_AGENT")
     return f"{short(given) if given else f'worker-{who.pid}'}~{token(who)}"
 
 
 def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
-    from ..processes import identity
+    from ..process_identity import identity
     from ..worker.runner import Worker
 
     _ask(args)

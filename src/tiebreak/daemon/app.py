@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..compat import a2a, coord, workron  # noqa: F401  (each declares its routes)
 from ..errors import Invalid, TiebreakError, Unavailable
-from . import a2a, coord, hooks, mcp, pages, rpc, streams, upkeep, workron  # noqa: F401  (each declares its routes)
+from . import hook_route as hooks  # noqa: F401  (each declares its routes)
 from .routes import JSON, ROUTES, Problem, Request, Response, Table, problem_of
 from .service import internal
 

@@ -54,7 +54,7 @@ class Lock:
 
 
 def _opened(path: str, how: int, board: str) -> int:
-    from ..engine.beside import opened
+    from ..engine.sqlite.side_files import opened
 
     return opened(path, how, "" if "://" in board else board)
 
@@ -75,7 +75,7 @@ def place(board: str, address: str | None) -> str:
     if "://" not in board:
         return f"{board}-daemon"
     from ..names import checksum
-    from ..rendezvous import private_folder
+    from ..user_folders import private_folder
 
     return os.path.join(private_folder(), f"{checksum(f'{board} {address}'.encode()):016x}-daemon")
 

@@ -19,9 +19,11 @@ import msgspec
 from .. import __version__, names
 from ..model import RECORDS
 from ..operations import every
-from ..rendezvous import DEFAULT_PORT
 from ..text import html
-from . import hub, openapi, protocol, rpc, service, streams
+from ..user_folders import DEFAULT_PORT
+from . import event_stream as streams
+from . import openapi, protocol, rpc, service
+from . import waiters as hub
 from .routes import ROUTES, Response, route
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Invalid, Refused, Unauthorised
-from ..rendezvous import LOOPBACK
+from ..user_folders import LOOPBACK
 from .routes import Problem, Route
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from uvicorn.server import ServerState
 
 from ..clock import wall
 from ..errors import Invalid, Refused, Unavailable
-from ..rendezvous import LOOPBACK, host_and_port, socket_for, token_file
+from ..program import handoff_drain as handoffs
+from ..program.worker_processes import Crew, command
 from ..text import moment
-from . import handoffs
+from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
-from .crew import Crew, command
 from .lock import Lock
 from .protocol import ALWAYS, Outbox, Protocol
 from .security import Access, Guard

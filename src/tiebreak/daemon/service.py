@@ -14,11 +14,11 @@ import msgspec
 from ..errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
 from ..names import shown
 from ..operations import every, find
-from ..processes import identity, token
-from .hub import Hub
+from ..process_identity import identity, token
 from .metrics import Metrics
 from .security import admitted, all_admitted, told
 from .threads import SlowThreads
+from .waiters import Hub
 from .writer import Writer
 
 if TYPE_CHECKING:

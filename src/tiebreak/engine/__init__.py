@@ -94,7 +94,7 @@ def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) 
 
 def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:
     try:
-        from .postgres import PostgresEngine
+        from .postgres.engine import PostgresEngine
     except ImportError as exc:
         from ..errors import Unavailable
 
@@ -121,7 +121,7 @@ def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
         return _postgres(address, clock)
     if mark and scheme != "sqlite":
         raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
-    from .sqlite import SqliteEngine
+    from .sqlite.engine import SqliteEngine
 
     return SqliteEngine(path_of(address), clock=clock)
 

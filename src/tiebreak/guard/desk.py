@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from ..agent_names import default_agent, incarnation, within
 from ..board import Board
 from ..names import agent as check_agent
-from ..processes import default_agent, incarnation, within
 from .memory import Memory
 from .places import project_of
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 
+from ..agent_names import same_family
 from ..errors import Lost
 from ..fingerprints import digest
 from ..model import holder_id
 from ..names import short
-from ..processes import same_family
 from . import reads
 from .calls import Verdict, quoted
 from .desk import HOLD_LEASE, main_agent

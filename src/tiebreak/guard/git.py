@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
+from ..agent_names import same_family
 from ..errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError
 from ..fingerprints import digest
 from ..globs import overlap
 from ..model import holder_id
 from ..names import FINAL, short
-from ..processes import same_family
 from . import reads
 from .desk import known_claims
 from .memory import Memory
@@ -171,7 +171,7 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
 
 def _is_agent(environ: Mapping[str, str]) -> bool:
     """Whether somebody was introduced as an agent: by name, by session, or by the client that started the shell."""
-    from ..processes import in_client
+    from ..agent_names import in_client
 
     return any(environ.get(name) for name in ("TIEBREAK_AGENT", "TIEBREAK_SESSION")) or in_client(environ)
 

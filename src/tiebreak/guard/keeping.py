@@ -13,7 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..processes import Identity
+    from ..process_identity import Identity
     from .desk import Desk
 
 FIRST = 120.0
@@ -26,7 +26,7 @@ LONGEST = 86_400.0
 
 def leave_keeper(desk: Desk) -> None:
     """Start a keeper beside this hook, unless the session has one, or nobody can tell whether it lives."""
-    from ..processes import in_client, session
+    from ..agent_names import in_client, session
 
     if not in_client({}):
         return
@@ -76,7 +76,7 @@ def _become_one(desk: Desk, client: Identity, fd: int) -> None:
 
 def _still_runs(home: str, client: Identity, seconds: float) -> bool:
     """Wait; False as soon as the tool or the client is done."""
-    from ..processes import alive
+    from ..process_identity import alive
 
     end = time.monotonic() + seconds
     while running(home) and alive(client) is not False:
@@ -101,7 +101,7 @@ def keep(words: str) -> int:
     """What `tb hook keep` does: renew until the tool or the client is done."""
     from .. import board as boards
     from ..errors import TiebreakError
-    from ..processes import Identity
+    from ..process_identity import Identity
     from .memory import Memory
 
     agent, project, host, boot, pid, started = words.split(" ")

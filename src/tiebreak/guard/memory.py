@@ -11,7 +11,7 @@ import os
 import time
 
 from ..names import checksum
-from ..rendezvous import state_folder
+from ..user_folders import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

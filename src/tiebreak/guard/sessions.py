@@ -39,7 +39,7 @@ def _introduce(desk: Desk, own_process: bool) -> None:
     """Tell the board who is here; the process is the client's, if this is one of its own."""
     call, facts = desk.call, {}
     if own_process:
-        from ..processes import introduce, session
+        from ..agent_names import introduce, session
 
         who = session()
         facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}

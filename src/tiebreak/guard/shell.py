@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import time
 
+from ..agent_names import same_family
 from ..errors import Lost, TiebreakError
 from ..fingerprints import digest
 from ..globs import is_glob, overlap, unescape
 from ..model import holder_id
 from ..names import short
-from ..processes import same_family
 from ..repository import repository
 from ..text import plain
 from . import reads

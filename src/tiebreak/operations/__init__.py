@@ -264,7 +264,7 @@ def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], 
     """
     try:
         if SPAWNED in (params.get("agent") or ""):
-            from .fences import admit
+            from .session_fence import admit
 
             admit(tx, params["agent"])
         if once is None or not wanted.writes:

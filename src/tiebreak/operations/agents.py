@@ -12,7 +12,7 @@ from ..clock import SECOND, micros
 from ..errors import NotFound
 from ..model import Agent, Task, columns, record
 from ..names import short
-from ..processes import Identity, alive, from_token
+from ..process_identity import Identity, alive, from_token
 from . import changeable, operation
 from .events import append
 from .grants import by_name, keeping

@@ -149,7 +149,7 @@ def _free_again(tx: Transaction, task: Task) -> bool:
 
 def _win_limited(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
     """Win a task of a group that has room; one that has no limit has been lost already."""
-    from .limits import refuse_full
+    from .concurrency import refuse_full
 
     if not refuse_full(tx, number):
         return None

@@ -138,7 +138,7 @@ def read(
 @operation("events.why", writes=False, strangers=True)
 def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200) -> list[Sentence]:
     """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
-    from .stories import story
+    from .why import story
 
     return story(tx, ref, project, limit)
 

@@ -158,7 +158,7 @@ def forfeit(
 
 
 def _refuse_the_living(holder: str) -> None:
-    from ..processes import alive, from_token
+    from ..process_identity import alive, from_token
 
     name, _, session = holder.partition("~")
     who = from_token(session)

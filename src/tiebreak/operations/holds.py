@@ -21,9 +21,9 @@ from ..names import short
 from . import holds_of, operation
 from .agents import incarnation_of
 from .grants import LIVE, by_name, giving_back, passing_on
-from .line import conflict, somebody_waits
 from .pools import slot_of, take_slot
 from .resources import COLUMNS, THIS, called, current, ensure, grant, lapse, prolong, refuse, stale, tell
+from .wait_queue import conflict, somebody_waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ..model import Message, columns, record
 from ..names import PRIORITIES, short
 from . import operation, scope
 from .events import append
-from .fences import seated
+from .session_fence import seated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

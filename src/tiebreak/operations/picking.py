@@ -14,9 +14,9 @@ from ..names import JOB, PRIORITIES
 from . import changeable, claimable, operation, scope
 from .chores import step
 from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
+from .concurrency import MOST_OPEN, alone, combinations, look_again, set_aside, stir, taken
 from .expiry import PAUSED, SETTLED, UNSETTLED, settle
 from .grants import winning
-from .limits import MOST_OPEN, alone, combinations, look_again, set_aside, stir, taken
 from .references import tagged
 from .rows import given, parameter
 

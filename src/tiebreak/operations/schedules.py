@@ -20,7 +20,8 @@ from ..errors import Invalid, NotFound, Refused
 from ..model import Schedule, Task, columns, record
 from ..names import OF_SCHEDULES, json_text, shown
 from ..text import moment
-from . import instants, keys_of, operation
+from . import cron_times as instants
+from . import keys_of, operation
 from .events import append
 from .grants import closing, winning
 from .jobs import submit

@@ -22,10 +22,10 @@ from ..names import json_text, short, shown
 from . import SPAWNED, holds_of, operation
 from .agents import LEFT, announce
 from .events import append
-from .fences import SEAT
 from .grants import by_name, giving_back, passing_on
 from .resources import COLUMNS as HOLD
 from .resources import THIS, current, ensure, grant, prolong, refuse, tell
+from .session_fence import SEAT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

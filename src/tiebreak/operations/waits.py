@@ -18,14 +18,14 @@ from ..model import Wait, record
 from ..names import json_text, short
 from . import holds_of, operation
 from .events import append
-from .line import Line, somebody_waits
 from .resources import called, kind_of, refuse
+from .wait_queue import Line, somebody_waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..names import AgentId, Label, Limit, Note, Number, Project, Resource
     from . import Transaction
-    from .line import Waiter
+    from .wait_queue import Waiter
 
 PLACE_LEASE = 30.0
 """Seconds that a place in line lasts unless it is kept."""

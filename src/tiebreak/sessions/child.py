@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-from ..processes import alive, identity, table
-from ..trees import descendants, die_with_parent, end, identities
+from ..process_identity import alive, identity, table
+from ..process_tree import descendants, die_with_parent, end, identities
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..processes import Identity
+    from ..process_identity import Identity
 
 ORDERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What tells a supervisor to end."""

@@ -10,7 +10,7 @@ import os
 
 from ..errors import Unavailable
 from ..names import checksum
-from ..rendezvous import state_folder
+from ..user_folders import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

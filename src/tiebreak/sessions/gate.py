@@ -12,7 +12,7 @@ import os
 import time
 
 from ..errors import Lost, Unavailable
-from ..processes import Identity, alive, identity
+from ..process_identity import Identity, alive, identity
 from ..text import json, read_json, rfc3339
 from .files import project_folder
 

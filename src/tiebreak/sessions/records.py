@@ -6,7 +6,7 @@ import time
 
 from ..errors import NotFound, Refused
 from ..model import agent_id
-from ..processes import Identity, alive, identity
+from ..process_identity import Identity, alive, identity
 from ..text import span
 
 TYPE_CHECKING = False

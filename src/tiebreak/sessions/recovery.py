@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ..errors import Refused
 from ..model import agent_id, holder_id
-from ..operations.fences import SEAT
-from ..processes import identity
+from ..operations.session_fence import SEAT
+from ..process_identity import identity
 from .records import GONE, ORPHANED, bury, fate
 from .spawn import dead
 from .stop import socket_of

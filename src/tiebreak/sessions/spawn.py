@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from ..errors import Lost, Refused, TiebreakError, TimedOut
 from ..model import agent_id, holder_id
 from ..operations import SPAWNED
-from ..operations.fences import SEAT
+from ..operations.session_fence import SEAT
 from ..operations.sessions import SEAT_LEASE
-from ..processes import Identity, alive, from_token, identity
+from ..process_identity import Identity, alive, from_token, identity
 from ..text import plain, rfc3339
 from . import files, marker, worktree
 from .gate import Gate

@@ -8,8 +8,8 @@ import time
 
 from ..errors import NotFound, Refused, TiebreakError, Unavailable
 from ..model import agent_id
-from ..processes import alive
-from ..trees import descendants, end, send
+from ..process_identity import alive
+from ..process_tree import descendants, end, send
 from .child import GRACE
 from .records import ALIVE, GONE, ORPHANED, bury, command, fate, supervisor
 from .tmux import Tmux
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..board import Board
     from ..model import Session
-    from ..processes import Identity
+    from ..process_identity import Identity
 
 SPARE = 10.0
 """Seconds that a supervisor gets beyond its grace period before it is ended itself."""

@@ -25,7 +25,7 @@ import threading
 import time
 
 from ..errors import Refused, TiebreakError
-from ..processes import identity
+from ..process_identity import identity
 from ..text import plain
 from .child import GRACE, ORDERS, Command, Guardian
 from .files import read_json

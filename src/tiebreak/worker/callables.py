@@ -17,8 +17,8 @@ from importlib import import_module
 
 from ..callables import REGISTRY
 from ..clock import elapsed
+from ..process_tree import die_with_parent
 from ..text import plain
-from ..trees import die_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import selectors
 import signal
 from collections import deque
 
-from .. import trees
+from .. import process_tree as trees
 from ..clock import elapsed
-from ..processes import is_shortage
+from ..process_identity import is_shortage
 from .attempt import CANCELLED, LOST
 from .process import Command
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..processes import Identity
+    from ..process_identity import Identity
     from .attempt import Attempt
     from .kin import Kin
     from .register import Register

@@ -16,7 +16,7 @@ from ..board import open
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError, Unavailable
 from ..model import holder_id
-from ..processes import alive, from_token
+from ..process_identity import alive, from_token
 from .leftovers import end_left_by
 from .register import forget
 

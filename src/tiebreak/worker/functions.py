@@ -7,9 +7,9 @@ import selectors
 import signal
 from collections import deque
 
-from .. import trees
+from .. import process_tree as trees
 from ..clock import elapsed
-from ..processes import is_shortage
+from ..process_identity import is_shortage
 from .attempt import CANCELLED, DRAINED, LOST
 from .callables import DONE, FAILED, NOT_BEGUN, READY
 from .calls import Caller

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import signal
 
-from .. import trees
-from ..processes import Identity, identity
+from .. import process_tree as trees
+from ..process_identity import Identity, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 
-from .. import trees
-from ..processes import environment, table
+from .. import process_tree as trees
+from ..process_identity import environment, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..processes import Identity, Process
+    from ..process_identity import Identity, Process
 
 Mark = tuple[str, str]
 """A job's id and epoch, as its processes have them in their environment."""

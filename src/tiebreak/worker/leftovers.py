@@ -22,8 +22,8 @@ import os
 import signal
 from time import monotonic, sleep
 
-from .. import trees
-from ..processes import alive, control_group, environment, from_token, table
+from .. import process_tree as trees
+from ..process_identity import alive, control_group, environment, from_token, table
 from .kin import mark_in
 from .register import listed_by, registers
 
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from ..processes import Process
+    from ..process_identity import Process
     from .kin import Mark
 
     Variables = dict[bytes, bytes]

@@ -19,14 +19,14 @@ from time import time
 
 from ..errors import TiebreakError
 from ..names import MAX_LEASE
-from ..processes import alive, from_token, identity, is_shortage, look, token
-from ..rendezvous import private_folder
+from ..process_identity import alive, from_token, identity, is_shortage, look, token
+from ..user_folders import private_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..processes import Identity
+    from ..process_identity import Identity
     from .kin import Mark
 
 WIDTH = 128

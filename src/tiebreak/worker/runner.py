@@ -20,12 +20,12 @@ import os
 import selectors
 import signal
 
-from .. import trees
+from .. import process_tree as trees
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError, Unavailable
 from ..model import holder_id
 from ..names import short
-from ..processes import is_shortage
+from ..process_identity import is_shortage
 from .attempt import CANCELLED, DRAINED, LATE, LOST, SHORT, TIMED_OUT, UNKEPT, Attempt
 from .capacity import Capacity
 from .commands import FRESH, Commands, reap

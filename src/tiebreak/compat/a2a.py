@@ -1,0 +1,452 @@
+"""A2A 1.0: the board as an agent that takes work, by JSON-RPC at `/a2a`, with its card where the protocol says.
+
+A message becomes a task for anybody on the board to claim; what its worker completes it with is the artifact. Only
+names and shapes are A2A's. `tenant` (or the header `Tiebreak-Project`) is the project. Refusals come as the
+specification wants them: in the envelope, with an `ErrorInfo` in `data`, and HTTP 200.
+
+Where we differ: a call that blocks answers after a minute at the latest, with the task as it is then; a task takes
+no second message; a list looks at the newest thousand tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from .. import __version__
+from ..daemon.event_stream import HEARTBEAT
+from ..daemon.routes import Problem, Request, Response, route
+from ..daemon.rpc import INTERNAL, METHOD, Wrong, parsed, refused, understood
+from ..daemon.service import LONGEST_WAIT, internal
+from ..errors import Invalid, NotFound, Refused, TiebreakError
+from ..names import FINAL, MAX_TITLE, is_uuid, shown
+from ..operations import find
+from ..text import parse_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from ..daemon.service import Service
+    from ..model import Task
+
+VERSION = "1.0"
+MOST = 1000
+NOBODY = "a2a"
+"""Who posts and cancels when the header `Tiebreak-Agent` does not say."""
+STATES = {
+    "blocked": "TASK_STATE_SUBMITTED",
+    "pending": "TASK_STATE_SUBMITTED",
+    "claimed": "TASK_STATE_WORKING",
+    "completed": "TASK_STATE_COMPLETED",
+    "failed": "TASK_STATE_FAILED",
+    "cancelled": "TASK_STATE_CANCELED",
+}
+_OTHERS = ("UNSPECIFIED", "INPUT_REQUIRED", "REJECTED", "AUTH_REQUIRED")
+_SSE = b"text/event-stream; charset=utf-8"
+_encode = msgspec.json.Encoder().encode
+
+
+class Failed(Exception):
+    """One of the protocol's own errors."""
+
+    CODES = {
+        "TASK_NOT_FOUND": -32001,
+        "TASK_NOT_CANCELABLE": -32002,
+        "PUSH_NOTIFICATION_NOT_SUPPORTED": -32003,
+        "UNSUPPORTED_OPERATION": -32004,
+        "CONTENT_TYPE_NOT_SUPPORTED": -32005,
+        "VERSION_NOT_SUPPORTED": -32009,
+    }
+
+    def __init__(self, reason: str, message: str, **metadata: str) -> None:
+        super().__init__(message)
+        self.code = self.CODES[reason]
+        info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org"}
+        self.data = [{**info, "metadata": metadata} if metadata else info]
+
+
+class Asked:
+    """One call that was understood."""
+
+    def __init__(self, service: Service, request: Request, number: Any, params: dict[str, Any]) -> None:
+        self.service, self.request, self.number, self.params = service, request, number, params
+        header = request.headers.get
+        given = params.get("tenant") or header(b"tiebreak-project", b"default").decode("latin-1")
+        self.project = find("tasks.get").checked({"ref": "x", "project": given})["project"]
+        self.agent = header(b"tiebreak-agent", NOBODY.encode()).decode("latin-1")
+
+    async def task(self) -> Task:
+        """The task that is meant."""
+        given = self.params.get("id")
+        if not isinstance(given, str):
+            raise Invalid(f"id: the id of a task is required, got {shown(given)}")
+        return await self.found(given)
+
+    async def found(self, given: str) -> Task:
+        """A task of this project by its id."""
+        missing = Failed("TASK_NOT_FOUND", "Task not found", taskId=given[:100])
+        if not is_uuid(given):
+            raise missing
+        try:
+            task: Task = await self.service.call("tasks.get", {"ref": given, "project": self.project})
+        except NotFound:
+            raise missing from None
+        if task.project != self.project:
+            raise missing
+        return task
+
+    def whole(self, name: str, low: int, high: int, default: int | None, where: dict[str, Any] | None = None) -> Any:
+        """A whole number among the parameters."""
+        value = (self.params if where is None else where).get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise Invalid(f"{name}: a whole number from {low} to {high}, got {shown(value)}")
+        return value
+
+
+# ── The routes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@route("GET", "/.well-known/agent-card.json", "A2A's card: who answers here, and what it can do.", strangers=True)
+async def card(service: Service, request: Request) -> Response:
+    """The card of this board."""
+    host = request.headers.get(b"host", b"localhost").decode("latin-1")
+    modes = ["text/plain", "application/json"]
+    skill = {
+        "id": "board",
+        "name": "Take work",
+        "description": "Puts a task on a shared board, where exactly one of many agents claims and does it.",
+        "tags": ["tasks", "coordination"],
+    }
+    return Response(
+        _encode(
+            {
+                "name": "tiebreak",
+                "description": "A board of tasks that parallel agents claim, one winner each.",
+                "version": __version__,
+                "supportedInterfaces": [
+                    {"url": f"http://{host}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": VERSION}
+                ],
+                "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+                "securitySchemes": {"token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+                "securityRequirements": [{"schemes": {"token": {"list": []}}}],
+                "defaultInputModes": modes,
+                "defaultOutputModes": modes,
+                "skills": [skill],
+            }
+        )
+    )
+
+
+@route(
+    "POST",
+    "/a2a",
+    "A2A 1.0 by JSON-RPC: messages become tasks. The header `A2A-Version: 1.0` is required.",
+    body={"type": "object", "description": "one JSON-RPC request"},
+    answers={200: "the answer, an error or a stream of answers", 400: "not JSON-RPC", 429: "too many open waits"},
+    strangers=True,
+)
+async def a2a(service: Service, request: Request) -> Response:
+    """Answer one call."""
+    try:
+        number, method, params, _ = understood(parsed(request.body))
+    except Wrong as wrong:
+        return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
+    try:
+        _check_version(request)
+        if method not in METHODS:
+            raise _unknown(method)
+        return await METHODS[method](Asked(service, request, number, params))
+    except Wrong as wrong:
+        answer = refused(number, wrong.code, str(wrong))
+    except Failed as failed:
+        answer = refused(number, failed.code, str(failed), failed.data)
+    except Invalid as exc:
+        answer = refused(number, Invalid.rpc_code, exc.message)
+    except Problem:
+        raise
+    except TiebreakError as exc:
+        answer = refused(number, INTERNAL, exc.message)
+    except Exception as exc:
+        answer = refused(number, INTERNAL, internal(exc, request.id).message)
+    return Response(_encode(answer))
+
+
+def _check_version(request: Request) -> None:
+    given = request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"  # what silence means
+    if given.split(".")[:2] != VERSION.split("."):
+        raise Failed("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
+
+
+def _unknown(method: str) -> Exception:
+    if "PushNotificationConfig" in method:
+        return Failed("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
+    if method == "GetExtendedAgentCard":
+        return Failed("UNSUPPORTED_OPERATION", "this agent has no extended card")
+    return Wrong(METHOD, f"no method {shown(method)}")
+
+
+def _result(asked: Asked, result: Any) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": asked.number, "result": result})
+
+
+# ── The methods ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _send(asked: Asked) -> Response:
+    """Post a task; wait for its end unless told not to."""
+    configuration = asked.params.get("configuration")
+    configuration = {} if configuration is None else configuration
+    if not isinstance(configuration, dict):
+        raise Invalid("configuration: an object is required")
+    if configuration.get("taskPushNotificationConfig"):
+        raise Failed("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
+    history = asked.whole("historyLength", 0, 1000, None, configuration)
+    task = await _post(asked)
+    if not configuration.get("returnImmediately") and task.state not in FINAL:
+        task = await _ended(asked, task)
+    return Response(_result(asked, {"task": shown_task(task, history)}))
+
+
+async def _post(asked: Asked) -> Task:
+    message = _message(asked.params.get("message"))
+    if message.get("taskId"):
+        known = await asked.found(str(message["taskId"]))
+        raise Failed("UNSUPPORTED_OPERATION", "a task takes no further messages", taskId=known.id)
+    key = _digest(asked.project, asked.agent, _encode(message).decode())
+    context = message.setdefault("contextId", str(UUID(key)))
+    posted: Task = await asked.service.call(
+        "tasks.post",
+        {
+            "name": _name(message),
+            "payload": {"a2a": message},
+            "tags": [_tag(context)],
+            "agent": asked.agent,
+            "project": asked.project,
+        },
+        once=f"a2a-{key}",  # the same message sent again is the same task
+    )
+    return posted
+
+
+def _digest(*words: str) -> str:
+    return blake2b("\0".join(words).encode(errors="replace"), digest_size=16).hexdigest()
+
+
+def _message(given: Any) -> dict[str, Any]:
+    """The message, as far as it is kept."""
+    if not isinstance(given, dict):
+        raise Invalid("message: an object is required")
+    for name in ("messageId", "contextId", "taskId"):
+        value = given.get(name, "")
+        if not isinstance(value, str) or len(value) > 200 or (name == "messageId" and not value):
+            raise Invalid(f"message.{name}: text of at most 200 characters, got {shown(value)}")
+    if given.get("role") not in ("ROLE_USER", "ROLE_AGENT"):
+        raise Invalid(f"message.role: ROLE_USER is expected, got {shown(given.get('role'))}")
+    parts = given.get("parts")
+    if not isinstance(parts, list) or not parts:
+        raise Invalid("message.parts: at least one part is required")
+    for part in parts:
+        _check_part(part)
+    kept = ("messageId", "contextId", "taskId", "role", "parts", "metadata", "extensions", "referenceTaskIds")
+    return {name: given[name] for name in kept if given.get(name)}
+
+
+def _check_part(part: Any) -> None:
+    if not isinstance(part, dict):
+        raise Invalid(f"message.parts: a part is an object, got {shown(part)}")
+    if "raw" in part or "url" in part:
+        raise Failed("CONTENT_TYPE_NOT_SUPPORTED", "only text and data are taken, no files")
+    if "data" not in part and not isinstance(part.get("text"), str):
+        raise Invalid("message.parts: a part has text or data")
+
+
+def _name(message: dict[str, Any]) -> str:
+    """One line for the board: the beginning of the first text."""
+    texts = [part["text"] for part in message["parts"] if isinstance(part.get("text"), str)]
+    words = "".join(c if c.isprintable() else " " for c in (texts or [""])[0][:1000]).split()
+    return " ".join(words)[:MAX_TITLE].strip() or f"message {message['messageId'][:100].strip()!a}"
+
+
+def _tag(context: str) -> str:
+    return f"a2a:{_digest(context)}"
+
+
+async def _ended(asked: Asked, task: Task) -> Task:
+    """The task when it has ended, or as it is when the time is up or the client gone."""
+    get = find("tasks.get")
+    params = {"ref": task.id, "project": asked.project}
+
+    def ask() -> Any:
+        now = asked.service.engine.run(get, params)
+        return now if now.state in FINAL else None
+
+    with asked.service.hub.place(asked.request.client):
+        ended = await asked.service.hub.wait(ask, ("a2a", task.id), LONGEST_WAIT / 1000, asked.request.gone)
+    return ended or await asked.found(task.id)
+
+
+async def _get(asked: Asked) -> Response:
+    history = asked.whole("historyLength", 0, 1000, None)
+    return Response(_result(asked, shown_task(await asked.task(), history)))
+
+
+async def _list(asked: Asked) -> Response:
+    """A page of tasks, those that changed last first."""
+    size, after = asked.whole("pageSize", 1, 100, 50), _cursor(asked.params.get("pageToken"))
+    history = asked.whole("historyLength", 0, 1000, None)
+    filters: dict[str, Any] = {"project": asked.project, "limit": MOST}
+    if asked.params.get("contextId"):
+        filters["tag"] = _tag(str(asked.params["contextId"]))
+    if asked.params.get("status"):
+        filters["states"] = _states(asked.params["status"])
+    since = asked.params.get("statusTimestampAfter")
+    earliest = parse_rfc3339(since) if isinstance(since, str) else 0.0
+    found = [] if filters.get("states") == [] else await asked.service.call("tasks.list", filters)
+    found = sorted((t for t in found if t.updated_at >= earliest), key=_place, reverse=True)
+    left = [t for t in found if _place(t) < after]
+    page = left[:size]
+    whole = bool(asked.params.get("includeArtifacts"))
+    answer = {
+        "tasks": [shown_task(task, history, artifacts=whole) for task in page],
+        "nextPageToken": "{}.{}".format(*_place(page[-1])) if len(left) > size else "",
+        "pageSize": size,
+        "totalSize": len(found),
+    }
+    return Response(_result(asked, answer))
+
+
+def _place(task: Task) -> tuple[float, float]:
+    return round(task.updated_at * 1_000_000), task.number
+
+
+def _cursor(token: Any) -> tuple[float, float]:
+    if not token:
+        return float("inf"), float("inf")
+    at, _, number = token.partition(".") if isinstance(token, str) else ("", "", "")
+    if not (at.isascii() and at.isdigit() and number.isascii() and number.isdigit() and len(token) < 60):
+        raise Invalid(f"pageToken: as nextPageToken gave it, got {shown(token)}")
+    return int(at), int(number)
+
+
+def _states(status: Any) -> list[str]:
+    known = [ours for ours, theirs in STATES.items() if theirs == status]
+    if not known and status not in [f"TASK_STATE_{other}" for other in _OTHERS]:
+        raise Invalid(f"status: a state of A2A 1.0, got {shown(status)}")
+    return known
+
+
+async def _cancel(asked: Asked) -> Response:
+    task = await asked.task()
+    try:
+        if task.state in FINAL:
+            raise Refused(f"it is {task.state}")
+        params = {"ref": task.id, "project": asked.project, "agent": asked.agent, "reason": "cancelled by A2A"}
+        task = await asked.service.call("tasks.cancel", params)
+    except Refused as exc:
+        raise Failed("TASK_NOT_CANCELABLE", f"Task cannot be canceled: {exc.message}", taskId=task.id) from None
+    return Response(_result(asked, shown_task(task)))
+
+
+async def _subscribe(asked: Asked) -> Response:
+    """What becomes of a task that has not ended yet."""
+    seen = await asked.service.call("events.last", {})
+    task = await asked.task()
+    if task.state in FINAL:
+        raise Failed("UNSUPPORTED_OPERATION", f"the task has ended: it is {task.state}", taskId=task.id)
+    place = asked.service.hub.place(asked.request.client)
+    return Response(type=_SSE, stream=_stream(asked, task, seen, place))
+
+
+async def _send_and_stream(asked: Asked) -> Response:
+    seen = await asked.service.call("events.last", {})
+    task = await _post(asked)
+    place = asked.service.hub.place(asked.request.client)
+    return Response(type=_SSE, stream=_stream(asked, task, seen, place))
+
+
+async def _stream(asked: Asked, task: Task, seen: int, place: Any) -> AsyncIterator[bytes]:
+    """The task, and then each change of its status until it has ended, the daemon ends or the client is gone."""
+    service, read = asked.service, find("events.read")
+    with place:
+        gone = asyncio.ensure_future(asked.request.gone())
+        try:
+            yield _event(asked, {"task": shown_task(task)})
+            while task.state not in FINAL and not gone.done() and not service.draining:
+                params = read.checked({"after": seen, "subject": task.id, "project": asked.project})
+                found = await service.hub.wait(
+                    lambda params=params: service.engine.run(read, params),  # type: ignore[misc]
+                    ("events.read", _encode(params)),
+                    HEARTBEAT,
+                    lambda: asyncio.shield(gone),
+                )
+                if not found:
+                    yield b": still here\n\n"
+                    continue
+                seen, before = found[-1].number, task
+                task = await asked.found(task.id)
+                for change in _changes(before, task):
+                    yield _event(asked, change)
+        finally:
+            gone.cancel()
+
+
+def _event(asked: Asked, result: Any) -> bytes:
+    return b"data: " + _result(asked, result) + b"\n\n"
+
+
+def _changes(before: Task, task: Task) -> list[dict[str, Any]]:
+    now = shown_task(task)
+    ids = {"taskId": task.id, "contextId": now["contextId"]}
+    out: list[dict[str, Any]] = []
+    if task.state in FINAL:
+        out += [{"artifactUpdate": {**ids, "artifact": each, "lastChunk": True}} for each in now.get("artifacts", [])]
+    if (task.state, task.epoch) != (before.state, before.epoch):
+        out.append({"statusUpdate": {**ids, "status": now["status"]}})
+    return out
+
+
+METHODS: dict[str, Callable[[Asked], Awaitable[Response]]] = {
+    "SendMessage": _send,
+    "SendStreamingMessage": _send_and_stream,
+    "GetTask": _get,
+    "ListTasks": _list,
+    "CancelTask": _cancel,
+    "SubscribeToTask": _subscribe,
+}
+
+
+# ── Shapes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def shown_task(task: Task, history: int | None = None, *, artifacts: bool = True) -> dict[str, Any]:
+    """A task as A2A sees it, also one that did not come by A2A."""
+    payload = task.payload if isinstance(task.payload, dict) else {}
+    message = payload.get("a2a") if isinstance(payload.get("a2a"), dict) else None
+    context = str((message or {}).get("contextId") or task.id)
+    made: dict[str, Any] = {"id": task.id, "contextId": context, "status": _status(task, context)}
+    if artifacts and task.state == "completed" and task.result is not None:
+        part = {"text": task.result} if isinstance(task.result, str) else {"data": task.result}
+        made["artifacts"] = [{"artifactId": "result", "name": "result", "parts": [part]}]
+    if history != 0:
+        asked = message or {"messageId": task.id, "role": "ROLE_USER", "parts": [{"text": task.name}]}
+        made["history"] = [{**asked, "contextId": context, "taskId": task.id}]
+    return made
+
+
+def _status(task: Task, context: str) -> dict[str, Any]:
+    status: dict[str, Any] = {"state": STATES[task.state], "timestamp": rfc3339(task.updated_at)}
+    if task.reason and task.state in ("failed", "cancelled"):
+        status["message"] = {
+            "messageId": f"{task.id}-{task.epoch}",
+            "role": "ROLE_AGENT",
+            "parts": [{"text": task.reason}],
+            "contextId": context,
+            "taskId": task.id,
+        }
+    return status

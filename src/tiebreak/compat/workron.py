@@ -1,0 +1,456 @@
+"""Workron's REST: `/jobs` and `/workers`. A job is a task of kind `job` with a command; a worker is an agent.
+
+Workron's workers report with the job's id and nothing else, so that one that was given up finishes the run of the next
+one. Here the id that a claim tells names the grant as well (`ID~EPOCH`). Who sends it back, as every worker does, is
+fenced by it (409), and what it said is kept aside. A worker that knows more may use the plain id and say who it is
+(`worker_id`), and which grant it means (`epoch` or `attempt`). Without any of these nobody reports.
+
+Three things more differ, on purpose. The next job is the most urgent one, then the oldest. A job whose dependency
+failed has failed too. And whoever is silent for 30 seconds loses its job by the lease alone, also while no daemon runs.
+
+Every route under `/jobs` is closed to strangers (see `operations.strangers`): these routes change jobs, or show command
+lines, in which people put what not every program on the machine shall read. Registering a worker does neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..commands import written
+from ..daemon.routes import Response, route
+from ..errors import Fenced, Invalid, NotFound
+from ..model import encode, holder_id
+from ..names import JOB, PRIORITIES, agent, schema, shown
+
+if TYPE_CHECKING:
+    from ..daemon.routes import Request
+    from ..daemon.service import Service
+    from ..model import Agent, Task
+
+NOBODY = "workron"
+"""Who submits, and who reports under a grant that nobody has any more."""
+MARK = "~"
+PROGRAM = "worker"
+"""What tells agents that registered as workers from others."""
+LEASE = 30.0
+"""Seconds of silence after which a worker is taken for dead."""
+STATUSES = {
+    "pending": ["pending"],
+    "blocked": ["blocked"],
+    "running": ["claimed"],
+    "done": ["completed"],
+    "failed": ["failed", "cancelled"],
+}
+_STATUS = {state: status for status, states in STATUSES.items() for state in states}
+_NORMAL = PRIORITIES.index("normal")
+_PROJECT = {"project": {**schema("Project"), "default": "default"}}
+_WORKER = {"worker_id": {**schema("AgentId"), "minLength": 1, "description": "who reports"}}
+_GRANT = {
+    **_WORKER,
+    "epoch": {"type": "integer", "minimum": 0, "description": "the grant that is meant, as the claim told it"},
+    "attempt": {"type": "integer", "minimum": 0, "description": "the attempt that is meant, as the claim told it"},
+}
+_REASON = {"reason": {**schema("Note"), "description": "why it failed"}}
+_STALE = "it is not this worker's job, or not any more"
+
+
+class Submitted(msgspec.Struct):
+    """The body of a new job; what else Workron's clients send says nothing here."""
+
+    command: str
+    depends_on: list[str] | None = None
+    priority: int | None = None
+    queue_name: str | None = None
+    max_retries: int | None = None
+
+
+class Registered(msgspec.Struct):
+    """The body of a worker that introduces itself."""
+
+    id: str
+
+
+class Report(msgspec.Struct):
+    """What a worker says about its job."""
+
+    worker_id: str | None = None
+    epoch: int | None = None
+    attempt: int | None = None
+    reason: str | None = None
+
+
+_SUBMITTED = {
+    "type": "object",
+    "required": ["command"],
+    "properties": {
+        "command": {"type": "string", "minLength": 1, "maxLength": 65536},
+        "depends_on": {"type": ["array", "null"], "maxItems": 1000, "items": {"type": "string"}},
+        "priority": {"type": ["integer", "null"], "description": "below 0 low, 0 normal, 1 high, above urgent"},
+        "queue_name": {"type": ["string", "null"], "maxLength": 64},
+        "max_retries": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000},
+    },
+}
+_REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKER["worker_id"]}}
+
+
+# ── Jobs ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@route(
+    "POST",
+    "/jobs",
+    "Submit a job: a command for some worker to run.",
+    body=_SUBMITTED,
+    query=_PROJECT,
+    answers={201: "the job", 409: "a dependency has failed already"},
+    strangers=False,
+)
+async def submit(service: Service, request: Request) -> Response:
+    """Put it on the board. Retries follow each other without a wait, as Workron's do."""
+    query = _query(request, _PROJECT)
+    given = _read(request.body, Submitted)
+    params = {
+        "command": given.command,
+        "agent": NOBODY,
+        "project": query.get("project", "default"),
+        "priority": PRIORITIES[max(0, min(_NORMAL + (given.priority or 0), len(PRIORITIES) - 1))],
+        "queue": given.queue_name or "default",
+        "max_attempts": 3 if given.max_retries is None else given.max_retries,
+        "after": [_split(each)[0] for each in given.depends_on or []],
+        "backoff": 0.0,
+    }
+    try:
+        task = await service.call("jobs.submit", params, once=_once(request))
+    except NotFound as missing:
+        raise Invalid(f"depends_on: {missing.message}") from None
+    return await _answer(service, task, 201)
+
+
+@route(
+    "GET",
+    "/jobs",
+    "List jobs, newest first.",
+    query={
+        **_PROJECT,
+        "status": {"enum": list(STATUSES)},
+        "queue_name": schema("Label"),
+        "worker_id": schema("AgentId"),
+        "before": {"type": "string", "description": "page on: only jobs older than the one with this id"},
+        "limit": {**schema("Limit"), "default": 100},
+    },
+    answers={200: "an array of jobs", 404: "`before` names no job"},
+    strangers=False,
+)
+async def jobs(service: Service, request: Request) -> Response:
+    """Those that match all filters."""
+    query = _query(request, ("project", "status", "queue_name", "worker_id", "before", "limit"))
+    status, project = query.get("status"), query.get("project", "default")
+    if status is not None and status not in STATUSES:
+        raise Invalid(f"status: one of {', '.join(STATUSES)}, got {shown(status)}")
+    params = {
+        "project": project,
+        "kind": JOB,
+        "states": STATUSES[status] if status else None,
+        "queue": query.get("queue_name"),
+        "agent": query.get("worker_id"),
+        "before": (await _find(service, _split(query["before"])[0], project)).number if "before" in query else None,
+        "limit": _whole(query, "limit", 100),
+    }
+    found = await service.call("tasks.list", params)
+    return Response(msgspec.json.encode([await _job(service, task) for task in found]))
+
+
+@route(
+    "GET",
+    "/jobs/next",
+    "Claim the next job: the most urgent, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
+    query={**_WORKER, **_PROJECT, "queue_name": schema("Label")},
+    answers={200: "the job, which is this worker's now", 204: "nothing to do"},
+    strangers=False,
+)
+async def claim(service: Service, request: Request) -> Response:
+    """Win one, or learn that there is none."""
+    query = _query(request, ("worker_id", "project", "queue_name"))
+    params = {
+        "agent": _who(query.get("worker_id")),
+        "project": query.get("project", "default"),
+        "queues": [query["queue_name"]] if "queue_name" in query else None,
+        "lease": LEASE,
+    }
+    if request.method == "HEAD":  # whoever only asks for headers never learns which job it would have won
+        return Response(status=204)
+    won = await service.call("jobs.next", params, once=_once(request))
+    if not won:
+        return Response(status=204)
+    shown = await _job(service, await _find(service, won[0].id, won[0].project))
+    return Response(msgspec.json.encode({**shown, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
+
+
+@route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, strangers=False)
+async def job(service: Service, request: Request) -> Response:
+    """By its id."""
+    query = _query(request, _PROJECT)
+    ref, _ = _split(request.parameters["id"])
+    return await _answer(service, await _find(service, ref, query.get("project", "default")))
+
+
+@route(
+    "POST",
+    "/jobs/{id}/done",
+    "Report that a job is done.",
+    body={"type": "object", "properties": _GRANT},
+    query={**_PROJECT, **_GRANT},
+    answers={200: "the job, done", 404: "no such job", 409: _STALE},
+    strangers=False,
+)
+async def done(service: Service, request: Request) -> Response:
+    """Lets those go on that depend on it."""
+    return await _report(service, request, ok=True)
+
+
+@route(
+    "POST",
+    "/jobs/{id}/fail",
+    "Report that a job failed; it is pending again while retries are left.",
+    body={"type": "object", "properties": {**_GRANT, **_REASON}},
+    query={**_PROJECT, **_GRANT, **_REASON},
+    answers={200: "the job, pending or failed", 404: "no such job", 409: _STALE},
+    strangers=False,
+)
+async def fail(service: Service, request: Request) -> Response:
+    """The board decides about another attempt."""
+    return await _report(service, request, ok=False)
+
+
+@route(
+    "POST",
+    "/jobs/{id}/heartbeat",
+    "Say that a job is still being worked on; keeps it for another 30 s.",
+    body={"type": "object", "properties": _GRANT},
+    query={**_PROJECT, **_GRANT},
+    answers={200: "the job, running", 404: "no such job", 409: _STALE + ": stop working on it"},
+    strangers=False,
+)
+async def heartbeat(service: Service, request: Request) -> Response:
+    """A worker that lost its job, or whose job was cancelled, learns it here."""
+    task, worker, epoch, _ = await _meant(service, request)
+    params = {"grants": [[task.number, epoch]], "agent": worker, "project": task.project, "lease": LEASE}
+    gone = await service.call("jobs.heartbeat", params, once=_once(request))
+    if gone:
+        raise await _late(service, task, f"it is {gone[0]['reason']}, and not this worker's any more")
+    return await _answer(service, await _find(service, task.id, task.project))
+
+
+async def _report(service: Service, request: Request, ok: bool) -> Response:
+    """Write as the worker that the report names, fenced by the grant that it means."""
+    task, worker, epoch, reason = await _meant(service, request)
+    if ok and reason is not None:
+        raise Invalid("reason: only a failure has one")
+    outcome = {"number": task.number, "epoch": epoch, "ok": ok, "reason": reason}
+    params = {"outcomes": [outcome], "agent": worker, "project": task.project}
+    [answer] = await service.call("jobs.report", params, once=_once(request))
+    if not answer["accepted"]:
+        raise await _late(service, task, answer["reason"])
+    return await _answer(service, await _find(service, task.id, task.project))
+
+
+async def _meant(service: Service, request: Request) -> tuple[Task, str, int, str | None]:
+    """The job, the worker, the grant and the reason that a report names, in its path, its query or its body."""
+    query = _query(request, ("project", "worker_id", "epoch", "attempt", "reason"))
+    said = _read(request.body, Report)
+    ref, token = _split(request.parameters["id"])
+    worker = _either("worker_id", query.get("worker_id"), said.worker_id)
+    epoch = _either("epoch", _either("epoch", _whole(query, "epoch"), said.epoch), token)
+    attempt = _either("attempt", _whole(query, "attempt"), said.attempt)
+    reason = _either("reason", query.get("reason"), said.reason)
+    if worker is None and token is None:
+        raise Invalid("worker_id: required (which worker?)", hint="or use the id that the claim told, ID~EPOCH")
+    task = await _find(service, ref, query.get("project", "default"))
+    if attempt is not None:
+        epoch = _of_attempt(task, attempt, epoch)
+    if worker is None:
+        worker = holder_id(task) if task.epoch == epoch else None
+    if not (epoch or task.epoch):
+        raise await _late(service, task, "nobody has claimed it yet")
+    return task, _who(worker or NOBODY), epoch or task.epoch, reason
+
+
+def _split(id: str) -> tuple[str, int | None]:
+    """A job's id, and the grant that it names if a claim told it."""
+    ref, mark, epoch = id.partition(MARK)
+    if not mark:
+        return id, None
+    if not (epoch.isascii() and epoch.isdecimal()) or len(epoch) > 15 or not int(epoch):
+        raise Invalid(f"id: {shown(id)} names no grant", hint="ID, or ID~EPOCH as the claim told it")
+    return ref, int(epoch)
+
+
+async def _late(service: Service, task: Task, why: str) -> Fenced:
+    """The refusal of a report that means a grant which is not the current one."""
+    now = await _find(service, task.id, task.project)
+    return Fenced(why, hint="stop working on it", holder=now.holder, epoch=now.epoch, state=now.state)
+
+
+def _of_attempt(task: Task, attempt: int, epoch: int | None) -> int:
+    """The epoch that belongs to an attempt: read with it in one row, it stays the fence of the write."""
+    if task.attempts != attempt or epoch not in (None, 0, task.epoch):
+        raise Fenced(
+            f"attempt {attempt} is not the current one ({task.attempts}), nothing was written",
+            hint="stop working on it",
+            holder=task.holder,
+            epoch=task.epoch,
+        )
+    return task.epoch
+
+
+async def _find(service: Service, ref: str, project: str) -> Task:
+    task: Task = await service.call("tasks.get", {"ref": ref, "project": project})
+    if task.kind != JOB:
+        raise NotFound(f"no job {shown(ref)} in project {project}")
+    return task
+
+
+async def _answer(service: Service, task: Task, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(await _job(service, task)), status=status)
+
+
+async def _job(service: Service, task: Task) -> dict[str, Any]:
+    """A task as Workron shows a job; the epoch is what its reports may be fenced with."""
+    times = encode(task)
+    before = await service.call("tasks.after", {"ref": task.id, "project": task.project})
+    return {
+        "id": task.id,
+        "command": "" if task.command is None else written(task.command),
+        "status": _STATUS[task.state],
+        "created_at": times["created_at"],
+        "started_at": times["claimed_at"],
+        "done_at": times["finished_at"],
+        "max_retries": task.max_attempts,
+        "attempts": task.attempts,
+        "depends_on": [each.id for each in before],
+        "priority": PRIORITIES.index(task.priority) - _NORMAL,
+        "queue_name": task.queue,
+        "worker_id": holder_id(task),
+        "epoch": task.epoch,
+    }
+
+
+# ── Workers ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@route(
+    "POST",
+    "/workers/register",
+    "Introduce a worker.",
+    body=_REGISTERED,
+    query=_PROJECT,
+    answers={201: "the worker"},
+    strangers=True,
+)
+async def register(service: Service, request: Request) -> Response:
+    """As often as it likes."""
+    query = _query(request, _PROJECT)
+    params = {"agent": _who(_read(request.body, Registered).id), "project": query.get("project", "default")}
+    found = await service.call("agents.announce", {**params, "program": PROGRAM}, once=_once(request))
+    return Response(msgspec.json.encode(_worker(found, found.seen_at)), status=201)
+
+
+@route(
+    "POST",
+    "/workers/{id}/heartbeat",
+    "Say that a worker is still there.",
+    body={"type": "object"},
+    query=_PROJECT,
+    answers={200: "the worker", 404: "no such worker: it has to register"},
+    strangers=True,
+)
+async def alive(service: Service, request: Request) -> Response:
+    """Its jobs have heartbeats of their own."""
+    query = _query(request, _PROJECT)
+    _read(request.body, dict)
+    who, project = agent(request.parameters["id"], "id"), query.get("project", "default")
+    known = await service.call("agents.list", {"project": project, "agent": who})
+    if not any(each.id == who and each.program == PROGRAM for each in known):
+        raise NotFound(f"no worker {shown(who)} in project {project}", hint="POST /workers/register first")
+    found = await service.call("agents.heartbeat", {"agent": who, "project": project})
+    return Response(msgspec.json.encode(_worker(found, found.seen_at)))
+
+
+@route(
+    "GET",
+    "/workers",
+    "List the workers, most recently seen first.",
+    query=_PROJECT,
+    answers={200: "an array"},
+    strangers=True,
+)
+async def workers(service: Service, request: Request) -> Response:
+    """Those that have registered."""
+    query = _query(request, _PROJECT)
+    known = await service.call("agents.list", {"project": query.get("project", "default")})
+    now = await service.call("upkeep.now", {})
+    return Response(msgspec.json.encode([_worker(each, now) for each in known if each.program == PROGRAM]))
+
+
+def _worker(found: Agent, now: float) -> dict[str, Any]:
+    """An agent as Workron shows a worker. The board keeps neither addresses nor resources of workers."""
+    times = encode(found)
+    here = found.status != "gone" and now - found.seen_at <= LEASE
+    return {
+        "id": found.id,
+        "exec_addr": "",
+        "resources": {},
+        "tags": [],
+        "status": "active" if here else "offline",
+        "last_heartbeat": times["seen_at"],
+        "registered_at": times["joined_at"],
+    }
+
+
+# ── Reading requests ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(body: bytes, kind: Any) -> Any:
+    """The body as what the route takes; an empty one says nothing."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        raise Invalid(f"the body is not as it has to be: {exc}") from None
+
+
+def _query(request: Request, known: Any) -> dict[str, str]:
+    found = request.query()
+    for name in found:
+        if name not in known:
+            raise Invalid(f"unknown parameter {shown(name)}", hint=f"there are: {', '.join(known)}")
+    return found
+
+
+def _whole(query: dict[str, str], name: str, default: int | None = None) -> int | None:
+    given = query.get(name)
+    if given is None:
+        return default
+    if not (given.isascii() and given.isdecimal()) or len(given) > 16:
+        raise Invalid(f"{name}: expected a whole number, got {shown(given)}")
+    return int(given)
+
+
+def _either(name: str, first: Any, second: Any) -> Any:
+    """A value from the query or the body; from both only when they agree."""
+    if first is not None and second is not None and first != second:
+        raise Invalid(f"{name}: the query and the body differ")
+    return second if first is None else first
+
+
+def _who(worker: str | None) -> str:
+    """Who it is about, as its name has to be."""
+    if not worker:
+        raise Invalid("worker_id: required (which worker?)")
+    return agent(worker, "worker_id")
+
+
+def _once(request: Request) -> str | None:
+    given = request.headers.get(b"idempotency-key")
+    return None if given is None else given.decode("latin-1")

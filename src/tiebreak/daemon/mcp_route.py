@@ -1,0 +1,158 @@
+"""`POST /mcp`: the six tools by streamable HTTP, for both eras of the Model Context Protocol.
+
+Our own checks (Host, Origin, token, sizes) have been passed when a request comes here, so the SDK's are off. No session
+is kept: each request is answered as whole JSON and says for itself who asks, by its headers. The SDK is imported with
+the first request, in a thread, so that a daemon that nobody asks for tools starts and stays as small as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ..aio import AsyncBoard
+from ..board import Board
+from ..errors import Invalid, Unavailable
+from ..names import RESOURCE_TYPES
+from ..names import agent as check_agent
+from ..names import resource as check_resource
+from .routes import Problem, Request, Response, route
+from .service_engine import Inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+    from .service import Service
+
+NOBODY = "whoever asks has no name"
+HINT = "set the header Tiebreak-Agent to NAME~SESSION (and Tiebreak-Project) where this server is configured"
+_asking: ContextVar[AsyncBoard] = ContextVar("asking")
+
+
+@route(
+    "POST",
+    "/mcp",
+    "Six tools for language models, by the Model Context Protocol. `Tiebreak-Agent` says who asks.",
+    body={"type": "object", "description": "one JSON-RPC message of the Model Context Protocol"},
+    answers={
+        200: "the answer, a refusal among them",
+        202: "nothing to answer: a notification",
+        400: "not a message of this protocol",
+        404: "no such method",
+        406: "Accept: must allow application/json",
+        429: "too many open waits",
+        503: "the MCP SDK is not installed",
+    },
+    strangers=True,
+)
+async def mcp(service: Service, request: Request) -> Response:
+    """Answer one message; a client that hangs up is not waited for."""
+    manager = await service.threaded(_manager)
+    _asking.set(AsyncBoard(FarBoard(Inside(service), request), service.callers))
+    # A call that may wait takes a place among those who wait, like every other.
+    with service.hub.place(request.client) if b'"wait"' in request.body else nullcontext():
+        answering = asyncio.ensure_future(_answer(manager(), request))
+        gone = asyncio.ensure_future(request.gone())
+        try:
+            await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise Problem(400, Invalid("the client has hung up"), close=True)
+            return answering.result()
+        finally:
+            for task in (answering, gone):
+                task.cancel()
+            await asyncio.gather(answering, gone, return_exceptions=True)
+
+
+def _manager() -> Callable[[], Any]:
+    try:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+        from mcp.server.transport_security import TransportSecuritySettings
+    except ModuleNotFoundError:
+        raise Unavailable("mcp: the MCP SDK is not installed", hint="pip install 'tiebreak[mcp]'") from None
+    from ..mcp.server import server
+
+    off = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    made = server(_asking.get)
+    return lambda: StreamableHTTPSessionManager(made, json_response=True, stateless=True, security_settings=off)
+
+
+async def _answer(manager: Any, request: Request) -> Response:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async with manager.run():
+        await manager.handle_request(_scope(request), _receiving(request), send)
+    start = sent[0]
+    headers = dict(start["headers"])
+    kind = headers.pop(b"content-type", b"application/json")
+    headers.pop(b"content-length", None)
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return Response(body, status=int(start["status"]), type=kind, headers=tuple(headers.items()))
+
+
+def _scope(request: Request) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": request.method,
+        "path": request.path,
+        "raw_path": request.path.encode(),
+        "root_path": "",
+        "scheme": "http",
+        "query_string": request.query_string,
+        "headers": list({b"accept": b"*/*", **request.headers, b"content-type": b"application/json"}.items()),
+        "client": None,
+        "server": None,
+        "state": {},
+    }
+
+
+def _receiving(request: Request) -> Callable[[], Any]:
+    """The body, which is here already, and then the end of the connection."""
+    left = [{"type": "http.request", "body": request.body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if left:
+            return left.pop()
+        await asyncio.Event().wait()  # that the client hangs up is noticed outside, and ends this
+        raise AssertionError
+
+    return receive
+
+
+class FarBoard(Board):
+    """The board as somebody sees it who is elsewhere: named by headers, with files named from their own root."""
+
+    def __init__(self, engine: Any, request: Request) -> None:
+        super().__init__(engine)
+        self._headers = request.headers
+
+    @property
+    def agent(self) -> str:
+        """Who asks."""
+        given = self._headers.get(b"tiebreak-agent", b"").decode("latin-1")
+        if not given:
+            raise Invalid(NOBODY, hint=HINT)
+        return check_agent(given, "Tiebreak-Agent")
+
+    @property
+    def project(self) -> str:
+        """The project that is meant."""
+        from ..names import project
+
+        return project(self._headers.get(b"tiebreak-project", b"default").decode("latin-1"), "Tiebreak-Project")
+
+    def root(self) -> str:
+        """Their files are not here: nothing is known of what is in them."""
+        return "/dev/null"
+
+    def resource(self, text: str) -> str:
+        """A resource in its one spelling; a text without a type is a path from the root of their repository."""
+        if ":" not in text or text.partition(":")[0] not in RESOURCE_TYPES:
+            text = f"file:{text}"
+        return check_resource(text)

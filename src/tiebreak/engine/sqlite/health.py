@@ -1,0 +1,227 @@
+"""Care for a SQLite board: copying it while it is used, and telling how it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from time import monotonic, sleep
+
+import apsw
+
+from ... import clock
+from ...errors import Unavailable
+from ...text import span
+from .file_facts import forget_place
+from .opening import allow_writing, wal_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .write_gate import Gate
+
+FIXED_IN = (3, 51, 3)
+"""Before this version, several writers and checkpointers could corrupt a WAL."""
+LARGE_WAL = 64 * 1024 * 1024
+LITTLE_SPACE = 100 * 1024 * 1024
+PAGES_AT_ONCE = 256
+MOMENT = 0.2
+LONGEST_BACKUP = 1800.0
+"""Seconds. While a board is copied its log cannot start anew, so it may not take for ever."""
+SLOW = "copy it to a faster disk"
+READ_LOCKS = range(123, 128)
+"""The bytes of the `-shm` that SQLite's readers lock."""
+DAMAGED = "`tb doctor` tells what is left; restore a backup"
+
+
+def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
+    """Copy one snapshot to a new file; the file gets its name when it is complete and on the disk."""
+    if os.path.lexists(target):
+        raise FileExistsError(target)
+    end = monotonic() + LONGEST_BACKUP
+    partial = f"{target}.partial-{os.getpid()}"
+    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        copy = apsw.Connection(partial)
+        with source:  # one snapshot: a write by others must not start the copy anew
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with copy.backup("main", source, "main") as work:
+                while not work.done:
+                    if monotonic() > end:
+                        raise Unavailable(f"backup {target}: takes longer than {span(LONGEST_BACKUP)}", hint=SLOW)
+                    work.step(PAGES_AT_ONCE)
+                    if progress is not None:
+                        progress(work.page_count - work.remaining, work.page_count)
+        copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
+        allow_writing(copy)
+        forget_place(copy)
+        copy.close()
+        _sync(partial)
+        os.link(partial, target)
+        _sync(os.path.dirname(target) or ".")
+    finally:
+        os.unlink(partial)
+        source.close()
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def probe(connection: apsw.Connection, path: str) -> None:
+    """Check the pages of the file for as long as that takes, but no longer than `MOMENT`."""
+    end = monotonic() + MOMENT
+    connection.set_progress_handler(lambda: monotonic() > end, 10_000)
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
+    except apsw.InterruptError:
+        found = ["ok"]  # so far
+    finally:
+        connection.close()
+    if found != ["ok"]:
+        raise Unavailable(f"board {path}: the database is damaged", hint=DAMAGED, sqlite=str(found[0]))
+
+
+def diagnose(
+    path: str, connect: Callable[[], apsw.Connection], gate: Gate, now: Callable[[], int]
+) -> list[tuple[str, str, str]]:
+    """All that can be told from the file and its surroundings: (level, what, details)."""
+    connection = connect()
+    try:
+        return [
+            _version(),
+            _integrity(connection),
+            _settings(connection),
+            *_permissions(path),
+            _wal(path),
+            _space(path),
+            _clock(now()),
+            ("ok", "gate", _passed(gate.occupant())),
+        ]
+    finally:
+        connection.close()
+
+
+def _passed(occupant: str) -> str:
+    return (
+        f"last passed by {occupant.replace(' for ', ', ')} ago" if " for " in occupant else "nobody has passed it yet"
+    )
+
+
+def _version() -> tuple[str, str, str]:
+    text = apsw.sqlite_lib_version()
+    known = tuple(int(part) for part in text.split(".")[:3])
+    if known < FIXED_IN:
+        return (
+            "bad",
+            "sqlite",
+            f"{text} can corrupt a board with several writers; install apsw 3.51.3 or newer",
+        )
+    return "ok", "sqlite", text
+
+
+def _integrity(connection: apsw.Connection) -> tuple[str, str, str]:
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+    except apsw.Error as exc:
+        found = [str(exc)]
+    if found == ["ok"]:
+        return "ok", "integrity", "every page and index is sound"
+    return "bad", "integrity", "; ".join(str(line) for line in found)
+
+
+def _settings(connection: apsw.Connection) -> tuple[str, str, str]:
+    mode = str(connection.pragma("journal_mode")).lower()
+    level = connection.pragma("synchronous")
+    durable = mode == "wal" and level == 2
+    return (
+        ("ok" if durable else "bad"),
+        "durability",
+        f"journal {mode}, synchronous {'FULL' if level == 2 else level}",
+    )
+
+
+def _permissions(path: str) -> list[tuple[str, str, str]]:
+    if not os.access(path, os.W_OK):
+        return [("bad", "permissions", f"{path} is read-only here")]
+    out = []
+    for name in _files(path):
+        if os.path.exists(name) and os.stat(name).st_mode & 0o077:
+            out.append(
+                (
+                    "warn",
+                    "permissions",
+                    f"{name} can be read by others (mode {os.stat(name).st_mode & 0o777:o})",
+                )
+            )
+    return out or [("ok", "permissions", "only you can read the board")]
+
+
+def _files(path: str) -> list[str]:
+    """The board and what lies beside it."""
+    return [path, *(path + suffix for suffix in ("-wal", "-shm", "-gate", "-refused", "-daemon"))]
+
+
+def repair_permissions(path: str) -> None:
+    """Take away what others may do with the board's files; safe at any time."""
+    for name in _files(path):
+        if os.path.exists(name):
+            os.chmod(name, 0o600)
+
+
+def _wal(path: str) -> tuple[str, str, str]:
+    size = wal_size(path)
+    text = f"{size / 1024:.0f} KiB beside a database of {os.path.getsize(path) / 1024:.0f} KiB"
+    if size <= LARGE_WAL:
+        return "ok", "wal", text
+    kept = stuck_readers(path, MOMENT)
+    return "warn", "wal", f"{text}, kept from starting anew by {', '.join(kept)}" if kept else text
+
+
+def stuck_readers(path: str, moment: float) -> list[str]:
+    """The processes that read from the log and have done so for a moment: until they end, it cannot start anew.
+
+    Only on Linux, where the kernel tells who has which lock. Opening the files to ask would drop our own locks.
+    """
+    found = _reading(path)
+    if found:
+        sleep(moment)
+        found &= _reading(path)
+    return [f"pid {pid} ({_program(pid)})" for pid in sorted(found)]
+
+
+def _reading(path: str) -> set[int]:
+    try:
+        index = os.stat(f"{path}-shm").st_ino
+        with open("/proc/locks", encoding="ascii") as locks:
+            rows = [line.split() for line in locks]
+    except OSError:
+        return set()
+    # 1: POSIX ADVISORY READ 18360 fe:00:10011926 124 124
+    of_this = [row for row in rows if len(row) >= 8 and row[1] == "POSIX" and row[5].rpartition(":")[2] == str(index)]
+    found = {int(row[4]) for row in of_this if int(row[6]) in READ_LOCKS}
+    return found - {os.getpid(), 0, -1}
+
+
+def _program(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+            return name.read().strip()
+    except OSError:
+        return "unknown"
+
+
+def _space(path: str) -> tuple[str, str, str]:
+    free = shutil.disk_usage(os.path.dirname(path)).free
+    return ("warn" if free < LITTLE_SPACE else "ok"), "disk", f"{free / 1024**2:.0f} MiB free"
+
+
+def _clock(now: int) -> tuple[str, str, str]:
+    skew = (now - clock.wall()) / clock.SECOND
+    level = "warn" if abs(skew) > 60 else "ok"
+    ahead = "ahead of" if skew > 0 else "behind"
+    return level, "clock", f"board time is {span(abs(skew))} {ahead} the wall clock"

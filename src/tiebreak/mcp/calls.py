@@ -1,0 +1,278 @@
+"""What the tools do: each is a few calls of the board, in threads, answered as a model sees it.
+
+A call that is cancelled while it wins something gives it back (see `aio`): nobody would know of the win.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Invalid
+from ..names import seconds, shown
+from . import rendering as show
+from .tools import LONGEST_WAIT, PARAMETERS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..aio import AsyncBoard
+
+    Tool = Callable[["AsyncBoard", dict[str, Any]], Awaitable[dict[str, Any]]]
+
+NEVER_ENDED = ["blocked", "pending", "claimed"]
+FEW = 20
+
+
+async def call(board: AsyncBoard, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run a tool; raises the board's refusals."""
+    if name not in TOOLS:
+        raise Invalid(f"no tool {shown(name)}", hint=f"there are: {', '.join(TOOLS)}")
+    return await TOOLS[name](board, _checked(name, arguments))
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "array": (list, "a list"),
+    "string": (str, "text"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+}
+
+
+def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, none of them unknown, missing or outside of its list; values are checked by the operations."""
+    schema = PARAMETERS[name]
+    known = schema["properties"]
+    given = {key: value for key, value in arguments.items() if value is not None}
+    for key, value in given.items():
+        if key not in known:
+            raise Invalid(f"{name}: unknown argument {shown(key)}", hint=f"it takes: {', '.join(known)}")
+        words = known[key].get("enum")
+        if words and value not in words:
+            raise Invalid(f"{name}: {key}: one of {', '.join(words)}, got {shown(value)}")
+        kind, called = _KINDS.get(known[key].get("type"), (object, ""))
+        if not isinstance(value, kind) or (kind is int and not _counts(value)):
+            raise Invalid(f"{name}: {key}: {called}, got {shown(value)}")
+    for key in schema.get("required", ()):
+        if key not in given:
+            raise Invalid(f"{name}: {key} is missing")
+    return given
+
+
+def _counts(value: Any) -> bool:
+    return value is not True and bool(value > 0)
+
+
+def _some(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
+
+
+def _patience(given: dict[str, Any]) -> float:
+    return min(seconds(given.get("wait", 0), "wait"), LONGEST_WAIT)
+
+
+def token(text: Any) -> tuple[str, int]:
+    """The reference and the epoch of a token."""
+    ref, mark, epoch = text.rpartition("@") if isinstance(text, str) else ("", "", "")
+    if not (mark and ref and epoch.isascii() and epoch.isdigit() and len(epoch) < 19 and int(epoch) > 0):
+        raise Invalid(f"token: REF@EPOCH as claim or hold gave it, got {shown(text)}")
+    return ref, int(epoch)
+
+
+# ── Looking ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def look(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Read the board."""
+    what = given.pop("what", "board")
+    return await _LOOKS[what](board, given)
+
+
+async def _overview(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    me, sync = board.sync.agent, board.sync
+    status = await board.run(sync.upkeep.status)
+    mine = await board.run(partial(sync.tasks.list, agent=me, states=["claimed"], limit=FEW))
+    held = await board.run(partial(sync.holds.list, agent=me, limit=FEW))
+    unread = await board.run(partial(sync.messages.inbox, limit=100))
+    here = [each for each in await board.run(sync.agents.list) if each.status != "gone"]
+    counts = {name: getattr(status, name) for name in ("pending", "claimed", "blocked", "completed", "failed", "holds")}
+    return {
+        "board": {
+            "project": sync.project,
+            "you": me,
+            **counts,
+            "unread": len(unread),
+            "agents": [show.agent(each)["name"] for each in here[:FEW]],
+        },
+        "tasks": [show.task(each, whole=False, me=me) for each in mine],
+        "holds": [show.hold(each, me) for each in held if sync.is_me(each)],
+    }
+
+
+async def _tasks(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    states = [given["state"]] if "state" in given else NEVER_ENDED
+    filters = {"states": states, "limit": given.get("limit", FEW), "name_contains": given.get("contains")}
+    found = await board.run(partial(board.sync.tasks.list, **filters))
+    return {"tasks": [show.task(each, whole=False, me=board.sync.agent) for each in found]}
+
+
+async def _task(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    found = await board.run(partial(board.sync.tasks.get, ref=_ref(given)))
+    return {"task": show.task(found, me=board.sync.agent)}
+
+
+def _ref(given: dict[str, Any]) -> Any:
+    if "ref" not in given:
+        raise Invalid("look: ref is missing", hint="ref says which task or resource")
+    return given["ref"]
+
+
+async def _holds(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    matching = await board.run(board.sync.resource, given["ref"]) if "ref" in given else None
+    found = await board.run(partial(board.sync.holds.list, matching=matching, limit=given.get("limit", 100)))
+    return {"holds": [show.hold(each, board.sync.agent) for each in found]}
+
+
+async def _waits(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    matching = await board.run(board.sync.resource, given["ref"]) if "ref" in given else None
+    found = await board.run(partial(board.sync.waits.list, matching=matching, limit=given.get("limit", 100)))
+    return {"waits": [show.wait(each) for each in found]}
+
+
+async def _agents(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    found = await board.run(board.sync.agents.list)
+    return {"agents": [show.agent(each) for each in found][: given.get("limit", 100)]}
+
+
+async def _inbox(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    found = await board.run(partial(board.sync.messages.inbox, limit=given.get("limit", FEW)))
+    return {"messages": [show.message(each) for each in found]}
+
+
+async def _why(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    told = await board.run(partial(board.sync.events.why, ref=_ref(given), limit=given.get("limit", FEW)))
+    return {"story": [show.sentence(each) for each in told]}
+
+
+_LOOKS: dict[str, Tool] = {
+    "board": _overview,
+    "tasks": _tasks,
+    "task": _task,
+    "holds": _holds,
+    "waits": _waits,
+    "agents": _agents,
+    "inbox": _inbox,
+    "why": _why,
+}
+
+
+# ── Tasks ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def post(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Put a task on the board."""
+    posted = await board.run(partial(board.sync.tasks.post, **given))
+    return {"task": show.task(posted, whole=False, me=board.sync.agent)}
+
+
+async def claim(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Win a task, or the next ones."""
+    wait, lease = _patience(given), given.get("lease", "5m")
+    if "ref" in given:
+        more = [key for key in ("kind", "tag", "count") if key in given]
+        if more:
+            raise Invalid(f"claim: {more[0]} goes with the next ready task, not with ref")
+        won = [await board.claim(given["ref"], lease=lease, wait=wait, create=False)]
+    else:
+        won = await board.next(lease=lease, wait=wait, **_some(given, "kind", "tag", "count"))
+    return {"tasks": [show.task(each.sync.task, me=board.sync.agent) for each in won]}
+
+
+_GO_WITH = {"extend": ("lease",), "complete": ("result",), "fail": ("reason", "retry"), "release": ("reason",)}
+
+
+async def update(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Write as the holder of a claim."""
+    ref, epoch = token(given["token"])
+    action = given["action"]
+    allowed = _GO_WITH[action]
+    wrong = [key for key in given if key not in ("token", "action", *allowed)]
+    if wrong:
+        raise Invalid(f"update: {wrong[0]} does not go with {action}", hint=f"{action} takes: {', '.join(allowed)}")
+    operation = getattr(board.sync.tasks, action)
+    written = await board.run(partial(operation, ref=ref, epoch=epoch, **_some(given, *allowed)))
+    return {"task": show.task(written, me=board.sync.agent)}
+
+
+# ── Holds ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def hold(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Take, renew or release resources."""
+    if given["action"] == "take":
+        return await _take(board, given)
+    if not given.get("tokens"):
+        raise Invalid(f"hold: {given['action']} needs tokens", hint="those that take gave; look holds shows yours")
+    parts = [_hold_token(each) for each in given["tokens"]]
+    named: dict[str, Any] = {
+        "resources": [p[0] for p in parts],
+        "slots": [p[1] for p in parts],
+        "epochs": [p[2] for p in parts],
+    }
+    if given["action"] == "renew":
+        renewed = await board.run(partial(board.sync.holds.renew, **named, **_some(given, "lease")))
+        return {"holds": [show.hold(each, board.sync.agent) for each in renewed]}
+    released = await board.run(partial(board.sync.holds.release, **named))
+    return {"holds": [show.released(each) for each in released]}
+
+
+async def _take(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    resources = given.get("resources")
+    if not resources or not all(isinstance(each, str) for each in resources):
+        raise Invalid("hold: take needs resources", hint="paths, globs, lock:NAME, seat:NAME or pool:NAME")
+    won = await board.hold(
+        *resources,
+        lease=given.get("lease", "30m"),
+        wait=_patience(given),
+        again=not any(each.startswith("pool:") for each in resources),  # or nobody could take a second slot
+        **_some(given, "note", "slots"),
+    )
+    return {"holds": [show.hold(each, board.sync.agent) for each in won.sync.holds]}
+
+
+def _hold_token(text: Any) -> tuple[str, int, int]:
+    resource, epoch = token(text)
+    if not resource.startswith("pool:"):
+        return resource, 0, epoch
+    pool, _, slot = resource.rpartition("#")
+    if not (pool and slot.isascii() and slot.isdigit()):
+        raise Invalid(f"token: pool:NAME#SLOT@EPOCH as hold gave it, got {shown(text)}")
+    return pool, int(slot), epoch
+
+
+# ── Messages ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def message(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Send or acknowledge."""
+    if given["action"] == "ack":
+        if "number" not in given:
+            raise Invalid("message: ack needs number", hint="look inbox shows the numbers")
+        acked = await board.run(partial(board.sync.messages.ack, number=given["number"]))
+        await board.run(partial(board.sync.messages.mark, upto=given["number"]))
+        return {"message": show.message(acked)}
+    if "text" not in given:
+        raise Invalid("message: send needs text")
+    options = _some(given, "to", "reply_to", "importance", "ack_requested")
+    sent = await board.run(partial(board.sync.messages.send, body=given["text"], **options))
+    return {"message": show.message(sent)}
+
+
+TOOLS: dict[str, Tool] = {
+    "look": look,
+    "post": post,
+    "claim": claim,
+    "update": update,
+    "hold": hold,
+    "message": message,
+}

@@ -1,0 +1,153 @@
+"""Stories: what `why` answers, told from the events of a task or a resource in plain sentences."""
+
+from __future__ import annotations
+
+from ..errors import NotFound
+from ..globs import matches
+from ..model import Event, Sentence, columns, record
+from ..names import RESOURCE_TYPES, resource, short, shown
+from ..text import ago, span
+from .holds import listing as live_holds
+from .references import find
+from .wait_queue import Line, conflict, somebody_waits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import Transaction
+
+_EVENTS = columns(Event)
+
+# {who} acted, {what} is the subject, {lease} how long the grant lasts, {note} whatever was said about it.
+_SENTENCES = {
+    "task.posted": "{who} posted {what}{note}.",
+    "task.claimed": "{who} claimed it for {lease} (epoch {epoch}).",
+    "task.refused": "{who} was refused{times}{note}.",
+    "task.fenced": "{who} {late} and was refused{times}.",
+    "task.extended": "{who} renewed the claim for {lease} (epoch {epoch}).",
+    "task.expired": "The lease of {who} ran out (epoch {epoch}){note}.",
+    "task.completed": "{who} completed it (epoch {epoch}).",
+    "task.failed": "{who} failed, and it is over{note}.",
+    "task.retrying": "{who} failed at epoch {epoch}; it will be tried again{note}.",
+    "task.released": "{who} gave it back (epoch {epoch}){note}.",
+    "task.cancelled": "{who} cancelled it{note}.",
+    "task.reopened": "{who} reopened it{note}.",
+    "task.ready": "It became ready: all that it comes after is done.",
+    "task.linked": "{who} put it {note}.",
+    "task.progress": "{who} is at {note}.",
+    "job.orphaned": "{who} reported epoch {epoch} too late; it is kept aside and was not applied{note}.",
+    "hold.taken": "{who} took {what} for {lease} (epoch {epoch}){note}.",
+    "hold.refused": "{who} was refused {what}{times}{note}.",
+    "hold.fenced": "{who} {late} and was refused{times}.",
+    "hold.renewed": "{who} renewed {what} for {lease} (epoch {epoch}).",
+    "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}).",
+    "hold.released": "{who} released {what} (epoch {epoch}){note}.",
+    "hold.transferred": "{what} passed to {who} for {lease} (epoch {epoch}){note}.",
+    "hold.queued": "{who} got in line for {what}{note}.",
+    "hold.unqueued": "{who} left the line for {what}.",
+    "hold.deadlocked": "{who} was told that its wait for {what} could never end{note}.",
+    "hold.broken": "{who} broke the hold on {what} (epoch {epoch}){note}.",
+}
+
+
+def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]:
+    """The newest `limit` sentences about a task or a resource, oldest first, and how things stand now."""
+    if ref.partition(":")[0] in RESOURCE_TYPES and ":" in ref:
+        sentences = _of_resource(tx, resource(ref, "ref"), project, limit)
+        if not sentences:
+            raise NotFound(f"nothing ever happened to {ref} in project {project}")
+        return sentences
+    try:
+        task = find(tx, ref, project)
+    except NotFound:
+        sentences = _of_resource(tx, resource("file:" + ref, "ref"), project, limit)
+        if not sentences:
+            raise NotFound(f"no task and nothing held called {shown(ref)} in project {project}") from None
+        return sentences
+    sentences = _told(_events(tx, [task.id], task.project, limit), limit)
+    now = f"Now: {task.state}"
+    if task.state == "claimed":
+        left = (task.until or 0) - tx.now / 1e6
+        lease = f"whose lease ran out {span(-left)} ago" if task.lapsed else f"for another {span(left)}"
+        now += f" by {task.holder}, {lease} (epoch {task.epoch})"
+    elif task.finished_at:
+        now += f" since {ago(tx.now / 1e6 - task.finished_at)}"
+    return [*sentences, record(Sentence, (0, tx.now, now + "."))]
+
+
+def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list[Sentence]:
+    """A file's story includes the globs that match it, and whatever refused it under another name."""
+    rows = tx.all("SELECT DISTINCT resource FROM holds WHERE project = :project", project=project)
+    near = [name for (name,) in rows if name != wanted and conflict(name, wanted)]
+    above = [name for name in near if matches(name[5:], wanted[5:])] if wanted.startswith("file:") else []
+    events = [e for e in _events(tx, [wanted, *above], project, limit) if _concerns(e, wanted)]
+    others = [name for name in near if name not in above]
+    events += [e for e in _events(tx, others, project, limit) if e.event == "hold.refused" and e.name == wanted]
+    if not events:
+        return []
+    sentences = _told(events, limit)
+    live = live_holds(tx, project=project, matching=wanted)
+    for hold in live:
+        left = span((hold.until or 0) - tx.now / 1e6)
+        text = f"Now: {hold.resource} is held by {hold.holder} for another {left} (epoch {hold.epoch})."
+        sentences.append(record(Sentence, (0, tx.now, text)))
+    if not live:
+        sentences.append(record(Sentence, (0, tx.now, "Now: free.")))
+    return sentences + _in_line(tx, wanted, project)
+
+
+def _in_line(tx: Transaction, wanted: str, project: str) -> list[Sentence]:
+    """Who waits for it now, the first one first."""
+    if not somebody_waits(tx, project):
+        return []
+    waiters = [waiter for waiter in Line(tx, project).waiters if waiter.wants(wanted)]
+    return [
+        record(Sentence, (0, tx.now, f"Now: {short(w.agent)} waits since {ago((tx.now - w.since) / 1e6)}."))
+        for w in waiters
+    ]
+
+
+def _concerns(event: Event, wanted: str) -> bool:
+    """A refusal stands under what was in the way; it is told only of what was asked for."""
+    return event.event != "hold.refused" or conflict(event.name or "", wanted)
+
+
+def _events(tx: Transaction, subjects: list[str], project: str, limit: int) -> list[Event]:
+    found: list[Event] = []
+    for subject in subjects:
+        rows = tx.all(
+            f"SELECT {_EVENTS} FROM events WHERE subject = :subject AND project = :project "
+            "ORDER BY number DESC LIMIT :limit",
+            subject=subject,
+            project=project,
+            limit=limit,
+        )
+        found += [record(Event, row) for row in [*rows, *tx.refusals(subject)]]
+    return found
+
+
+def _told(events: list[Event], limit: int) -> list[Sentence]:
+    # By time, not by number: a refusal is older than the change that carried it into the log.
+    events.sort(key=lambda e: (e.at, e.number == 0, e.number))
+    return [_sentence(event) for event in events[-limit:]]
+
+
+def _slot(event: Event) -> str:
+    return f" slot {event.data['slot']}" if event.kind == "pool" and event.data else ""
+
+
+def _sentence(event: Event) -> Sentence:
+    form = _SENTENCES.get(event.event, event.event + " by {who}{note}.")
+    note = event.note or ""
+    text = form.format(
+        who=event.agent or "The board",
+        what=(event.name or "").removeprefix("file:") + _slot(event),
+        epoch=event.epoch,
+        lease=span((event.until or event.at) - event.at),
+        times=f" {event.times} times" if event.times > 1 else "",
+        late=f"came too late with a write of epoch {event.epoch}"
+        if event.epoch
+        else "tried to write without holding it",
+        note=note if event.event in ("task.linked", "task.progress") else f": {note}" if note else "",
+    )
+    stored = tuple(event)
+    return record(Sentence, (stored[0], stored[1], text))
