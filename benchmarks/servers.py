@@ -92,7 +92,7 @@ async def _serve_echo(port: int) -> None:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from tiebreak.daemon.protocol import Outbox, Protocol
+    from tiebreak.daemon.protocol import HttpProtocol, Outbox
 
     config = uvicorn.Config(
         _echo,
@@ -107,7 +107,7 @@ async def _serve_echo(port: int) -> None:
     config.load()
     state, outbox = ServerState(), Outbox()
     listening = await asyncio.get_running_loop().create_server(
-        lambda: Protocol(config, state, outbox), "127.0.0.1", port, backlog=1024
+        lambda: HttpProtocol(config, state, outbox), "127.0.0.1", port, backlog=1024
     )
     await listening.serve_forever()
 
@@ -120,8 +120,8 @@ def main(kind: str, board: str, port: str, place: str) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve_echo(int(port)))
         return
-    from tiebreak.cli import main as command
     from tiebreak.daemon import writer
+    from tiebreak.program import main as command
 
     if kind == "alone":
         writer.MOST_TOGETHER = 1

@@ -1,5 +1,5 @@
 """`python -m tiebreak`: the same as `tb`."""
 
-from tiebreak.cli import main
+from tiebreak.program import main
 
 raise SystemExit(main())

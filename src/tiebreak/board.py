@@ -11,8 +11,7 @@ import os
 
 from . import operations
 from .clock import elapsed
-from .engine import connect
-from .engine import fork_safety as forks
+from .engine import connect, fork_safety
 from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
 from .names import agent as check_agent
 from .names import project as check_project
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Generic, ParamSpec, TypeVar
 
     from .callables import JobFunction
-    from .engine import Engine
+    from .engine.protocol import Engine
     from .handles import Claim, Holding
     from .model import Event, Hold, Task
     from .operations import Operation
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 SOON = 0.5
 """Seconds after which a waiter looks whether the one before it, who could take what is free and does not, is gone."""
 
-forks.LATER += [f"tiebreak.{name}" for name in ("callables", "handles", "waiting")]
+fork_safety.LATER += [f"tiebreak.{name}" for name in ("callables", "handles", "waiting")]
 
 
 def default_address(environ: Mapping[str, str] = os.environ) -> str:
@@ -113,7 +112,7 @@ class Board:
     """An open board, and who acts on it."""
 
     def __init__(self, engine: Engine, *, agent: str | None = None, project: str | None = None) -> None:
-        forks.board_opened()
+        fork_safety.board_opened()
         self.engine = engine
         self._agent = agent
         self._project = project

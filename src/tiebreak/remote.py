@@ -46,7 +46,7 @@ class RemoteEngine:
     """Runs operations by asking a daemon. Threads may share it; a forked child makes connections of its own."""
 
     def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
-        self.address = address
+        self.address = self.whole = address
         self.path: str | None = None
         self.writers = 1
         self.left: set[str] = set()  # the daemon goes on with what its calls leave

@@ -59,7 +59,7 @@ def changed_command(folder: Path, *lines: str) -> str:
     script = folder / "changed-tb"
     paths = [str(Path(tiebreak.__file__).parents[1]), str(Path(__file__).parents[2])]
     begin = [f"#!{sys.executable}", "import sys", f"sys.path[:0] = {paths!r}"]
-    end = ["from tiebreak.cli import main", "raise SystemExit(main())"]
+    end = ["from tiebreak.program import main", "raise SystemExit(main())"]
     script.write_text("\n".join([*begin, *lines, *end]))
     script.chmod(0o700)
     return str(script)

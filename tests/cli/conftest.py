@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import tiebreak
-from tiebreak.cli import main
+from tiebreak.program import main
 
 from .command import Answer, Tb, clean_environment, measured
 

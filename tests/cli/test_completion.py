@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from tiebreak.cli import HOMES
 from tiebreak.cli.help import SHELLS
+from tiebreak.program import names
 
 from .command import Tb
 
@@ -28,7 +28,7 @@ def complete(tb: Tb, *words: str) -> list[str]:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_script_parses(shell: str, tb: Tb) -> None:
     script = tb.ok("completion", shell)
-    assert all(name in script for name in HOMES)
+    assert all(name in script for name in names())
     if shutil.which(shell):
         done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
@@ -61,7 +61,7 @@ def test_a_beginning_is_completed(words: list[str], found: list[str], tb: Tb) ->
 
 
 def test_nothing_typed_offers_every_command(tb: Tb) -> None:
-    assert set(HOMES) <= set(complete(tb, "tb", ""))
+    assert set(names()) <= set(complete(tb, "tb", ""))
 
 
 def test_where_no_word_fits_a_file_may(tb: Tb) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak.cli import HOMES, find, main
 from tiebreak.cli.spec import GLOBAL
+from tiebreak.program import find, main, names
 
 from .command import PATIENCE, TB, Answer, Tb, read_lines, until
 
@@ -132,7 +132,7 @@ def terminals() -> Iterator[dict[str, str]]:
 
 
 def test_no_command_goes_untried() -> None:
-    assert set(CASES) == set(HOMES)
+    assert set(CASES) == set(names())
 
 
 def test_the_installed_command_is_the_one_in_the_tree() -> None:
@@ -140,7 +140,7 @@ def test_the_installed_command_is_the_one_in_the_tree() -> None:
     assert Path(TB).read_text().partition("\n")[2] == tree.read_text().partition("\n")[2], "install anew: make check"
 
 
-@pytest.mark.parametrize("name", HOMES)
+@pytest.mark.parametrize("name", names())
 def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb, terminals: dict[str, str]) -> None:
     tb.environment.update(terminals)
     if name in IN_TERMINALS:
@@ -150,7 +150,7 @@ def test_people_get_an_answer(name: str, stage: tiebreak.Board, tb: Tb, terminal
     assert answer.out.strip() or name in QUIET
 
 
-@pytest.mark.parametrize("name", [name for name in HOMES if name not in ("run", "batch", "work", "mcp")])
+@pytest.mark.parametrize("name", [name for name in names() if name not in ("run", "batch", "work", "mcp")])
 def test_programs_get_json(
     name: str,
     stage: tiebreak.Board,
@@ -210,7 +210,7 @@ def test_a_followed_inbox_comes_message_by_message(form: list[str], tb: Tb, boar
         assert [json.loads(line)["body"] for line in lines] == ["one", "two"]
 
 
-@pytest.mark.parametrize("name", HOMES)
+@pytest.mark.parametrize("name", names())
 def test_help_tells_how_to_call_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     text = capsys.readouterr().out
@@ -221,7 +221,7 @@ def test_help_tells_how_to_call_it(name: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == text
 
 
-@pytest.mark.parametrize("name", HOMES)
+@pytest.mark.parametrize("name", names())
 def test_nothing_goes_unexplained(name: str) -> None:
     command = find(name)
     assert command.text.endswith(".")
@@ -234,7 +234,7 @@ def test_nothing_goes_unexplained(name: str) -> None:
 def test_help_lists_every_command_and_every_exit_code(words: list[str], cli: Callable[..., Answer]) -> None:
     answer = cli(*words)
     assert answer.code == 0
-    assert all(f"\n  {name} " in answer.out for name in HOMES)
+    assert all(f"\n  {name} " in answer.out for name in names())
     assert "Exit codes: 0" in answer.out
 
 
@@ -243,7 +243,7 @@ def test_an_example_is_a_command_that_parses() -> None:
 
     from tiebreak.cli.spec import Args, parse, split
 
-    for name in HOMES:
+    for name in names():
         example = find(name).example
         if example.startswith("tb "):
             words = shlex.split(example)[1:]

@@ -31,7 +31,7 @@ from ..pooler import Pooler
 from ..postgres import server
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 
 class Place(Protocol):

@@ -15,7 +15,7 @@ from .engines import Place
 from .tasks_support import changes, claimed, happened, in_state, unchanged
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 ONCE = "retry-1234"
 

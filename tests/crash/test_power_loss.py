@@ -33,7 +33,7 @@ class Answers(Acknowledged):
 
 def recorded(path: str) -> Run:
     """Work on a disk that keeps a record, with checkpoints far more often than usual."""
-    from tiebreak.engine.sqlite import engine as sqlite
+    from tiebreak.engine.sqlite import wal_checkpoint as sqlite
 
     sqlite.CHECKPOINT_PAGES = 25
     keep = disk.RecordingDisk()

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from tiebreak.daemon import server
-from tiebreak.engine.sqlite import engine as sqlite
+from tiebreak.engine.sqlite import wal_checkpoint as sqlite
 
 from ..cli.command import until
 from ..cli.disks import small_disk

@@ -22,8 +22,9 @@ WAITS = (
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Serving]:
     """A daemon with two workers, which the test may end and start; running jobs may finish for an hour, or as given."""
-    longer = f"server.command = lambda *to: [*usual(*to), '--drain-timeout', '{getattr(request, 'param', '1h')}']"
-    changed = ["from tiebreak.daemon import server", "usual = server.command", longer]
+    patience = getattr(request, "param", "1h")
+    longer = f"serving.worker_command = lambda *to: [*usual(*to), '--drain-timeout', '{patience}']"
+    changed = ["from tiebreak.program import serving", "usual = serving.worker_command", longer]
     monkeypatch.setattr("tests.daemons.TB", changed_command(tmp_path, *changed))
     with serving(tmp_path, "--workers", "2") as running:
         yield running

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.cli import HOMES, find, reference
 from tiebreak.operations import every
+from tiebreak.program import find, names, reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -18,7 +18,7 @@ def test_a_reference_that_has_drifted_from_the_code_is_noticed(name: str, made: 
 
 
 def test_no_command_or_option_goes_without_help() -> None:
-    for name in HOMES:
+    for name in names():
         command = find(name)
         texts = [command.text, command.run.__doc__]
         texts += [argument.text for argument in command.arguments] + [option.text for option in command.options]

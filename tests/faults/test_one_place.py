@@ -19,7 +19,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
-from tiebreak.engine.move.endpoints import side
+from tiebreak.engine.move.ends import endpoint
 from tiebreak.engine.sqlite.board_files import repair
 from tiebreak.engine.sqlite.engine import LOOK_AGAIN
 from tiebreak.engine.sqlite.file_facts import NEWEST
@@ -64,7 +64,7 @@ class Killed:
     execute = writer.execute
     def wal_checkpoint(self, mode):
         os.kill(os.getpid(), signal.SIGKILL)
-board.engine._place.checkpoint(Killed(), 0)
+board.engine._files.checkpoint(Killed(), 0)
 """
 
 
@@ -101,7 +101,7 @@ def post_and_be_killed(path: Path, first: int = 0, count: int = POSTS) -> None:
 def copy_log(path: Path) -> None:
     """Put all of the log into the file and empty it, as a process that ends does after many writes."""
     with opened(path) as board:
-        board.engine._shorten_wal()  # type: ignore[attr-defined]
+        board.engine._log.empty()  # type: ignore[attr-defined]
     assert beside(path, "wal").stat().st_size == 0
 
 
@@ -285,7 +285,7 @@ def test_no_other_board_is_moved_to_the_old_name_of_a_renamed_one(path: Path, ot
     path.touch()
     before = contents(path.parent)
     with pytest.raises(Unavailable, match="the file is empty"):
-        side(str(path))
+        endpoint(str(path))
     assert contents(path.parent) == before
 
 
@@ -426,14 +426,14 @@ def test_a_file_that_is_overwritten_under_an_open_process_gets_no_more_writes(
     board.tasks.post(name="work")
     copied(path, other)
     board.tasks.post(name="more")
-    board.engine._shorten_wal()  # type: ignore[attr-defined]
+    board.engine._log.empty()  # type: ignore[attr-defined]
     board.tasks.post(name="in the log")
     overwrite(path, other)
     log = beside(path, "wal").read_bytes()
     for call in (lambda: board.tasks.post(name="lost"), board.tasks.list):
         with pytest.raises(Unavailable, match="belongs to another file"):
             call()
-    board.engine._pages = 1000  # type: ignore[attr-defined]  # so many that it would empty the log
+    board.engine._log.pages = 1000  # type: ignore[attr-defined]  # so many that it would empty the log
     board.close()
     assert beside(path, "wal").read_bytes() == log
     assert path.read_bytes() == other.read_bytes()
@@ -444,7 +444,7 @@ def test_a_checkpoint_of_another_process_is_no_overwriting(path: Path, board: Bo
         board.tasks.post(name="work")
         with opened(path, "bob") as bob:
             bob.tasks.post(name="more")
-            bob.engine._shorten_wal()  # type: ignore[attr-defined]
+            bob.engine._log.empty()  # type: ignore[attr-defined]
         foreign = apsw.Connection(str(path))
         foreign.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         foreign.close()
@@ -569,7 +569,7 @@ def test_a_commit_is_acknowledged_although_its_number_cannot_be_remembered(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(board.engine._place, "committed", full)  # type: ignore[attr-defined]
+    monkeypatch.setattr(board.engine._files, "committed", full)  # type: ignore[attr-defined]
     assert board.tasks.post(name="work").number == 1
 
 
@@ -605,7 +605,7 @@ def test_a_log_that_was_deleted_with_commits_in_it_is_missed(path: Path, tmp_pat
     tb.environment["TIEBREAK_BOARD"] = str(path)
     tb.ok("post", "kept")
     with opened(path) as alice:
-        alice.engine._shorten_wal()  # type: ignore[attr-defined]
+        alice.engine._log.empty()  # type: ignore[attr-defined]
     tb.ok("post", "lost")
     beside(path, "wal").unlink()
     refused = tb("tasks")

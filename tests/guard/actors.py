@@ -16,7 +16,7 @@ from tiebreak.guard.desk import agent_of
 from tiebreak.guard.hooks import _read, _speaker, respond
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 
 def git(*words: str, cwd: Path, **more: Any) -> str:

@@ -15,7 +15,7 @@ from ..cli.command import Tb, measured
 from .actors import Claude, repository
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 
 @pytest.fixture(autouse=True)

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tiebreak import Unavailable
-from tiebreak.cli import main
 from tiebreak.cli.context import Context
 from tiebreak.guard.hooks import CLIENTS, respond
 from tiebreak.guard.policy import policy
+from tiebreak.program import main
 
 from .actors import Claude, git
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 Start = Callable[..., Claude]
 FIRST = {"claude": "PreToolUse", "codex": "PreToolUse", "cursor": "preToolUse", "gemini": "BeforeTool"}

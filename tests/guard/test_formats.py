@@ -15,7 +15,7 @@ from tiebreak.guard.hooks import respond
 from .actors import Claude, put
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 Start = Callable[..., Claude]
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+ONE\n*** Add File: src/new.py\n+new\n*** End Patch\n"

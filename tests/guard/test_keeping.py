@@ -25,7 +25,7 @@ PATIENCE = 60.0
 CLIENT = """
 import subprocess, sys
 hook = "import tiebreak.guard.keeping as k; k.FIRST = 0.0; "
-hook += "from tiebreak.cli import main; main(['hook', 'claude', 'PreToolUse'])"
+hook += "from tiebreak.program import main; main(['hook', 'claude', 'PreToolUse'])"
 subprocess.run([sys.executable, "-c", hook], input=sys.argv[1].encode(), check=True)
 print("begun", flush=True)
 input()

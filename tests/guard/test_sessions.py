@@ -17,7 +17,7 @@ from ..cli.command import Tb
 from .actors import Claude
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 Start = Callable[..., Claude]
 

@@ -17,7 +17,7 @@ STEPS = 200
 FILES = {f"src/{name}.txt": f"first line of {name}\n" for name in ("red", "green", "blue")}
 
 if TYPE_CHECKING:
-    from tiebreak.engine import Engine
+    from tiebreak.engine.protocol import Engine
 
 
 class Unguarded(Claude):

@@ -40,7 +40,9 @@ def as_seen_by(daemon: Serving, agent: str) -> Board:
 
 
 def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['mcp'] = None; sys.argv = ['tb', 'mcp']; from tiebreak.cli import launch; launch()"
+    code = (
+        "import sys; sys.modules['mcp'] = None; sys.argv = ['tb', 'mcp']; from tiebreak.program import launch; launch()"
+    )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert made.returncode == 3
     assert "pip install 'tiebreak[mcp]'" in made.stderr

@@ -15,8 +15,9 @@ import pytest
 
 from tests.postgres import server
 from tests.races.crew import processes
-from tiebreak.engine.move import endpoints as sides
 from tiebreak.engine.move import moving
+from tiebreak.engine.move.postgres_endpoint import PostgresEndpoint
+from tiebreak.engine.move.sqlite_endpoint import SqliteEndpoint
 from tiebreak.errors import Refused, Unavailable
 
 from .test_moving import Rows, contents, furnish, later, opened, without_moves
@@ -63,9 +64,9 @@ def mover(old: str, new: str, deadly: Point | None, report: Any) -> None:
 
         return counted
 
-    for side in (sides.SqliteSide, sides.PostgresSide):
+    for end in (SqliteEndpoint, PostgresEndpoint):
         for name in ("rows", "fill"):
-            setattr(side, name, counting(getattr(side, name)))
+            setattr(end, name, counting(getattr(end, name)))
     moving.move(old, new)
     assert count["after"] == OPENED
     report.send(count["statement"])

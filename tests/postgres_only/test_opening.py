@@ -15,7 +15,7 @@ import tiebreak
 from tests.cli.command import Tb
 from tests.races.crew import race
 from tiebreak import Board, Unavailable
-from tiebreak.engine import without_password
+from tiebreak.engine.addresses import without_password
 from tiebreak.engine.postgres.engine import PostgresEngine
 from tiebreak.engine.schema import VERSION
 

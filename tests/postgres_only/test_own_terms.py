@@ -78,7 +78,7 @@ def test_the_check_above_notices_a_level_that_is_taken_over(
         begun.set_result(-1)
         return tuple(begun.fetchone())
 
-    monkeypatch.setattr(terms.Terms, "writing", begin)
+    monkeypatch.setattr(terms.TransactionSettings, "writing", begin)
     with open_board(hostile) as board, open_board(hostile, "bob") as other:
         slow = Stopped(other, lambda: other.holds.take(resources=["file:src/a.py"]))
         glob = in_thread(lambda: board.holds.take(resources=["file:src/*.py"]))
@@ -95,7 +95,7 @@ def settings_of(board: Board) -> dict[str, str]:
     """What a transaction of this board runs with."""
     connection = engine_of(board)._connect()
     with connection:
-        engine_of(board).terms.writing(connection, ())
+        engine_of(board).settings.writing(connection, ())
         rows = connection.execute("SELECT name, setting FROM pg_settings").fetchall()
         connection.execute("ROLLBACK")
     return dict(rows)

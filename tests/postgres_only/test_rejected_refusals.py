@@ -14,7 +14,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
 from tiebreak.engine import refusals
-from tiebreak.engine.postgres.write_attempt import Attempt
+from tiebreak.engine.postgres.write_attempt import WriteAttempt
 
 WARNING = "dropped: the log does not tell of them"
 
@@ -101,15 +101,15 @@ def test_they_are_kept_when_the_second_try_is_refused(
     alice: Board, bob: Board, raw: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(bob, 3)
-    really = Attempt.end
+    really = WriteAttempt.end
 
-    def taken_meanwhile(self: Attempt, **how: Any) -> None:
+    def taken_meanwhile(self: WriteAttempt, **how: Any) -> None:
         really(self, **how)
         if self.rejected:
             alice.tasks.claim(ref="fresh")
 
     with rejecting(raw, "task.refused"), monkeypatch.context() as patch:
-        patch.setattr(Attempt, "end", taken_meanwhile)
+        patch.setattr(WriteAttempt, "end", taken_meanwhile)
         with pytest.raises(Lost):
             bob.tasks.claim(ref="fresh")
     assert bob.engine.refusals_dropped == 0
@@ -145,13 +145,13 @@ def no_bound(put: Callable[[object, str, object], None]) -> None:
 
 def no_second_try(put: Callable[[object, str, object], None]) -> None:
     """Nor is a write done again without what the server rejected."""
-    really = Attempt.end
+    really = WriteAttempt.end
 
-    def end(self: Attempt, *, committed: bool, problem: object = None) -> None:
+    def end(self: WriteAttempt, *, committed: bool, problem: object = None) -> None:
         really(self, committed=committed)
 
     no_bound(put)
-    put(Attempt, "end", end)
+    put(WriteAttempt, "end", end)
 
 
 def test_a_refusal_of_any_length_is_told_and_stops_nobody(bob: Board) -> None:

@@ -14,7 +14,7 @@ from tests.races.crew import Crew
 from tiebreak import Board
 from tiebreak.engine.postgres import notifications as bell
 from tiebreak.engine.postgres.engine import FLOOR
-from tiebreak.engine.postgres.notifications import CHANNEL, Bell
+from tiebreak.engine.postgres.notifications import CHANNEL, Notifications
 
 from .conftest import PATIENCE, engine_of, in_thread, open_board, tap, until
 
@@ -26,7 +26,7 @@ def answerer(address: str, rounds: int, rings: bool) -> Run:
     """Another process: wait for each word, and answer it."""
     board = open_board(address, "answerer")
     if not rings:
-        engine_of(board)._bell.ring = lambda connection: None  # type: ignore[method-assign]
+        engine_of(board)._notifications.ring = lambda connection: None  # type: ignore[method-assign]
     yield
     seen = 0
     for i in range(rounds):
@@ -40,7 +40,7 @@ def exchange(address: str, rounds: int, *, rings: bool = True) -> list[float]:
     took = []
     with open_board(address) as board, Crew(answerer, [(address, rounds, rings)]) as crew:
         if not rings:
-            engine_of(board)._bell.ring = lambda connection: None  # type: ignore[method-assign]
+            engine_of(board)._notifications.ring = lambda connection: None  # type: ignore[method-assign]
         crew.go()
         seen = 0
         for i in range(rounds):
@@ -104,7 +104,7 @@ def test_where_one_cannot_listen_one_waits_all_the_same(
     def deaf() -> Any:
         raise psycopg.OperationalError("one cannot listen here")
 
-    monkeypatch.setattr(engine_of(board)._bell, "_connect", deaf)
+    monkeypatch.setattr(engine_of(board)._notifications, "_connect", deaf)
     answers = [waiting(board), waiting(board)]
     other.tasks.post(name="something")
     assert [answer() for answer in answers] == [True, True]
@@ -130,7 +130,7 @@ def test_a_server_that_refuses_to_listen_leaves_no_connection_behind(
                 raise psycopg.errors.FeatureNotSupported("LISTEN is not supported")
             return self.connection.execute(statement, *rest)
 
-    monkeypatch.setattr(engine_of(board)._bell, "_connect", Deaf)
+    monkeypatch.setattr(engine_of(board)._notifications, "_connect", Deaf)
     answer = waiting(board)
     other.tasks.post(name="something")
     assert answer() is True
@@ -253,16 +253,16 @@ def test_a_waiter_whose_neighbour_heard_the_hint_first_is_not_forgotten(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One looks, then the other hears and wakes all that sleep, and only then the first one lies down."""
-    sleep, looked, heard = Bell.sleep, threading.Event(), threading.Event()
+    sleep, looked, heard = Notifications.sleep, threading.Event(), threading.Event()
     slow: list[threading.Thread] = []
 
-    def lies_down_late(self: Bell, seconds: float, *rest: Any) -> None:
+    def lies_down_late(self: Notifications, seconds: float, *rest: Any) -> None:
         if threading.current_thread() in slow and not looked.is_set():
             looked.set()
             assert heard.wait(PATIENCE)
         sleep(self, seconds, *rest)
 
-    monkeypatch.setattr(Bell, "sleep", lies_down_late)
+    monkeypatch.setattr(Notifications, "sleep", lies_down_late)
     monkeypatch.setattr("tiebreak.engine.postgres.engine.FLOOR", 250.0)
     answer: list[bool] = []
     late = threading.Thread(target=lambda: answer.append(board.engine.wait(0, 250)), daemon=True)

@@ -17,7 +17,8 @@ from typing import Any
 from tiebreak import operations
 from tiebreak.engine.postgres import transaction as statements
 from tiebreak.engine.sqlite import engine as sqlite
-from tiebreak.engine.sqlite.write_gate import Gate
+from tiebreak.engine.sqlite import transaction
+from tiebreak.engine.sqlite.write_gate import WriteGate
 from tiebreak.operations import claims, grants
 
 Set = Callable[[object, str, object], None]
@@ -32,8 +33,8 @@ def _constant(put: Set, name: str, words: str, others: str, owner: Any = grants)
     def spoiled(run: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, sql, **params: run(self, sql.replace(sound, broken) if sound in sql else sql, **params)
 
-    put(sqlite.SqliteTransaction, "all", spoiled(sqlite.SqliteTransaction.all))
-    put(sqlite.SqliteTransaction, "first", spoiled(sqlite.SqliteTransaction.first))
+    put(transaction.SqliteTransaction, "all", spoiled(transaction.SqliteTransaction.all))
+    put(transaction.SqliteTransaction, "first", spoiled(transaction.SqliteTransaction.first))
     put(statements.PostgresTransaction, "all", spoiled(statements.PostgresTransaction.all))
 
 
@@ -71,12 +72,12 @@ def holder_is_not_asked(put: Set) -> None:
 def no_transaction(put: Set) -> None:
     """Every statement stands alone, and nobody queues: what was looked at may be gone when it is written."""
 
-    def transact(self: Any, work: Callable[[sqlite.SqliteTransaction], Any]) -> Any:
-        tx = sqlite.SqliteTransaction(self._writer, self._refusals)
+    def transact(self: Any, work: Callable[[transaction.SqliteTransaction], Any]) -> Any:
+        tx = transaction.SqliteTransaction(self._writer, self._refusals)
         tx.now = self._now()
         return work(tx)
 
-    look = sqlite.SqliteTransaction.all
+    look = transaction.SqliteTransaction.all
 
     def slowly(self: Any, sql: str, **params: Any) -> Any:
         found = look(self, sql, **params)
@@ -84,7 +85,7 @@ def no_transaction(put: Set) -> None:
         return found
 
     put(sqlite.SqliteEngine, "_transact", transact)
-    put(sqlite.SqliteTransaction, "all", slowly)
+    put(transaction.SqliteTransaction, "all", slowly)
     no_gate(put)
     no_glance(put)
 
@@ -141,8 +142,8 @@ def circles_are_not_looked_for(put: Set) -> None:
 
 def no_gate(put: Set) -> None:
     """Nobody queues."""
-    put(Gate, "enter", lambda self: None)
-    put(Gate, "leave", lambda self: None)
+    put(WriteGate, "enter", lambda self: None)
+    put(WriteGate, "leave", lambda self: None)
 
 
 def once_is_forgotten(put: Set) -> None:
@@ -184,11 +185,11 @@ def schema_made_blindly(put: Set) -> None:
 def answers_before_commit(put: Set) -> None:
     """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
 
-    def transact(self: Any, work: Callable[[sqlite.SqliteTransaction], Any]) -> Any:
+    def transact(self: Any, work: Callable[[transaction.SqliteTransaction], Any]) -> Any:
         if not self._writer.in_transaction:
             self._writer.execute("BEGIN IMMEDIATE")
             self._uncommitted = 0
-        tx = sqlite.SqliteTransaction(self._writer, self._refusals)
+        tx = transaction.SqliteTransaction(self._writer, self._refusals)
         tx.now = self._now()
         answer = work(tx)
         self._uncommitted += 1
@@ -235,7 +236,7 @@ def grants_are_not_told(put: Set) -> None:
 
 def lapses_are_not_told(put: Set) -> None:
     """A grant passes although the one before it was never closed in the log."""
-    for owner in (sqlite.SqliteTransaction, statements.PostgresTransaction):
+    for owner in (transaction.SqliteTransaction, statements.PostgresTransaction):
         put(owner, "all", _without_lapses(owner.all))
 
 
@@ -248,12 +249,12 @@ def _without_lapses(sound: Callable[..., Any]) -> Callable[..., Any]:
 
 def pruned_keys_are_forgotten(put: Set) -> None:
     """Pruning a task leaves no mark of its key's epoch."""
-    original = sqlite.SqliteTransaction.all
+    original = transaction.SqliteTransaction.all
 
     def run(self: Any, sql: str, **params: Any) -> Any:
         return [] if "INTO marks" in sql else original(self, sql, **params)
 
-    put(sqlite.SqliteTransaction, "all", run)
+    put(transaction.SqliteTransaction, "all", run)
 
 
 def transfer_keeps_the_epoch(put: Set) -> None:

@@ -92,7 +92,7 @@ def test_all_that_an_engine_loads_later_is_loaded_before_a_fork() -> None:
         text=True,
         check=True,
     )
-    assert later - {"tiebreak.remote"} <= set(done.stdout.split()), "add it to forks.LATER"
+    assert later - {"tiebreak.remote"} <= set(done.stdout.split()), "add it to fork_safety.LATER"
 
 
 def _loaded_in_functions(module: Path, package: Path) -> Iterator[str]:

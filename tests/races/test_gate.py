@@ -17,7 +17,7 @@ import pytest
 
 from tiebreak import Board, Unavailable
 from tiebreak.engine.sqlite.engine import SqliteEngine
-from tiebreak.engine.sqlite.write_gate import Gate
+from tiebreak.engine.sqlite.write_gate import WriteGate
 
 from . import loners
 from .crew import PROJECT, Crew, processes, race
@@ -101,7 +101,7 @@ def test_a_waiter_that_is_interrupted_leaves_the_queue(path: str, stuck: int) ->
 
 def forked_while_waiting(path: str) -> Run:
     """Give up waiting after a fork: the child has a copy of the place in the queue."""
-    holder, waiter = Gate(path, 1.0), Gate(path, 0.3)
+    holder, waiter = WriteGate(path, 1.0), WriteGate(path, 0.3)
     holder.enter()
     mine, theirs = processes.Pipe()
     children = []
@@ -123,7 +123,7 @@ def forked_while_waiting(path: str) -> Run:
     while waiting and threading_count() == waiting:  # until the place in the queue has come up
         time.sleep(0.001)
     try:
-        Gate(path, 60.0).enter()
+        WriteGate(path, 60.0).enter()
     finally:
         os.kill(children[0], signal.SIGKILL)
         os.waitpid(children[0], 0)

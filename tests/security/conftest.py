@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.daemons import PATIENCE, Serving
-from tiebreak.daemon.server import Daemon, Settings
+from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect
+from tiebreak.program.serving import served_daemon
 
 from .fuzzing import Line, furnished, unharmed
 
@@ -142,7 +143,7 @@ class Inside:
         self.folder = Path(tempfile.mkdtemp(prefix="tb-"))
         self._engine = connect(os.fspath(self.folder / "board.db"))
         try:
-            self.daemon = Daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
+            self.daemon = served_daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
         except BaseException:
             self._clean_up()
             raise

@@ -14,8 +14,9 @@ import pytest
 
 from tests.daemons import PATIENCE, free_port
 from tests.postgres import server
-from tiebreak.daemon.server import Daemon, Settings
+from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect, refusals
+from tiebreak.program.serving import served_daemon
 
 from .conftest import Door
 
@@ -31,7 +32,7 @@ def opened(address: str, folder: Path) -> Iterator[tuple[Door, Any]]:
     """A daemon that serves everybody, and its engine."""
     port = free_port()
     engine = connect(address)
-    daemon = Daemon(engine, Settings(address=f"127.0.0.1:{port}", socket=str(folder / "s"), open=True))
+    daemon = served_daemon(engine, Settings(address=f"127.0.0.1:{port}", socket=str(folder / "s"), open=True))
     ready = threading.Event()
     thread = threading.Thread(target=daemon.serve, args=(ready.set,))
     thread.start()

@@ -17,7 +17,7 @@ import tiebreak.engine.sqlite
 import tiebreak.operations
 import tiebreak.remote
 import tiebreak.sessions.queue
-from tiebreak.cli import main
+from tiebreak.program import main
 
 Files = tuple[IO[bytes], IO[bytes]]
 

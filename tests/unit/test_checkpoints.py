@@ -17,8 +17,10 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Unavailable
-from tiebreak.engine.sqlite import engine as module
+from tiebreak.engine.sqlite import backup
+from tiebreak.engine.sqlite import engine as sqlite
 from tiebreak.engine.sqlite import health as care
+from tiebreak.engine.sqlite import wal_checkpoint as module
 from tiebreak.engine.sqlite.opening import KEPT_WAL
 
 from ..readers import foreign_reader
@@ -61,7 +63,7 @@ def post(board: Board, count: int, payload: str | None = None) -> None:
 
 def pages(board: Board) -> int:
     """How many pages the WAL has in use, as of the last commit."""
-    return int(board.engine._pages)  # type: ignore[attr-defined]
+    return int(board.engine._log.pages)  # type: ignore[attr-defined]
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -75,7 +77,7 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 def settled(board: Board) -> None:
     """No checkpoint is going on in the background."""
-    lock = board.engine._checkpointing  # type: ignore[attr-defined]
+    lock = board.engine._log.running  # type: ignore[attr-defined]
     assert lock.acquire(timeout=LONG)
     lock.release()
 
@@ -110,7 +112,7 @@ def test_the_wal_stays_bounded_under_many_small_writes(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_PAGES", 50)
-    board.engine._copy_at = 50  # type: ignore[attr-defined]
+    board.engine._log._copy_at = 50  # type: ignore[attr-defined]
     longest = 0
     for turn in range(300):
         board.tasks.post(name=f"task {turn}")
@@ -206,7 +208,7 @@ def test_a_long_reader_does_not_make_every_commit_copy_the_whole_wal(
 ) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_PAGES", 100)
     monkeypatch.setattr(module, "CHECKPOINT_PAGES_AT_ANY_COST", 10_000)
-    engine: Any = board.engine
+    engine: Any = board.engine._log  # type: ignore[attr-defined]
     engine._copy_at = 100
     tried = 0
     checkpoint = engine._checkpoint
@@ -262,7 +264,7 @@ def test_checkpoints_leave_no_thread_and_no_connection_behind(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_PAGES", 20)
-    engine: Any = board.engine
+    engine: Any = board.engine._log  # type: ignore[attr-defined]
     engine._copy_at = 20
     started = 0
     copy = engine._copy
@@ -295,7 +297,7 @@ def test_closing_leaves_no_connection_behind(path: str) -> None:
 
 def test_a_checkpoint_that_fails_is_tried_again(path: str, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_PAGES", 50)
-    engine: Any = board.engine
+    engine: Any = board.engine._log  # type: ignore[attr-defined]
     engine._copy_at = 50
     connect = engine._connect
     failures: list[int] = []
@@ -317,7 +319,7 @@ def test_a_checkpoint_that_fails_is_tried_again(path: str, board: Board, monkeyp
 def test_writers_do_not_wait_for_a_checkpoint_in_the_background(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine: Any = board.engine
+    engine: Any = board.engine._log  # type: ignore[attr-defined]
     started, go_on = threading.Event(), threading.Event()
     checkpoint = engine._checkpoint
 
@@ -387,7 +389,7 @@ def test_doctor_names_the_reader_that_keeps_the_log(path: str, board: Board, mon
 
 
 def test_a_read_of_ours_ends_by_its_deadline(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "READ_DEADLINE", 0.05)
+    monkeypatch.setattr(sqlite, "READ_DEADLINE", 0.05)
     endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     engine: Any = board.engine
     with pytest.raises(Unavailable, match="a read took longer"):
@@ -397,7 +399,7 @@ def test_a_read_of_ours_ends_by_its_deadline(board: Board, monkeypatch: pytest.M
 
 
 def test_a_backup_ends_by_its_deadline(board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "LONGEST_BACKUP", -1.0)
+    monkeypatch.setattr(backup, "LONGEST_BACKUP", -1.0)
     with pytest.raises(Unavailable, match="takes longer"):
         board.backup(tmp_path / "copy.db")
     assert not list(tmp_path.glob("copy*"))

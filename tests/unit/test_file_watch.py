@@ -358,7 +358,7 @@ def test_exhausted_inotify_falls_back_to_polling(
 
 IDLE = """
 import resource, sys
-from tiebreak.engine import watch
+from tiebreak.engine.sqlite import file_watch as watch
 if sys.argv[2] == "polling":
     watch._source = lambda path: None
 w = watch.Watch(sys.argv[1])

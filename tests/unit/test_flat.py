@@ -47,7 +47,7 @@ def steps(board: Board, call: Callable[[Board, str], Any], project: str) -> int:
 
     engine = board.engine
     assert isinstance(engine, SqliteEngine)
-    connections = [engine._writer, *(reader.connection for reader in engine._readers)]
+    connections = [engine._writer, *(reader.connection for reader in engine._readers.readers)]
     for connection in connections:
         connection.set_progress_handler(count, 10)
     try:

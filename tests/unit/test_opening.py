@@ -22,7 +22,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
 from tiebreak.engine import connect, schema
-from tiebreak.engine.move.endpoints import SqliteSide
+from tiebreak.engine.move.sqlite_endpoint import SqliteEndpoint
 from tiebreak.engine.sqlite import opening
 from tiebreak.engine.sqlite.engine import SqliteEngine
 
@@ -435,7 +435,7 @@ def test_on_a_mac_every_connection_also_empties_the_cache_of_the_disk(
     """There, `fsync` alone does not: a board that was moved would be less durable than promised."""
     monkeypatch.setattr(opening, "sys", SimpleNamespace(platform="darwin"))
     engine = SqliteEngine(str(path))
-    side = SqliteSide(str(path))
+    side = SqliteEndpoint(str(path))
     for connection in (engine._writer, engine._connect(), side._db):
         assert connection.pragma("fullfsync") == 1
     side.close()

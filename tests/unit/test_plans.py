@@ -9,7 +9,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost
-from tiebreak.engine.sqlite import engine as sqlite
+from tiebreak.engine.sqlite import transaction
 
 Plans = list[tuple[str, str]]
 
@@ -27,7 +27,7 @@ def plans(
 
     def explained(original: Any) -> Any:
         def explain(self: Any, sql: str, **given: Any) -> Any:
-            text, order = sqlite._prepared.get(sql) or sqlite._dialect(sql)
+            text, order = transaction._prepared.get(sql) or transaction._dialect(sql)
             values = order({**given, "now": self.now})
             steps.extend(row[-1] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall())
             return original(self, sql, **given)
@@ -36,7 +36,9 @@ def plans(
 
     with monkeypatch.context() as patched:
         for name in ("all", "first"):
-            patched.setattr(sqlite.SqliteTransaction, name, explained(getattr(sqlite.SqliteTransaction, name)))
+            patched.setattr(
+                transaction.SqliteTransaction, name, explained(getattr(transaction.SqliteTransaction, name))
+            )
         board.call(operation, params)
     return steps
 
@@ -107,13 +109,13 @@ def test_plain_tasks_are_won_with_as_many_statements_as_before_there_were_jobs(
 ) -> None:
     ran: list[str] = []
     for name in ("all", "first"):
-        original = getattr(sqlite.SqliteTransaction, name)
+        original = getattr(transaction.SqliteTransaction, name)
 
         def counted(self: Any, sql: str, original: Any = original, **given: Any) -> Any:
             ran.append(sql)
             return original(self, sql, **given)
 
-        monkeypatch.setattr(sqlite.SqliteTransaction, name, counted)
+        monkeypatch.setattr(transaction.SqliteTransaction, name, counted)
     task = board.tasks.post(name="work")
     board.tasks.post(name="work")
     ran.clear()

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiebreak import Invalid
-from tiebreak.cli import HOMES, find
 from tiebreak.cli.spec import (
     COMMANDS,
     GLOBAL,
@@ -27,6 +26,7 @@ from tiebreak.cli.spec import (
     usage,
     whole,
 )
+from tiebreak.program import find, names
 
 
 def command(*parts: Argument | Option, rest: str = "") -> Command:
@@ -311,7 +311,7 @@ def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path, monkeypa
 
 # ── The commands that there are ──────────────────────────────────────────────────────────────────────────
 
-EVERY = sorted(HOMES)
+EVERY = sorted(names())
 
 
 @pytest.mark.parametrize("name", EVERY)

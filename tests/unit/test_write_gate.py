@@ -18,7 +18,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Unavailable
-from tiebreak.engine.sqlite.write_gate import Gate
+from tiebreak.engine.sqlite.write_gate import WriteGate
 
 LONG = 90.0
 """Seconds within which anything that is going to happen has happened, also on a busy machine."""
@@ -27,8 +27,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 
 WAITER = """
 import os, sys
-from tiebreak.engine.sqlite.write_gate import Gate
-gate = Gate(sys.argv[1], 20.0)
+from tiebreak.engine.sqlite.write_gate import WriteGate
+gate = WriteGate(sys.argv[1], 20.0)
 print("ready", flush=True)
 sys.stdin.readline()
 gate.enter()
@@ -43,17 +43,17 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "board.db-gate")
 
 
-def used(path: str, deadline: float = LONG) -> Gate:
+def used(path: str, deadline: float = LONG) -> WriteGate:
     """A gate that was passed once already, so that it has the files that it needs."""
-    gate = Gate(path, deadline)
+    gate = WriteGate(path, deadline)
     with gate:
         return gate
 
 
 @pytest.fixture
-def holder(path: str) -> Iterator[Gate]:
+def holder(path: str) -> Iterator[WriteGate]:
     """Somebody who is in the gate."""
-    gate = Gate(path, LONG)
+    gate = WriteGate(path, LONG)
     gate.enter()
     yield gate
     gate.close()
@@ -93,7 +93,7 @@ def fds() -> int:
 
 
 @linux
-def test_waiting_threads_come_in_in_the_order_of_their_coming(path: str, holder: Gate) -> None:
+def test_waiting_threads_come_in_in_the_order_of_their_coming(path: str, holder: WriteGate) -> None:
     """Not to the last one, for the kernel wakes and others run; so one round in ten has to be roughly a queue."""
     orders = []
     for _ in range(10):
@@ -104,12 +104,12 @@ def test_waiting_threads_come_in_in_the_order_of_their_coming(path: str, holder:
     raise AssertionError(f"{orders} are not even roughly a queue")
 
 
-def order_of_eight(path: str, holder: Gate) -> list[int]:
+def order_of_eight(path: str, holder: WriteGate) -> list[int]:
     """Let eight threads come one after the other, then open the gate; the order in which they come in."""
     order: list[int] = []
 
     def come(number: int) -> None:
-        gate = Gate(path, LONG)
+        gate = WriteGate(path, LONG)
         with gate:
             order.append(number)
         gate.close()
@@ -127,7 +127,7 @@ def order_of_eight(path: str, holder: Gate) -> list[int]:
 
 
 @linux
-def test_each_of_eight_waiting_processes_gets_in(path: str, holder: Gate) -> None:
+def test_each_of_eight_waiting_processes_gets_in(path: str, holder: WriteGate) -> None:
     command = [sys.executable, "-c", WAITER, path]
     crew = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(8)]
     try:
@@ -156,14 +156,14 @@ def test_one_who_comes_again_and_again_does_not_keep_the_others_out(path: str) -
     stop, entered = threading.Event(), threading.Semaphore(0)
 
     def greedy() -> None:
-        gate = Gate(path, LONG)
+        gate = WriteGate(path, LONG)
         while not stop.is_set():
             with gate:
                 pass
         gate.close()
 
     def modest() -> None:
-        gate = Gate(path, LONG)
+        gate = WriteGate(path, LONG)
         for _ in range(20):
             with gate:
                 entered.release()
@@ -183,7 +183,7 @@ def test_one_who_comes_again_and_again_does_not_keep_the_others_out(path: str) -
 
 @pytest.mark.usefixtures("holder")
 def test_who_waited_too_long_learns_who_is_in_there_and_for_how_long(path: str) -> None:
-    waiter = Gate(path, 0.1)
+    waiter = WriteGate(path, 0.1)
     begin = time.monotonic()
     said = rf"busy: held by pid {os.getpid()} for \d+\.\d s; gave up after 0\.1 s"
     with pytest.raises(Unavailable, match=said) as refusal:
@@ -203,8 +203,8 @@ def test_an_unreadable_name_plate_is_no_error(path: str, content: bytes) -> None
 
 
 @linux
-def test_who_gave_up_never_keeps_the_gate(path: str, holder: Gate) -> None:
-    waiters = [Gate(path, 0.05) for _ in range(5)]
+def test_who_gave_up_never_keeps_the_gate(path: str, holder: WriteGate) -> None:
+    waiters = [WriteGate(path, 0.05) for _ in range(5)]
     for waiter in waiters:
         with pytest.raises(Unavailable):
             waiter.enter()
@@ -215,8 +215,8 @@ def test_who_gave_up_never_keeps_the_gate(path: str, holder: Gate) -> None:
         waiter.close()
 
 
-def test_giving_up_does_not_unlock_the_gate_under_its_holder(path: str, holder: Gate) -> None:
-    waiter = Gate(path, 0.05)
+def test_giving_up_does_not_unlock_the_gate_under_its_holder(path: str, holder: WriteGate) -> None:
+    waiter = WriteGate(path, 0.05)
     with pytest.raises(Unavailable):
         waiter.enter()
     waiter.close()
@@ -224,8 +224,8 @@ def test_giving_up_does_not_unlock_the_gate_under_its_holder(path: str, holder: 
     holder.leave()
 
 
-def test_a_gate_can_be_used_again_after_a_timeout(path: str, holder: Gate) -> None:
-    waiter = Gate(path, 0.05)
+def test_a_gate_can_be_used_again_after_a_timeout(path: str, holder: WriteGate) -> None:
+    waiter = WriteGate(path, 0.05)
     with pytest.raises(Unavailable):
         waiter.enter()
     holder.leave()
@@ -238,7 +238,7 @@ def test_a_gate_can_be_used_again_after_a_timeout(path: str, holder: Gate) -> No
 
 
 def test_an_exception_inside_opens_the_gate(path: str) -> None:
-    gate = Gate(path, LONG)
+    gate = WriteGate(path, LONG)
     with pytest.raises(ZeroDivisionError), gate:
         raise ZeroDivisionError
     assert free(path)
@@ -248,15 +248,15 @@ def test_an_exception_inside_opens_the_gate(path: str) -> None:
 @linux
 def test_three_hundred_contended_entries_leave_nothing_behind(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     contended = 0
-    queue = Gate._queue
+    queue = WriteGate._queue
 
-    def counting(self: Gate) -> int:
+    def counting(self: WriteGate) -> int:
         nonlocal contended
         contended += 1
         return queue(self)
 
     first, second = used(path), used(path)
-    monkeypatch.setattr(Gate, "_queue", counting)
+    monkeypatch.setattr(WriteGate, "_queue", counting)
     before = fds()
     turns = threading.Semaphore(0)
 
@@ -283,7 +283,7 @@ def test_three_hundred_contended_entries_leave_nothing_behind(path: str, monkeyp
 
 
 @linux
-def test_giving_up_again_and_again_leaves_nothing_behind(path: str, holder: Gate) -> None:
+def test_giving_up_again_and_again_leaves_nothing_behind(path: str, holder: WriteGate) -> None:
     holder.leave()
     waiter = used(path, 0.001)
     holder.enter()

@@ -24,7 +24,7 @@ from tests.postgres import server
 from tests.races.places import database
 from tiebreak import Board
 from tiebreak.engine.schema import TABLES, VERSION
-from tiebreak.engine.sqlite.write_gate import Gate
+from tiebreak.engine.sqlite.write_gate import WriteGate
 
 HERE = Path(__file__).parent
 NOW = 1_767_225_603_100_000
@@ -154,7 +154,7 @@ class OldFile(OldBoard):
     def _connect(self) -> None:
         self._connection = apsw.Connection(self.address)
         self._connection.set_busy_timeout(30_000)
-        self._gate = Gate(f"{self.address}-gate", 30.0)
+        self._gate = WriteGate(f"{self.address}-gate", 30.0)
         if self.made > 1:
             self._connection.create_scalar_function(
                 f"this_board_has_schema_{self.made}_please_upgrade_tiebreak", lambda *_: None

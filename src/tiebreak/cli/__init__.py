@@ -1,7 +1,8 @@
 """The command line: `tb COMMAND …`.
 
-A command lives in the module that `HOMES` names for it, and only that module is loaded: agents call the hot
-commands (`claim`, `next`, `extend`, `complete`, `hold`, `drop`, `heartbeat`) thousands of times a day.
+A command lives in the module that `_OWN` names for it, and only that module is loaded: agents call the hot
+commands (`claim`, `next`, `extend`, `complete`, `hold`, `drop`, `heartbeat`) thousands of times a day. Commands of
+packages above this one are added by `tiebreak.program` (see `add_commands`).
 
 Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable.
 """
@@ -14,10 +15,12 @@ from ..errors import Invalid, TiebreakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .context import Context
     from .spec import Command
 
-GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+_OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
         "working": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
@@ -47,14 +50,34 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "The board": {
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
-        "serve": ("serve",),
         "mcp": ("mcp",),
         "migrate": ("migrate",),
     },
-    "Compatibility": {"coord": ("coord",), "coordination": ("coordination",)},
     "Help": {"help": ("help", "completion", "version")},
 }
-HOMES = {name: module for group in GROUPS.values() for module, names in group.items() for name in names}
+_HELP = "Help"
+GROUPS: dict[str, list[str]] = {
+    group: [name for names in modules.values() for name in names] for group, modules in _OWN.items()
+}
+"""All commands, group by group, in the order in which help lists them."""
+_HOMES: dict[str, str | Callable[[], object]] = {
+    name: module for group in _OWN.values() for module, names in group.items() for name in names
+}
+"""What declares each command: a module of this package, or a function that loads it from elsewhere."""
+
+
+def add_commands(group: str, loaders: dict[str, Callable[[], object]]) -> None:
+    """Add commands of a package above this one: for each name, a function that imports the module declaring it."""
+    if group not in GROUPS:
+        GROUPS[group] = []
+        GROUPS[_HELP] = GROUPS.pop(_HELP)  # it stays the last one
+    GROUPS[group] += [name for name in loaders if name not in GROUPS[group]]
+    _HOMES.update(loaders)
+
+
+def names() -> list[str]:
+    """The names of all commands."""
+    return [name for group in GROUPS.values() for name in group]
 
 
 def launch() -> None:
@@ -161,12 +184,16 @@ def find(name: str) -> Command:
     """The command of that name; its module is loaded on first use."""
     from .spec import COMMANDS
 
-    if name not in HOMES:
+    if name not in _HOMES:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, HOMES, 1)
+        close = get_close_matches(name, _HOMES, 1)
         hint = f"did you mean `tb {close[0]}`?" if close else "`tb help` lists the commands"
         raise Invalid(f"unknown command {name!r}", hint=hint)
     if name not in COMMANDS:
-        __import__(f"{__name__}.{HOMES[name]}")
+        home = _HOMES[name]
+        if isinstance(home, str):
+            __import__(f"{__name__}.{home}")
+        else:
+            home()
     return COMMANDS[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import Invalid
 from ..text import table
-from . import GROUPS, HOMES, find
+from . import GROUPS, find, names
 from .spec import GLOBAL, Argument, command, usage
 
 TYPE_CHECKING = False
@@ -20,10 +20,9 @@ SHELLS = ("bash", "zsh", "fish")
 def overview() -> str:
     """All commands, by group."""
     lines = [TITLE, "", "usage: tb [OPTIONS] COMMAND …", ""]
-    for group, modules in GROUPS.items():
+    for group, members in GROUPS.items():
         lines.append(f"{group}:")
-        names = [name for module in modules.values() for name in module]
-        lines.append(table([[f"  {name}", find(name).text] for name in names]))
+        lines.append(table([[f"  {name}", find(name).text] for name in members]))
         lines.append("")
     lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` tells more."]
     return "\n".join(lines)
@@ -90,12 +89,12 @@ def completion(context: Context, args: Args) -> None:
 
 
 def _words(name: str) -> str:
-    more = {"help": " ".join(HOMES), "completion": " ".join(SHELLS)}.get(name, "")
+    more = {"help": " ".join(names()), "completion": " ".join(SHELLS)}.get(name, "")
     return " ".join([more, *(f"--{option.name}" for option in (*find(name).options, *GLOBAL))]).strip()
 
 
 def _bash() -> str:
-    cases = "\n".join(f"    {name}) words='{_words(name)}' ;;" for name in HOMES)
+    cases = "\n".join(f"    {name}) words='{_words(name)}' ;;" for name in names())
     valued = "|".join(f"--{option.name}" for option in GLOBAL if option.metavar)
     return f"""_tb() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} command='' skip='' word words
@@ -104,7 +103,7 @@ def _bash() -> str:
     case $word in {valued}) skip=1 ;; -*) ;; *) command=$word; break ;; esac
   done
   case $command in
-    '') words='{" ".join(HOMES)} {" ".join(f"--{option.name}" for option in GLOBAL)}' ;;
+    '') words='{" ".join(names())} {" ".join(f"--{option.name}" for option in GLOBAL)}' ;;
 {cases}
   esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
@@ -119,7 +118,7 @@ def _zsh() -> str:
 
 def _fish() -> str:
     lines = []
-    for name in HOMES:
+    for name in names():
         text = find(name).text.replace("'", "\\'")
         lines.append(f"complete -c tb -n __fish_use_subcommand -f -a {name} -d '{text}'")
         for option in (*find(name).options, *GLOBAL):

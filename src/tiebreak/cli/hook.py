@@ -9,7 +9,7 @@ from .spec import Argument, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ..engine.protocol import Engine
     from .context import Context
     from .spec import Args
 

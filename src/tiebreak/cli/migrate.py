@@ -47,7 +47,7 @@ def migrate(context: Context, args: Args) -> None:
 
 def _here(address: str) -> str:
     """An address as it was given, if the board is one that can be moved from here."""
-    from ..engine import path_of
+    from ..engine.addresses import path_of
 
     if address.startswith(("http://", "https://", "unix:")):
         hint = "run this on the machine that the board is on, without a daemon: --board PATH or postgresql://…"

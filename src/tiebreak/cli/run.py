@@ -142,7 +142,7 @@ class _Run:
         return {
             "TIEBREAK_AGENT": self._context.board.agent,
             "TIEBREAK_PROJECT": first.project,
-            "TIEBREAK_BOARD": getattr(self._context.board.engine, "whole", self._context.board.engine.address),
+            "TIEBREAK_BOARD": self._context.board.engine.whole,
             "TIEBREAK_EPOCH": str(first.epoch),
             "TIEBREAK_HOLD": first.resource,
             "TIEBREAK_SLOT": str(first.slot),

@@ -73,7 +73,7 @@ def _unavailable(exc: Unavailable) -> tuple[str, str, str]:
 def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str, str, str]]:
     """What there is to find after a board that could not be opened was given its place anew."""
     from ..board import default_address
-    from ..engine import path_of
+    from ..engine.addresses import path_of
     from ..engine.sqlite.board_files import repair
 
     try:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..compat import a2a, coord, workron  # noqa: F401  (each declares its routes)
 from ..errors import Invalid, TiebreakError, Unavailable
-from . import hook_route as hooks  # noqa: F401  (each declares its routes)
+from . import admin_routes, event_stream, hook_route, mcp_route, pages, rpc  # noqa: F401  (each declares its routes)
 from .routes import JSON, ROUTES, Problem, Request, Response, Table, problem_of
 from .service import internal
 
@@ -24,7 +23,7 @@ _numbers = count(1)
 
 
 class App:
-    """All routes of a daemon."""
+    """All routes that have been declared: the daemon's own, and those of packages above it that were imported."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -54,7 +54,7 @@ class Lock:
 
 
 def _opened(path: str, how: int, board: str) -> int:
-    from ..engine.sqlite.side_files import opened
+    from ..engine.side_files import opened
 
     return opened(path, how, "" if "://" in board else board)
 

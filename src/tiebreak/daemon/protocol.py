@@ -117,7 +117,7 @@ class Late:
         return getattr(self._real, name)
 
 
-class Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """One connection."""
 
     def __init__(self, config: Config, state: ServerState, outbox: Outbox) -> None:

@@ -18,7 +18,7 @@ from .routes import Problem, Route
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..engine import Call
+    from ..engine.protocol import Call
     from ..operations import Operation
 
 _stranger: ContextVar[bool] = ContextVar("stranger", default=False)

@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import uvicorn
 import uvloop
@@ -24,21 +24,19 @@ from uvicorn.server import ServerState
 
 from ..clock import wall
 from ..errors import Invalid, Refused, Unavailable
-from ..program import handoff_drain as handoffs
-from ..program.worker_processes import Crew, command
 from ..text import moment
 from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
 from .lock import Lock
-from .protocol import ALWAYS, Outbox, Protocol
+from .protocol import ALWAYS, HttpProtocol, Outbox
 from .security import Access, Guard
 from .service import SWEEP, TEND, Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..engine import Engine
+    from ..engine.protocol import Engine
 
 DRAIN = 4.0
 """Seconds for running requests to be answered after SIGTERM."""
@@ -67,18 +65,32 @@ class Settings(NamedTuple):
     receipt: float = RECEIPT
     sweep: float = SWEEP
     """Seconds between two looks for what time has done."""
-    workers: int = 0
-    """How many run jobs beside it."""
-    project: str = "default"
-    """Whose jobs they run."""
+
+
+class Companion(Protocol):
+    """What runs beside a daemon for as long as it serves: workers, for example."""
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that the daemon waits for before it stops serving."""
+
+    async def run(self, addresses: list[str]) -> None:
+        """Do its work, for a board that is known by these addresses; cancelled when the daemon ends."""
+
+    async def drain(self) -> None:
+        """End what it has under way, while the daemon still answers."""
+
+    def hurry(self) -> None:
+        """Told to stop a second time: end at once."""
 
 
 class Daemon:
     """A board being served. Make it, then `run` it inside an event loop."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, companions: Sequence[Companion] = ()) -> None:
         self.engine = engine
         self.settings = settings
+        self._companions = companions
         self.addresses: list[str] = []
         self.token = ""
         self._files: list[str] = []
@@ -87,7 +99,6 @@ class Daemon:
         """Whether the board was held by somebody else when time was up: then it cannot be closed in good order."""
         self._stopping = False
         self._wake: Callable[[], object] = lambda: None
-        self._crew: Crew | None = None
         self._lock = Lock(engine.address, settings.address)
         try:
             self._access = self._prepare()
@@ -161,28 +172,22 @@ class Daemon:
         config.load()
         state, outbox = ServerState(), Outbox()
         state.default_headers = list(ALWAYS)
-        servers = [await self._listen(each, lambda: Protocol(config, state, outbox)) for each in self._sockets]
-        known_as = [getattr(self.engine, "whole", self.engine.address), *self.addresses]
-        looking = (
-            service.sweep(self.settings.sweep),
-            service.tend(TEND),
-            self._end_slow_ones(state),
-            handoffs.drain(known_as),
-        )
+        servers = [await self._listen(each, lambda: HttpProtocol(config, state, outbox)) for each in self._sockets]
+        looking = (service.sweep(self.settings.sweep), service.tend(TEND), self._end_slow_ones(state))
         chores = [asyncio.ensure_future(each) for each in looking]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})
-        if self.settings.workers:
-            self._crew = Crew(self.settings.workers, command(self.addresses[0], self.settings.project))
-            chores.append(asyncio.ensure_future(self._crew.keep()))
+        known_as = [*self.addresses, self.engine.whole]
+        chores += [asyncio.ensure_future(each.run(known_as)) for each in self._companions]
         if ready is not None:
             ready()
         try:
             await stop.wait()
-            if self._crew is not None:
-                log.info("stopping the workers", extra={"facts": {"pids": self._crew.pids}})
-                await self._crew.drain()
+            for each in self._companions:
+                if each.pids:
+                    log.info("stopping the workers", extra={"facts": {"pids": each.pids}})
+                await each.drain()
             log.info("draining", extra={"facts": {"waiters": len(service.hub), "connections": len(state.connections)}})
         finally:
             service.drain()
@@ -202,7 +207,7 @@ class Daemon:
             log.info("ended", extra={"facts": {"unanswered": len(state.tasks)}})
 
     @staticmethod
-    async def _listen(listening: socket.socket, connected: Callable[[], Protocol]) -> asyncio.Server:
+    async def _listen(listening: socket.socket, connected: Callable[[], HttpProtocol]) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         if listening.family == socket.AF_UNIX:
             return await loop.create_unix_server(connected, sock=listening, backlog=1024)
@@ -222,9 +227,10 @@ class Daemon:
                 loop.add_signal_handler(number, self._signalled)
 
     def _signalled(self) -> None:
-        if self._crew is not None and self._stopping and self._crew.pids:
-            self._crew.hurry()  # they are quick now, and the daemon follows them
-        elif self._stopping:  # the second time somebody is in a hurry
+        busy = [each for each in self._companions if each.pids] if self._stopping else []
+        for each in busy:
+            each.hurry()  # they are quick now, and the daemon follows them
+        if self._stopping and not busy:  # the second time somebody is in a hurry
             os._exit(1)
         self.stop()
 

@@ -22,7 +22,7 @@ from .waiters import Hub
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from ..engine import Call, Engine
+    from ..engine.protocol import Call, Engine
     from ..operations import Operation
     from .routes import Request
     from .security import Guard

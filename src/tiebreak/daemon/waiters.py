@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
-    from ..engine import Engine
+    from ..engine.protocol import Engine
 
 MOST_FOR_A_CLIENT = 32
 MOST_IN_ALL = 4096

@@ -24,7 +24,7 @@ from ..operations import find
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from ..engine import Call, Engine
+    from ..engine.protocol import Call, Engine
     from .metrics import Metrics
 
     Entry = tuple[list[Call], asyncio.Future[list[Any]]]

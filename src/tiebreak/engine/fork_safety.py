@@ -19,8 +19,20 @@ from _weakref import ref
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
+    from typing import Protocol
 
-    from .sqlite.engine import SqliteEngine
+    class ForkableEngine(Protocol):
+        """What an engine lets this module do with it."""
+
+        birth: LockType
+        """Held while connections are made anew after a fork."""
+
+        def locks(self) -> list[LockType]:
+            """All that must be held for the engine to stand still."""
+
+        def abandon_gate(self) -> None:
+            """In a forked child: let go of the parent's place among the writers."""
+
 
 PATIENCE = 5.0
 """A fork waits so long for an engine to stand still; longer would only mean that somebody is stuck in it."""
@@ -28,13 +40,13 @@ PATIENCE = 5.0
 LATER = [
     *("json", "hashlib", "re", "random", "struct", "ctypes", "contextlib", "subprocess", "unicodedata", "urllib.parse"),
     *("datetime", "zoneinfo", "cronsim", "_blake2", "_json", "time"),
-    *(f"tiebreak.{name}" for name in ("fingerprints", "globs", "model", "names", "paths", "processes", "rendezvous")),
-    *(f"tiebreak.{name}" for name in ("repository", "text", "errors")),
-    *(f"tiebreak.engine.{name}" for name in ("care", "moving", "watch")),
+    *(f"tiebreak.{name}" for name in ("agent_names", "fingerprints", "globs", "model", "names", "paths", "text")),
+    *(f"tiebreak.{name}" for name in ("errors", "process_identity", "repository", "user_folders")),
 ]
-"""What is loaded when it is first needed, beside all operations. Modules above the engines add theirs."""
+"""What is loaded when it is first needed, beside all modules of `FOLDERS`. Modules above the engines add theirs."""
+FOLDERS = ("operations", "engine", "engine/sqlite", "engine/move")
 
-_engines: list[ref[SqliteEngine]] = []
+_engines: list[ref[ForkableEngine]] = []
 _opened: set[int] = set()
 """The processes, this one or those before it, in which a board of any kind was opened."""
 _still: list[LockType] = []
@@ -45,27 +57,34 @@ def board_opened() -> None:
     _opened.add(os.getpid())
 
 
-def register(engine: SqliteEngine) -> None:
+def register(engine: ForkableEngine) -> None:
     """Keep an engine safe in forks to come."""
     _engines[:] = [known for known in _engines if known() is not None]
     _engines.append(ref(engine))
 
 
-def _each() -> list[SqliteEngine]:
+def _each() -> list[ForkableEngine]:
     return [engine for engine in (known() for known in _engines) if engine is not None]
 
 
 def _load() -> None:
     """Load what the child, or a thread of the parent meanwhile, would load later."""
-    from .. import operations
-
-    folder = os.path.dirname(operations.__file__)
-    names = [name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py")]
-    for name in [*(f"{operations.__name__}.{name}" for name in names if name != "__init__"), *LATER]:
+    for name in (*_modules(), *LATER):
         try:
             __import__(name)
         except ImportError:
             pass  # of an extra that is not installed
+
+
+def _modules() -> list[str]:
+    """The modules in `FOLDERS`."""
+    root = os.path.dirname(os.path.dirname(__file__))
+    return [
+        f"tiebreak.{folder.replace('/', '.')}.{name.removesuffix('.py')}"
+        for folder in FOLDERS
+        for name in os.listdir(os.path.join(root, folder))
+        if name.endswith(".py") and name != "__init__.py"
+    ]
 
 
 def _before() -> None:

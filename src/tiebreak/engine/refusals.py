@@ -20,7 +20,7 @@ from time import sleep
 
 from ..errors import Unavailable
 from ..names import MAX_LABEL, MAX_NOTE, MAX_RESOURCE, cut
-from .sqlite.side_files import opened
+from .side_files import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

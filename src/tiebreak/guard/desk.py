@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ..engine import Engine
+    from ..engine.protocol import Engine
     from ..model import Task
     from .calls import Call
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..engine import Engine
+    from ..engine.protocol import Engine
     from .calls import Call
     from .desk import Desk
 

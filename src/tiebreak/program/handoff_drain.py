@@ -1,4 +1,4 @@
-"""Queued handoffs: the daemon looks for them, and lets the command do the rest that anybody else would use.
+"""Queued handoffs: somebody beside the daemon looks for them, and lets `tb drain` do the rest.
 
 Nothing of sessions runs inside the daemon: it must not wait for a command to come to life, and not end with it.
 """
@@ -6,47 +6,45 @@ Nothing of sessions runs inside the daemon: it must not wait for a command to co
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 
-from ..user_folders import state_folder
+from ..sessions.queue import queued_boards
 
 LOOK, AGAIN = 2.0, 20.0
 """Seconds between two looks into the queue, and before what was left in it is tried again."""
 log = logging.getLogger("tiebreak")
 
 
-async def drain(addresses: list[str]) -> None:
-    """Have the queued handoffs of a board drained, by whatever address they know it; never ends."""
-    pause = LOOK
-    while True:
-        await asyncio.sleep(pause)
+class HandoffDrain:
+    """Drains the queued handoffs of a board that is being served."""
+
+    pids: list[int] = []
+    """Nothing that the daemon would have to wait for: what a replacement needs is in the queue until it lives."""
+
+    async def run(self, addresses: list[str]) -> None:
+        """Have them drained, by whatever address they know the board; never ends by itself."""
         pause = LOOK
-        for address in waiting(addresses):
-            if await _run(address):
-                pause = AGAIN
+        while True:
+            await asyncio.sleep(pause)
+            pause = LOOK
+            for address in waiting(addresses):
+                if await _run(address):
+                    pause = AGAIN
+
+    async def drain(self) -> None:
+        """Nothing to end."""
+
+    def hurry(self) -> None:
+        """Nothing to end."""
 
 
 def waiting(addresses: list[str]) -> list[str]:
     """The addresses under which handoffs of this board are queued."""
-    folder = os.path.join(state_folder(), "handoffs", "queue")
-    try:
-        names = [name for name in os.listdir(folder) if name.endswith(".json")]
-    except OSError:
-        return []
-    found = {_board(os.path.join(folder, name)) for name in names}
+    found = queued_boards()
     return [address for address in addresses if address in found]
-
-
-def _board(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return str(json.load(file).get("board"))
-    except (OSError, ValueError, AttributeError):
-        return None  # it has just been taken, or it is for `tb drain` to put aside
 
 
 async def _run(address: str) -> int:

@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
 PAUSE = 1.0
 """Seconds before a worker that has ended is started again."""
@@ -23,27 +23,19 @@ LOOK = 0.1
 log = logging.getLogger("tiebreak")
 
 
-_WORKER = """\
-import sys
-from tiebreak.cli import launch
-from tiebreak.process_tree import die_with_parent
-from tiebreak.worker.keeper import ABANDONED
-die_with_parent(ABANDONED, int(sys.argv.pop(1)))
-launch()
-"""
-
-
-def command(address: str, project: str) -> list[str]:
+def worker_command(address: str, project: str) -> list[str]:
     """What runs one worker, with one job at a time; told to stop also if the daemon is killed."""
     words = ["--board", address, "--project", project, "work", "--concurrency", "1"]
-    return [sys.executable, "-c", _WORKER, str(os.getpid()), *words]
+    return [sys.executable, "-P", "-m", f"{__package__}.worker_process", str(os.getpid()), *words]
 
 
-class Crew:
+class WorkerProcesses:
     """Workers under way."""
 
-    def __init__(self, count: int, words: Sequence[str]) -> None:
-        self._words = list(words)
+    def __init__(self, count: int, command: Callable[[list[str]], list[str]]) -> None:
+        self._command = command
+        """What runs one worker, given the addresses of the daemon."""
+        self._words: list[str] = []
         self._count = count
         self._running: list[subprocess.Popen[bytes]] = []
         self._stopping = False
@@ -53,8 +45,9 @@ class Crew:
         """Those that run."""
         return [each.pid for each in self._running if each.poll() is None]
 
-    async def keep(self) -> None:
-        """Start them, and start again whoever ends; never ends itself."""
+    async def run(self, addresses: list[str]) -> None:
+        """Start them, and start again those that end; ends when they are told to stop."""
+        self._words = self._command(addresses)
         for _ in range(self._count):
             self._running.append(self._start())
         while not self._stopping:

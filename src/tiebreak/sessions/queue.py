@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 from ..board import Board
-from ..errors import Lost, NotFound, Refused, TiebreakError, TimedOut
+from ..errors import Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
 from ..model import agent_id
 from . import files
 from .handoff import handoff, not_replaced
@@ -74,6 +74,15 @@ def queued() -> list[str]:
     """The files in the queue, oldest first."""
     folder = files.folder("handoffs", "queue")
     return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".json")]
+
+
+def queued_boards() -> set[str]:
+    """The addresses of the boards that have something in the queue, as whoever queued it called them."""
+    try:
+        orders = [files.read_json(path) for path in queued()]
+    except (OSError, Unavailable):
+        return set()  # without a folder of our own nothing was queued
+    return {str(order["board"]) for order in orders if order is not None and "board" in order}
 
 
 def drain(board: Board, *, project: str | None = None, patience: float = PATIENCE) -> list[Drained]:

@@ -236,7 +236,7 @@ def _write_plan(board: Board, wanted: Wanted, found: Session, terminal: str, soc
 
 def address_of(board: Board) -> str:
     """The whole address of a board, as its own processes need it."""
-    return str(getattr(board.engine, "whole", board.engine.address))
+    return str(board.engine.whole)
 
 
 def _until_alive(board: Board, session: str, tmux: Tmux, terminal: str, patience: float) -> Session:

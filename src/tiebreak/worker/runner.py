@@ -636,7 +636,7 @@ def _environment(board: Board) -> dict[str, str]:
         "TIEBREAK_AGENT": board.agent,
         "TIEBREAK_WORKER": board.agent,
         "TIEBREAK_PROJECT": board.project,
-        "TIEBREAK_BOARD": getattr(board.engine, "whole", board.engine.address),
+        "TIEBREAK_BOARD": board.engine.whole,
     }
 
 

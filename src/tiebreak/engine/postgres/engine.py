@@ -9,7 +9,7 @@ again from its beginning; nothing of the first run is left.
 
 Time is the server's, read after the scopes were taken.
 
-An answer is given after the commit; see `attempts` for what happens when the connection breaks meanwhile.
+An answer is given after the commit; see `write_attempt` for what happens when the connection breaks meanwhile.
 
 Events are numbered in the order of writing and seen in the order of commits; see `events_settled` in the schema for
 how readers miss none.
@@ -30,14 +30,15 @@ from psycopg.types.string import StrDumper
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
 from ...operations import perform
 from ...operations.events import carry
-from .. import follow, without_password
+from ..addresses import without_password
+from ..protocol import follow
 from ..refusals import Refusals
-from .notifications import Bell
-from .opening import prepare, schema_of
+from .notifications import Notifications
+from .opening import prepare, refusal_if_closed, schema_of
 from .server_errors import CONFLICTS, GONE, diagnose, passing, unavailable
 from .transaction import BoolAsInteger, PostgresTransaction, Unscoped, Waits
-from .transaction_settings import Terms
-from .write_attempt import Attempt, Undone, carefully, outcome, quickly
+from .transaction_settings import TransactionSettings
+from .write_attempt import Undone, WriteAttempt, carefully, outcome, quickly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from ...model import Event
     from ...operations import Operation, Scope
-    from .. import Call
+    from ..protocol import Call
 
     T = TypeVar("T")
 
@@ -89,7 +90,7 @@ class PostgresEngine:
             message = f"board {self.address}: not an address that PostgreSQL understands"
             raise Invalid(message, hint="postgresql://USER@HOST/DATABASE?name=value") from None
         self._begin()
-        self.terms = self._with_connection(self._open)
+        self.settings = self._with_connection(self._open)
 
     def _begin(self) -> None:
         self._pid = os.getpid()
@@ -100,12 +101,12 @@ class PostgresEngine:
         self.refused = Refusals("")
         self._high = 0
         self.carrying = allocate_lock()
-        self._bell = Bell(self._connect, self._with_connection)
+        self._notifications = Notifications(self._connect, self._with_connection)
 
-    def _open(self, connection: Any) -> Terms:
+    def _open(self, connection: Any) -> TransactionSettings:
         """Make the board or find it, and remember in which schema it is."""
         prepare(connection, self.address)
-        return Terms(schema_of(connection), self.deadline, connection.info.server_version)
+        return TransactionSettings(schema_of(connection), self.deadline, connection.info.server_version)
 
     # ── Connections ──────────────────────────────────────────────────────────────────────────────────
 
@@ -163,9 +164,7 @@ class PostgresEngine:
     def _explained(self, problem: psycopg.Error) -> Unavailable:
         """Tables that are not there any more have been moved: then say where to."""
         if isinstance(problem, GONE):
-            from ..move.moving import closed_database
-
-            found = self._with_connection(lambda connection: closed_database(connection, self.address))
+            found = self._with_connection(lambda connection: refusal_if_closed(connection, self.address))
             if found is not None:
                 return found
         return unavailable(problem, self.address)
@@ -178,7 +177,7 @@ class PostgresEngine:
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
-            self._inherited = (self._idle, self._bell)  # kept and never closed: they belong to the parent
+            self._inherited = (self._idle, self._notifications)  # kept and never closed: they belong to the parent
             self._begin()
         if self._closed:
             raise Unavailable(f"board {self.address}: is closed here")
@@ -235,7 +234,7 @@ class PostgresEngine:
         end, tries, rejected = monotonic() + self.deadline, 0, False
         while True:
             connection = self._take()
-            attempt = Attempt(self, connection, work, scopes, carry=tries == 0)
+            attempt = WriteAttempt(self, connection, work, scopes, carry=tries == 0)
             try:
                 answer: T = attempt.run()
             except Unscoped as exc:
@@ -259,7 +258,7 @@ class PostgresEngine:
             if rejected:
                 self.refused.settle_aside(drop=attempt.changed)
             if attempt.changed and not connection.closed:
-                self._bell.ring(connection)
+                self._notifications.ring(connection)
             self._give_back(connection)
             return answer
 
@@ -271,7 +270,7 @@ class PostgresEngine:
             connection.close()
         self._give_back(connection)
 
-    def _go_on(self, connection: Any, attempt: Attempt, problem: psycopg.Error, *, last: bool) -> bool:
+    def _go_on(self, connection: Any, attempt: WriteAttempt, problem: psycopg.Error, *, last: bool) -> bool:
         """After an error: True when the commit happened after all, False to try again; else it is raised."""
         try:
             attempt.changed = connection.closed and attempt.committing and self._did_commit(attempt)
@@ -289,12 +288,12 @@ class PostgresEngine:
             raise self._explained(problem) from problem
         return False
 
-    def _did_commit(self, attempt: Attempt) -> bool:
+    def _did_commit(self, attempt: WriteAttempt) -> bool:
         """The connection broke between COMMIT and its answer: the server knows what became of it, nobody guesses."""
         end, problem = monotonic() + self.deadline, None
         while monotonic() < end:
             try:
-                known = self._with_connection(lambda connection: outcome(self.terms, connection, attempt.trace))
+                known = self._with_connection(lambda connection: outcome(self.settings, connection, attempt.trace))
             except Unavailable as exc:
                 problem = exc
                 break
@@ -311,7 +310,7 @@ class PostgresEngine:
 
         def work(connection: Any) -> Any:
             settled = self.settled(connection) if operation.name.startswith(("events.", "upkeep.")) else 0
-            now = self.terms.reading(connection)
+            now = self.settings.reading(connection)
             tx = PostgresTransaction(connection, self.refused, now, lambda: settled, clock=self.clock)
             try:
                 return operation.function(tx, **params)
@@ -326,7 +325,7 @@ class PostgresEngine:
 
         The server may tell a lower one again, when a writer had looked long before it said where it begins.
         """
-        return self._highest(self.terms.asking(connection, "SELECT events_settled()"))
+        return self._highest(self.settings.asking(connection, "SELECT events_settled()"))
 
     def settled_inside(self, connection: Any) -> int:
         """The same, asked inside of a transaction that is under way."""
@@ -347,18 +346,18 @@ class PostgresEngine:
         self._check_open()
         end = monotonic() + timeout
         while True:
-            heard = self._bell.listen()
+            heard = self._notifications.listen()
             if self._newest() > after:
                 return True
             left = end - monotonic()
             if left <= 0:
                 return False
-            self._bell.sleep(min(left, FLOOR), heard)
+            self._notifications.sleep(min(left, FLOOR), heard)
 
     def _newest(self) -> int:
         # A number that was taken and given up again is none, or whoever waits would be woken by nothing for ever.
         newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= {}"
-        return int(self._with_connection(lambda c: self.terms.asking(c, newest.format(self.settled(c)))))
+        return int(self._with_connection(lambda c: self.settings.asking(c, newest.format(self.settled(c)))))
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
         """The next events that match, and the number to go on after."""
@@ -374,9 +373,9 @@ class PostgresEngine:
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
         """Copy the board to a SQLite board in a new file, while others use it."""
-        from ..move.moving import to_file
+        from ..move.server_backup import to_file
 
-        to_file(self, target, progress)
+        to_file(self._connect(), self.address, target, progress)
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """What the server tells about itself and about the board's tables."""
@@ -396,7 +395,7 @@ class PostgresEngine:
         if self._closed or self._pid != os.getpid():
             return
         try:
-            self._bell.close()
+            self._notifications.close()
             rows = self.refused.collect()
             if rows:
                 self._with_connection(lambda connection: self._leave(connection, rows))
@@ -406,7 +405,7 @@ class PostgresEngine:
         self._forget_idle()
 
     def _leave(self, connection: Any, rows: list[tuple[Any, ...]]) -> None:
-        self.terms.writing(connection, ())
+        self.settings.writing(connection, ())
         connection.execute("SET LOCAL synchronous_commit = off")
         tx = PostgresTransaction(connection, Refusals(""), 0)
         carry(tx, rows)

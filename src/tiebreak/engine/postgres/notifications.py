@@ -27,7 +27,7 @@ PAUSE = 0.005
 _RING = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT"
 
 
-class Bell:
+class Notifications:
     """Tells others that something happened, and hears it from them; one connection of its own for listening."""
 
     def __init__(self, connect: Callable[[], Any], borrow: Callable[[Callable[[Any], None]], None]) -> None:

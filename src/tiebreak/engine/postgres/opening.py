@@ -16,6 +16,7 @@ from psycopg import errors as pg
 
 from ...errors import Unavailable
 from .. import schema
+from ..closed import closed
 from .transaction_settings import DURABLE, SCOPE
 
 TYPE_CHECKING = False
@@ -74,13 +75,18 @@ def _version(connection: Any, address: str) -> int:
     # Not to_regclass: it would remember, while waiting for the lock, that there was no such table.
     there = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(oid)"
     if connection.execute(there).fetchone() is None:
-        from ..move.moving import closed_database
-
-        if (closed := closed_database(connection, address)) is not None:
-            raise closed
+        if (refusal := refusal_if_closed(connection, address)) is not None:
+            raise refusal
         return 0
     row = connection.execute("SELECT value FROM board WHERE name = 'version'").fetchone()
     return int(row[0]) if row else 0
+
+
+def refusal_if_closed(connection: Any, address: str) -> Unavailable | None:
+    """Why nobody can use a board that was closed by a move; None if it was not. In no transaction or a sound one."""
+    if connection.execute("SELECT to_regclass(%s)", (f"{schema.CLOSED}board",)).fetchone()[0] is None:
+        return None
+    return closed(dict(connection.execute(f"SELECT name, value FROM {schema.CLOSED}board").fetchall()), address)  # noqa: S608
 
 
 def _upgrade(connection: Any, address: str) -> int:

@@ -35,7 +35,7 @@ DURABLE = (
 )
 
 
-class Terms:
+class TransactionSettings:
     """How the transactions of an engine begin."""
 
     def __init__(self, schema: str, deadline: float, server_version: int) -> None:

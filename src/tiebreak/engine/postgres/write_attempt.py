@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ...operations import Operation, Scope
     from .engine import PostgresEngine
-    from .transaction_settings import Terms
+    from .transaction_settings import TransactionSettings
 
 _TRACE = (
     "SELECT EXISTS (SELECT 1 FROM events WHERE number >= %(floor)s AND at = %(at)s AND event = %(event)s "
@@ -41,7 +41,7 @@ class Undone(Exception):
     """A call of a batch failed after it had written: without a savepoint, all must be undone with it."""
 
 
-class Attempt:
+class WriteAttempt:
     """One try to run a write in a transaction."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Attempt:
     def run(self) -> Any:
         """Begin, work, commit; nothing is committed when nothing was changed."""
         connection, engine = self._connection, self._engine
-        now, *self._told = engine.terms.writing(connection, self._scopes)
+        now, *self._told = engine.settings.writing(connection, self._scopes)
         tx = PostgresTransaction(
             connection,
             engine.refused,
@@ -126,17 +126,17 @@ class Attempt:
             self._engine.carrying.release()
 
 
-def outcome(terms: Terms, connection: Any, trace: dict[str, Any]) -> bool | None:
+def outcome(settings: TransactionSettings, connection: Any, trace: dict[str, Any]) -> bool | None:
     """Whether the transaction that wrote this event was committed; None while it is under way."""
     if not trace:
         return False
     filled = ClientCursor(connection).mogrify
     try:
-        status = terms.asking(connection, filled("SELECT pg_xact_status(%(transaction)s::text::xid8)", trace))
+        status = settings.asking(connection, filled("SELECT pg_xact_status(%(transaction)s::text::xid8)", trace))
     except pg.InvalidParameterValue:  # a number that this server has not given out yet
         connection.execute("ROLLBACK")
         return False
-    return None if status == "in progress" else bool(terms.asking(connection, filled(_TRACE, trace)))
+    return None if status == "in progress" else bool(settings.asking(connection, filled(_TRACE, trace)))
 
 
 # ── One of many ──────────────────────────────────────────────────────────────────────────────────────

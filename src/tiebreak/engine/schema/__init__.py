@@ -34,7 +34,7 @@ TABLES = (
 `board` is about the place where a board is, not about what is in it: it stays behind when a board is moved.
 """
 CLOSED = "closed_"
-"""How the names of a closed board's tables begin (see `moving`)."""
+"""How the names of a closed board's tables begin (see `move`)."""
 SQLITE_PASS = f"this_board_has_schema_{VERSION}_please_upgrade_tiebreak"
 """The SQL function without which SQLite refuses every write to a board. Connections of this version register it.
 

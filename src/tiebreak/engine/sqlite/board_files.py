@@ -37,14 +37,14 @@ from time import sleep
 import apsw
 
 from ...errors import Unavailable
+from ..side_files import check as check_owner
 from .file_facts import facts_of, in_file, is_mounted, newest_event, size_of
-from .side_files import check as check_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .write_gate import Gate
+    from .write_gate import WriteGate
 
 FACTS = ("place.token", "place.file", "place.path")
 UNKNOWN = "0"
@@ -57,10 +57,10 @@ DEADLINE = 5.0
 REPAIR = "`tb doctor --repair`"
 
 
-class Place:
+class BoardFiles:
     """Where a board is: its file and what belongs to it, as this process has opened them."""
 
-    def __init__(self, path: str, gate: Gate) -> None:
+    def __init__(self, path: str, gate: WriteGate) -> None:
         self.path = path
         self._gate = gate
         self._sides = f"{path}-wal", f"{path}-shm"
@@ -427,9 +427,9 @@ class Place:
 
     def _fetch_log(self, home: str, token: str) -> int:
         """If the file was renamed and its log left behind, bring it here; the last event that was committed there."""
-        from .write_gate import Gate
+        from .write_gate import WriteGate
 
-        mark, log = Gate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
+        mark, log = WriteGate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
         if mark[:1] != [token]:
             return 0  # another board's, or none
         if size_of(log) and mark[1] == str(os.lstat(log).st_ino):
@@ -456,12 +456,12 @@ class Place:
 def repair(path: str) -> None:
     """Make this the one place of a board that cannot be opened; raises `Unavailable` if others could use it."""
     from .opening import connect
-    from .write_gate import Gate
+    from .write_gate import WriteGate
 
     path = os.path.realpath(path)
-    gate = Gate(f"{path}-gate", DEADLINE)
+    gate = WriteGate(f"{path}-gate", DEADLINE)
     try:
-        Place(path, gate).repair(lambda: connect(path, DEADLINE))
+        BoardFiles(path, gate).repair(lambda: connect(path, DEADLINE))
     except apsw.Error as exc:
         raise Unavailable(f"board {path}: {exc}") from exc
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""What a database file tells of the board in it and of its place (see `place`)."""
+"""What a database file tells of the board in it and of its place (see `board_files`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import apsw
 from ..schema import CLOSED
 
 TABLES = ("board", f"{CLOSED}board")
-"""Where the token is; the second one in a board that was moved elsewhere (see `moving`)."""
+"""Where the token is; the second one in a board that was moved elsewhere (see `move`)."""
+DEADLINE = 30.0
+"""Seconds to wait for others who have the file locked."""
 NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 """The number of the last event."""
 
@@ -39,6 +41,23 @@ def facts_of(connection: apsw.Connection) -> dict[str, str]:
         except apsw.SQLError:
             pass  # there is no such table
     return {}
+
+
+def closed_facts(path: str) -> dict[str, str] | None:
+    """What a board tells that was closed by a move, or has not arrived yet; None if it is not closed."""
+    from .opening import connect
+
+    try:
+        connection = connect(path, DEADLINE)
+    except apsw.Error:
+        return None
+    try:
+        rows = connection.execute(f"SELECT name, value FROM {CLOSED}board")  # noqa: S608
+        return {str(name): str(value) for name, value in rows}
+    except apsw.Error:
+        return None
+    finally:
+        connection.close()
 
 
 def forget_place(copy: apsw.Connection) -> None:

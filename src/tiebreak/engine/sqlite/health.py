@@ -1,4 +1,4 @@
-"""Care for a SQLite board: copying it while it is used, and telling how it is."""
+"""The health of a SQLite board: what `tb doctor` finds out about its file and the files beside it."""
 
 from __future__ import annotations
 
@@ -11,65 +11,22 @@ import apsw
 from ... import clock
 from ...errors import Unavailable
 from ...text import span
-from .file_facts import forget_place
-from .opening import allow_writing, wal_size
+from .opening import wal_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .write_gate import Gate
+    from .write_gate import WriteGate
 
 FIXED_IN = (3, 51, 3)
 """Before this version, several writers and checkpointers could corrupt a WAL."""
 LARGE_WAL = 64 * 1024 * 1024
 LITTLE_SPACE = 100 * 1024 * 1024
-PAGES_AT_ONCE = 256
 MOMENT = 0.2
-LONGEST_BACKUP = 1800.0
-"""Seconds. While a board is copied its log cannot start anew, so it may not take for ever."""
-SLOW = "copy it to a faster disk"
 READ_LOCKS = range(123, 128)
 """The bytes of the `-shm` that SQLite's readers lock."""
 DAMAGED = "`tb doctor` tells what is left; restore a backup"
-
-
-def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
-    """Copy one snapshot to a new file; the file gets its name when it is complete and on the disk."""
-    if os.path.lexists(target):
-        raise FileExistsError(target)
-    end = monotonic() + LONGEST_BACKUP
-    partial = f"{target}.partial-{os.getpid()}"
-    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    try:
-        copy = apsw.Connection(partial)
-        with source:  # one snapshot: a write by others must not start the copy anew
-            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            with copy.backup("main", source, "main") as work:
-                while not work.done:
-                    if monotonic() > end:
-                        raise Unavailable(f"backup {target}: takes longer than {span(LONGEST_BACKUP)}", hint=SLOW)
-                    work.step(PAGES_AT_ONCE)
-                    if progress is not None:
-                        progress(work.page_count - work.remaining, work.page_count)
-        copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
-        allow_writing(copy)
-        forget_place(copy)
-        copy.close()
-        _sync(partial)
-        os.link(partial, target)
-        _sync(os.path.dirname(target) or ".")
-    finally:
-        os.unlink(partial)
-        source.close()
-
-
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def probe(connection: apsw.Connection, path: str) -> None:
@@ -87,7 +44,7 @@ def probe(connection: apsw.Connection, path: str) -> None:
 
 
 def diagnose(
-    path: str, connect: Callable[[], apsw.Connection], gate: Gate, now: Callable[[], int]
+    path: str, connect: Callable[[], apsw.Connection], gate: WriteGate, now: Callable[[], int]
 ) -> list[tuple[str, str, str]]:
     """All that can be told from the file and its surroundings: (level, what, details)."""
     connection = connect()

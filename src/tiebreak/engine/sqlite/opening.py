@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .write_gate import Gate
+    from .write_gate import WriteGate
 
 APPLICATION_ID = 0x74696562  # "tieb"
 KEPT_WAL = 8 * 1024 * 1024
@@ -70,7 +70,7 @@ def _nothing(*_: Any) -> None:
     """Never called: it only has to exist."""
 
 
-def prepare(connection: apsw.Connection, gate: Gate, path: str) -> None:
+def prepare(connection: apsw.Connection, gate: WriteGate, path: str) -> None:
     """Make sure that the schema is the one that this code knows."""
     version = recognise(connection, path)
     if version < schema.VERSION:
@@ -133,7 +133,7 @@ def _rows(connection: apsw.Connection, sql: str, *params: str) -> list[Any]:
     return connection.execute(sql, params).fetchall()
 
 
-def board_clock(connection: apsw.Connection, gate: Gate) -> Callable[[], int]:
+def board_clock(connection: apsw.Connection, gate: WriteGate) -> Callable[[], int]:
     """Board time: the boot-time clock plus the offset that was stored when this boot first used the board."""
     if shift := clock.off_by():
         from ...text import span

@@ -8,7 +8,7 @@ A blocking `flock` knows no time-out, so a caller that has to queue lets a threa
 thread with a deadline. A waiter that gave up lets go of the lock as soon as it gets it.
 
 The file has three lines. The first tells who went in last, for messages. The other two are the mark by which a board
-knows its place (see `place`): which files belong together, and what is known of the database file without its log.
+knows its files (see `board_files`): which belong together, and what is known of the database file without its log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from _thread import allocate_lock, start_new_thread
 
 from ...errors import Unavailable
-from .side_files import opened
+from ..side_files import opened
 
 MARK = 64
 """Where the second line begins."""
@@ -31,7 +31,7 @@ END = 224
 _THIRD = b"%20d %20d\n"
 
 
-class Gate:
+class WriteGate:
     """A fair lock among processes, with a deadline. One thread at a time may use it."""
 
     def __init__(self, path: str, deadline: float) -> None:

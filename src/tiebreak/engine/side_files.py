@@ -10,7 +10,7 @@ import errno
 import os
 from stat import S_ISREG
 
-from ...errors import Unavailable
+from ..errors import Unavailable
 
 OTHERS_WRITE = 0o022
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tiebreak.program import worker_processes as crew
-from tiebreak.program.worker_processes import Crew
+from tiebreak.program.worker_processes import WorkerProcesses
 
 PATIENCE = 60.0
 # Writes down that it has begun and each SIGTERM; ends with the one that its argument says.
@@ -28,9 +28,9 @@ for _ in range(enough):
 """
 
 
-def crew_of(count: int, folder: Path, enough: int = 1) -> Crew:
+def crew_of(count: int, folder: Path, enough: int = 1) -> WorkerProcesses:
     """Workers that end with the so many-th word to stop."""
-    return Crew(count, [sys.executable, "-c", WORKER, str(folder), str(enough)])
+    return WorkerProcesses(count, lambda _: [sys.executable, "-c", WORKER, str(folder), str(enough)])
 
 
 async def until(happened: Callable[[], object], what: str) -> None:
@@ -48,7 +48,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 def test_as_many_as_wanted_begin_in_the_daemons_process_group_and_end_when_told(tmp_path: Path) -> None:
     async def scenario() -> None:
         made = crew_of(3, tmp_path)
-        keeping = asyncio.ensure_future(made.keep())
+        keeping = asyncio.ensure_future(made.run([]))
         await until(lambda: len(list(tmp_path.glob("*.begun"))) == 3, "three have begun")
         assert {os.getpgid(pid) for pid in made.pids} == {os.getpgrp()}
         await asyncio.wait_for(made.drain(), PATIENCE)
@@ -64,7 +64,7 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest
 
     async def scenario() -> None:
         made = crew_of(2, tmp_path)
-        keeping = asyncio.ensure_future(made.keep())
+        keeping = asyncio.ensure_future(made.run([]))
         await until(lambda: len(list(tmp_path.glob("*.begun"))) == 2, "two have begun")
         victim = made.pids[0]
         os.kill(victim, signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest
 def test_who_is_still_busy_is_waited_for_and_told_again_by_somebody_in_a_hurry(tmp_path: Path) -> None:
     async def scenario() -> None:
         made = crew_of(1, tmp_path, enough=2)
-        keeping = asyncio.ensure_future(made.keep())
+        keeping = asyncio.ensure_future(made.run([]))
         await until(lambda: list(tmp_path.glob("*.begun")), "it has begun")
         draining = asyncio.ensure_future(made.drain())
         await until(lambda: list(tmp_path.glob("*.told")), "it was told")

@@ -17,7 +17,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, TiebreakError, Unavailable, clock
 from tiebreak.clock import micros
-from tiebreak.engine.sqlite import health as care
+from tiebreak.engine.sqlite import backup, health
 from tiebreak.engine.sqlite.opening import allow_writing
 
 LONG = 90.0
@@ -100,7 +100,7 @@ def test_nobody_waits_for_a_copy(path: Path, board: Board, copies: Path) -> None
 
 
 def test_a_copy_tells_how_far_it_is(board: Board, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "PAGES_AT_ONCE", 10)
+    monkeypatch.setattr(backup, "PAGES_AT_ONCE", 10)
     seen: list[tuple[int, int]] = []
     board.backup(copies / "copy.db", lambda done, total: seen.append((done, total)))
     assert len(seen) > 2
@@ -164,7 +164,7 @@ def test_a_copy_never_overwrites(board: Board, copies: Path, occupy: Callable[[P
 def test_a_copy_that_is_interrupted_leaves_nothing(
     board: Board, copies: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(care, "PAGES_AT_ONCE", 10)
+    monkeypatch.setattr(backup, "PAGES_AT_ONCE", 10)
     pair(board, 100, "x" * 2000)
     steps = 0
 
@@ -292,7 +292,7 @@ def test_a_file_that_others_can_read_is_found_and_mended(path: Path, board: Boar
 
 
 def test_a_large_wal_is_found_and_mended(path: Path, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "LARGE_WAL", 500_000)
+    monkeypatch.setattr(health, "LARGE_WAL", 500_000)
     assert finding(board, "wal")[0] == "ok"
     pair(board, 100, "x" * 5000)
     assert finding(board, "wal")[0] == "warn"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
-from ..engine import without_password
+from ..cli.spec import Option, command, whole
+from ..engine.addresses import without_password
 from ..errors import Invalid, Refused, Unavailable
 from ..text import plain
-from .spec import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..cli.context import Context
+    from ..cli.spec import Args
     from ..daemon.server import Daemon
-    from .context import Context
-    from .spec import Args
 
 PATIENCE = 10.0
 MOST_WORKERS = 256
@@ -61,7 +61,7 @@ def serve(context: Context, args: Args) -> int:
 
 def _path(args: Args) -> str:
     from ..board import default_address
-    from ..engine import path_of
+    from ..engine.addresses import path_of
 
     address = args.board or default_address()
     if address.startswith(("http://", "https://", "unix:")):
@@ -74,7 +74,8 @@ def _path(args: Args) -> str:
 def _serve(context: Context, args: Args, board: str) -> int:
     try:
         from ..daemon import log_format
-        from ..daemon.server import Daemon, Settings
+        from ..daemon.server import Settings
+        from .serving import served_daemon
     except ImportError as exc:
         raise Unavailable(f"serve: {exc.name} is not installed", hint=f"the daemon is an extra: {EXTRA}") from exc
     from ..engine import connect
@@ -88,10 +89,8 @@ def _serve(context: Context, args: Args, board: str) -> int:
             token_file=args.token_file,
             open=args.open,
             open_jobs=args.open_jobs,
-            workers=args.workers,
-            project=_project(args),
         )
-        daemon = Daemon(engine, settings)
+        daemon = served_daemon(engine, settings, workers=args.workers, project=_project(args))
         log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:
@@ -196,7 +195,7 @@ def _stop(context: Context, board: str, addr: str | None) -> int:
 
 
 def _print_unit(context: Context, args: Args, board: str) -> int:
-    from .units import launchd, systemd
+    from .service_units import launchd, systemd
 
     makers = {"systemd": systemd, "launchd": launchd}
     wanted = args["for"] or ("launchd" if sys.platform == "darwin" else "systemd")

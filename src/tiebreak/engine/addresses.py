@@ -1,0 +1,22 @@
+"""The addresses of boards: what is shown of them, and which file they name."""
+
+from __future__ import annotations
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown, logged and compared."""
+    head, mark, rest = address.partition("://")
+    if "password=" in rest:
+        import re
+
+        rest = re.sub(r"(?<=[?&])(?:ssl)?password=[^&]*&?", "", rest).rstrip("?&")
+    user, at, where = rest.rpartition("@")
+    return f"{head}{mark}{user.partition(':')[0]}{at}{where}" if mark else address
+
+
+def path_of(address: str) -> str:
+    """The path in the address of a board that is a file; empty for any other."""
+    scheme, mark, rest = address.partition("://")
+    if mark:
+        return "/" + rest.lstrip("/") if scheme == "sqlite" else ""
+    return "" if address.startswith("unix:") else address

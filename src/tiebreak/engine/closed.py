@@ -1,0 +1,17 @@
+"""What is said of a board that was closed because it moved, or that has not arrived yet (see `move`)."""
+
+from __future__ import annotations
+
+from ..errors import Unavailable
+
+
+def closed(facts: dict[str, str], board: str) -> Unavailable:
+    """Why nobody can use a board any more, or not yet."""
+    if "moved" in facts:
+        where = facts["moved"]
+        hint = f"export TIEBREAK_BOARD='{where}'" + (" (and its password, if it has one)" if "://" in where else "")
+        return Unavailable(f"board {board}: moved to {where}", hint=hint, moved=where)
+    return Unavailable(
+        f"board {board}: is still arriving from {facts.get('arriving', 'elsewhere')}",
+        hint="if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
+    )

@@ -1,0 +1,47 @@
+"""Which end of a move an address names."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from ...errors import Unavailable
+from ..addresses import path_of, without_password
+from .sqlite_endpoint import SqliteEndpoint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .endpoints import Endpoint
+
+
+def endpoint(address: str) -> Endpoint:
+    """The end that an address names; nothing is made there yet."""
+    if address.startswith(("postgresql://", "postgres://")):
+        return _server(address)
+    path = os.path.realpath(path_of(address))
+    try:
+        return SqliteEndpoint(path)
+    except apsw.Error as exc:
+        from ..sqlite.sqlite_errors import unavailable
+
+        raise unavailable(exc, path) from exc
+
+
+def _server(address: str) -> Endpoint:
+    try:
+        import psycopg
+    except ImportError as exc:
+        hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
+        raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
+    from ..postgres.server_errors import unavailable
+    from .postgres_endpoint import PostgresEndpoint
+
+    shown = without_password(address)
+    try:
+        made = psycopg.connect(
+            address, autocommit=True, connect_timeout=10, application_name="tiebreak migrate", prepare_threshold=None
+        )
+    except psycopg.Error as exc:
+        raise unavailable(exc, shown) from exc
+    return PostgresEndpoint(made, shown)

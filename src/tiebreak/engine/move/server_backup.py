@@ -1,0 +1,62 @@
+"""A backup of a board on a server: a SQLite board in a file."""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import Refused
+from .copying import RowCopy
+from .endpoints import explained, still_open, sync
+from .postgres_endpoint import PostgresEndpoint
+from .sqlite_endpoint import SqliteEndpoint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .copying import Progress
+    from .endpoints import Endpoint
+
+
+def to_file(connection: Any, address: str, target: str, progress: Progress | None = None) -> None:
+    """Copy one snapshot of a board on a server to a SQLite board in a new file.
+
+    The file gets its name when it is complete and on the disk. Times stay as they are: whoever opens it first chooses
+    a clock that goes on after the last of them.
+    """
+    if os.path.lexists(target):
+        raise Refused(f"backup {target}: exists already, and a backup never overwrites")
+    partial = f"{target}.partial-{os.getpid()}"
+    old, new = PostgresEndpoint(connection, address), SqliteEndpoint(partial)
+    try:
+        _snapshot(old, new, progress)
+        new.close()
+        sync(partial)
+        os.link(partial, target)
+        sync(os.path.dirname(os.path.abspath(target)))
+    except FileExistsError:
+        raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
+    except Exception as exc:
+        raise explained(exc, old, new) from exc
+    finally:
+        old.close()
+        new.close()
+        _forget(partial)
+
+
+def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
+    old.snapshot()
+    still_open(old)
+    new.begin()
+    new.make({})
+    RowCopy(old, new, progress, shift=0).all_tables()
+    new.commit()
+    new.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it is in the one file now
+
+
+def _forget(path: str) -> None:
+    for suffix in ("", "-wal", "-shm", "-gate"):
+        try:
+            os.unlink(path + suffix)
+        except FileNotFoundError:
+            pass

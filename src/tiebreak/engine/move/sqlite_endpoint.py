@@ -1,0 +1,129 @@
+"""A board in a file, as a move sees it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+
+from ...errors import Refused
+from ..schema import CLOSED, TABLES
+from ..sqlite.board_files import BoardFiles
+from ..sqlite.opening import board_clock, connect, create, prepare, recognise, run_steps
+from ..sqlite.write_gate import WriteGate
+from .endpoints import DEADLINE, Endpoint, selected, sync
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    import apsw
+
+    from .endpoints import Row
+
+
+class SqliteEndpoint(Endpoint):
+    """A file. It is not made before it has to be."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._gate = WriteGate(path + "-gate", DEADLINE)
+        place = BoardFiles(path, self._gate)
+        place.refuse_lost_file()
+        self._connection = connect(path, DEADLINE) if os.path.exists(path) else None
+        if self._connection is not None and self.has("board"):
+            self._connection.close()
+            self._connection = place.open(lambda: connect(path, DEADLINE))
+
+    def __str__(self) -> str:
+        return self._path
+
+    def identity(self) -> Row:
+        """The file itself."""
+        if self._connection is None:
+            return ("sqlite", self._path)
+        found = os.stat(self._path)
+        return ("sqlite", found.st_dev, found.st_ino)
+
+    @property
+    def _db(self) -> apsw.Connection:
+        if self._connection is None:
+            create(self._path)
+            sync(os.path.dirname(self._path))
+            self._connection = connect(self._path, DEADLINE)
+        return self._connection
+
+    def rows(self, sql: str, *params: Any) -> list[Row]:
+        """Run a statement."""
+        return self._db.execute(sql, params).fetchall()
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table."""
+        known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+        return self._connection is not None and bool(self.rows(known, table))
+
+    def refuse_strangers(self) -> None:
+        """Raise `Refused` if it is another program's database."""
+        if self._connection is not None and self.rows("SELECT 1 FROM sqlite_schema LIMIT 1"):
+            raise Refused(f"migrate: {self} is a SQLite database, but not a tiebreak board", hint="is the path right?")
+
+    def begin(self) -> None:
+        """Queue at the gate like everybody who writes."""
+        if self._db.in_transaction:
+            return
+        self._gate.enter()
+        if self.has("board"):
+            self._gate.leave()
+            prepare(self._db, self._gate, self._path)
+            self._gate.enter()
+        else:
+            self.rows("PRAGMA journal_mode = WAL")
+        self.rows("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """End the transaction and let the next one in."""
+        self.rows("COMMIT")
+        self._gate.leave()
+
+    def now(self) -> int:
+        """Board time; the gate is already passed."""
+        return board_clock(self._db, nullcontext())()  # type: ignore[arg-type]
+
+    def make(self, kept: dict[str, str]) -> None:
+        """Who has the file open goes on counting by the offset that it has read; the file stays in its place."""
+        if self._gate.mark():
+            self._gate.set_file(0, 0, durably=True)  # the token gets into another page
+        for table in ("messages_words", *TABLES, "board"):
+            self.rows(f"DROP TABLE IF EXISTS {table}")
+            self.rows(f"DROP TABLE IF EXISTS {CLOSED}{table}")
+        run_steps(self._db, 0)
+        for fact in kept.items():
+            self.rows("INSERT INTO board VALUES (?, ?)", *fact)
+
+    def upgrade(self) -> None:
+        """The version is a number in the file itself."""
+        run_steps(self._db, recognise(self._db, self._path))
+
+    def columns(self, table: str) -> list[str]:
+        """In their order."""
+        return [name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", table)]
+
+    def all(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
+        """As SQLite steps through them."""
+        return self._db.execute(selected(table, columns, where))
+
+    def fill(self, table: str, columns: list[str], rows: list[Row]) -> None:
+        """Insert them."""
+        marks = ", ".join("?" * len(columns))
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+        self._db.executemany(sql, rows)
+
+    def close(self) -> None:
+        """Close the connection, and let others in."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.close()
+        self._gate.leave()
+        self._gate.close()

@@ -1,0 +1,48 @@
+"""What SQLite reports, as errors that a person can act on."""
+
+from __future__ import annotations
+
+import apsw
+
+from ...errors import Unavailable
+
+ENVIRONMENT = (
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.NoMemError,
+    apsw.ReadOnlyError,
+)
+"""What the machine is to blame for, not the statement: nothing else in the same transaction can be trusted either."""
+READ_DEADLINE = 30.0
+"""Seconds after which a read is ended: while it lasts, the log cannot start anew."""
+_REASONS: tuple[tuple[type[Exception], str, str], ...] = (
+    (apsw.FullError, "the disk is full", "free some space; nothing was written"),
+    (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
+    (apsw.CantOpenError, "cannot be opened", "check that the folder exists and can be written to"),
+    (apsw.NotADBError, "not a tiebreak board (not a SQLite database)", "is the path right?"),
+    (apsw.CorruptError, "the database is damaged", "`tb doctor` tells what is left; restore a backup"),
+    (apsw.BusyError, "busy for too long", "another program holds a lock on the file"),
+    (apsw.IOError, "the disk reports an error", "`tb doctor` tells more; nothing was written"),
+    (apsw.InterruptError, f"a read took longer than {READ_DEADLINE:g} s and was ended", "ask for less at a time"),
+    (apsw.PermissionsError, "permission denied", "check the permissions of the file"),
+)
+
+
+def unavailable(exc: apsw.Error, path: str) -> Unavailable:
+    """What SQLite says, as an error that a person can act on."""
+    for kind, message, hint in _REASONS:
+        if isinstance(exc, kind):
+            return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
+    if str(exc).endswith("please_upgrade_tiebreak"):  # a trigger of a newer schema than ours, see `schema`
+        message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
+        return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))
+    if str(exc).startswith("no such table"):
+        from ..closed import closed
+        from .file_facts import closed_facts
+
+        facts = closed_facts(path)
+        return Unavailable(f"board {path}: {exc}") if facts is None else closed(facts, path)
+    return Unavailable(f"board {path}: {exc}")

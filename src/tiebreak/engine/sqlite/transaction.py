@@ -1,0 +1,124 @@
+"""A transaction on SQLite as operations see it: their statements in this database's words.
+
+Operations write their SQL once, with named fragments (`{now}`, `{skip_locked}` …) where the databases differ. Here each
+fragment gets SQLite's words. Most are empty: the write lock lets one transaction in at a time, so that no row is ever
+locked by somebody else.
+"""
+
+from __future__ import annotations
+
+from _operator import itemgetter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    import apsw
+
+    from ..refusals import Refusals
+
+_FRAGMENTS = {
+    "now": ":now",
+    "fresh": ":now",
+    "skip_locked": "",
+    "skip_locked_tasks": "",
+    "pass_over": "",
+    "pass_over_tasks": "",
+    "share": "",
+    "lock": "",
+    "position": "instr",
+    "lower": "unicode_lower",
+    "settled": "9223372036854775807",
+    "newest": "(SELECT max(number) FROM events)",
+    "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
+}
+_prepared: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
+
+
+def _dialect(sql: str) -> tuple[str, Callable[[dict[str, Any]], Any]]:
+    """The operation's SQL with this engine's fragments in it, and what puts its parameters in their order.
+
+    By position SQLite is given parameters several times faster than by name.
+    """
+    first, *parts = sql.format_map(_FRAGMENTS).split(":")
+    names: list[str] = []
+    for i, part in enumerate(parts):
+        end = next((at for at, c in enumerate(part) if c not in _LETTERS), len(part))
+        if end == 0:  # a colon in a text
+            parts[i] = ":" + part
+            continue
+        if part[:end] not in names:
+            names.append(part[:end])
+        parts[i] = f"?{names.index(part[:end]) + 1}{part[end:]}"
+    order: Callable[[dict[str, Any]], Any] = _none
+    if names:
+        order = itemgetter(*names) if len(names) > 1 else lambda params: (params[names[0]],)
+    done = _prepared[sql] = ("".join([first, *parts]), order)
+    return done
+
+
+def _none(_: dict[str, Any]) -> tuple[()]:
+    return ()
+
+
+class SqliteTransaction:
+    """A transaction as operations see it."""
+
+    __slots__ = ("_cursor", "_refusals", "left", "now", "undone")
+
+    def __init__(self, connection: apsw.Connection, refusals: Refusals) -> None:
+        self._cursor = connection.cursor()
+        self._refusals = refusals
+        self.now = 0
+        self.left: set[str] = set()
+        """The projects in which it leaves chores."""
+        self.undone = 0
+        """Changes in this transaction that were taken back again."""
+
+    def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        params["now"] = self.now
+        if "query" in params:
+            params["query"] = _match(params["query"])
+        text, order = _prepared.get(sql) or _dialect(sql)
+        return self._cursor.execute(text, order(params)).fetchall()
+
+    def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
+        """Run a statement and return its first row."""
+        params["now"] = self.now
+        text, order = _prepared.get(sql) or _dialect(sql)
+        rows = self._cursor.execute(text, order(params)).fetchall()
+        return rows[0] if rows else None
+
+    passes_over = False
+    """Nobody else changes anything while a transaction writes, so nothing is ever passed over."""
+
+    def serialize(self, *names: str, shared: bool = False) -> None:
+        """Nothing to do: the write lock already lets one transaction in at a time."""
+
+    def wait_for_locked(self) -> None:
+        """Nothing to do: no row is ever locked by somebody else."""
+
+    def leave(self, project: str) -> None:
+        """Tell that chores of a project are left behind."""
+        self.left.add(project)
+
+    def refuse(self, event: str, **facts: Any) -> None:
+        """Remember a refusal for a later write."""
+        self._refusals.add(event, self.now, facts)
+
+    def refusals(self, subject: str) -> list[tuple[Any, ...]]:
+        """The refusals about a subject that no write has carried yet."""
+        return self._refusals.waiting(subject)
+
+
+def _match(words: str) -> str:
+    """Words as an FTS5 expression in which nothing is special but a star at the end."""
+    return " ".join(f'"{word.rstrip("*")}"' + ("*" if word.endswith("*") else "") for word in words.split())
+
+
+def lower(*args: Any) -> Any:
+    """A text in small letters: SQLite's own function knows only ASCII."""
+    return None if args[0] is None else args[0].lower()

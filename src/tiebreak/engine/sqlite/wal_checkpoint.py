@@ -1,0 +1,170 @@
+"""Checkpoints: copying the log (`-wal`) into the database file, outside of the path of requests.
+
+SQLite appends commits to the log. It starts the log anew, from its beginning, once all of it has been copied into the
+database file and nobody reads from it any more. Until then the log grows, and every new process has to read it.
+
+- After a commit that made the log long, a thread copies the bulk while others write. What they wrote meanwhile is
+  little, and the next process in the gate copies that too.
+- A log that has grown out of all proportion is copied in the gate, at any cost.
+- A log that a reader kept from starting anew is shortened when the reader has gone, even if nobody writes any more.
+- A short-lived process empties a long log when it closes the board.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, start_new_thread
+from time import monotonic
+
+import apsw
+
+from ...errors import Unavailable
+from .opening import KEPT_WAL, wal_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .board_files import BoardFiles
+
+CHECKPOINT_PAGES = 1000
+CHECKPOINT_PAGES_AT_CLOSE = 64
+CHECKPOINT_PAGES_AT_ANY_COST = 16_000
+CHECKPOINT_AGAIN = 10.0
+"""Seconds after which a checkpoint that a reader was in the way of is tried again, however little was written."""
+SHORTEN_AGAIN = 5.0
+"""Seconds between two tries to shorten a log that grew too large."""
+
+
+class WalCheckpoints:
+    """Keeps the log of one engine short."""
+
+    def __init__(
+        self,
+        files: BoardFiles,
+        writer: apsw.Connection,
+        connect: Callable[[], apsw.Connection],
+        in_use: Callable[[], bool],
+        busy_timeout: int,
+    ) -> None:
+        self._files = files
+        self._writer = writer
+        self._connect = connect
+        self._in_use = in_use
+        """Whether the engine is still open, in the process that opened it."""
+        self._busy_timeout = busy_timeout
+        self.running = allocate_lock()
+        """Held while a checkpoint runs on a connection of its own."""
+        self.pages = 0
+        """How many pages the log had after the last commit."""
+        self._copy_at = CHECKPOINT_PAGES
+        self._copy_again = monotonic() + CHECKPOINT_AGAIN
+        self._copied = False
+        self._shortening = False
+        writer.set_wal_hook(self._note_size)
+
+    def _note_size(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self.pages = pages
+        return apsw.SQLITE_OK
+
+    def after_commit(self) -> None:
+        """Called in the gate: keep the log short without making anybody wait for it."""
+        if self.pages < self._copy_at - CHECKPOINT_PAGES:
+            self._copy_at = CHECKPOINT_PAGES  # the log has started anew
+        late = self.pages >= CHECKPOINT_PAGES and monotonic() > self._copy_again
+        if self.pages < self._copy_at and self.pages <= CHECKPOINT_PAGES_AT_ANY_COST and not late:
+            return
+        self._copy_again = monotonic() + CHECKPOINT_AGAIN
+        self._have_log_shortened()
+        if self._copied or self.pages > CHECKPOINT_PAGES_AT_ANY_COST:
+            self._checkpoint(self._writer)
+            self._copied = False
+            # If a reader keeps the log from starting anew, do not try again with every commit.
+            self._copy_at = self.pages + CHECKPOINT_PAGES
+        elif self.running.acquire(blocking=False):
+            try:
+                start_new_thread(self._copy, ())
+            except RuntimeError:
+                self.running.release()
+                raise
+
+    def _copy(self) -> None:
+        """In a thread of its own: copy the bulk of the log."""
+        try:
+            connection = self._connect()
+            self._checkpoint(connection)
+            self._checkpoint(connection)  # what came meanwhile, so that next to nothing is left for the gate
+            connection.close()
+            self._copied = True
+        except (OSError, apsw.Error, Unavailable):
+            pass  # the next commit asks again
+        finally:
+            self.running.release()
+
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        try:
+            self._files.checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            pass  # somebody else is at it
+
+    def _is_large(self) -> bool:
+        return wal_size(self._files.path) > KEPT_WAL
+
+    def _have_log_shortened(self) -> None:
+        """If the log is large, try to shorten it from time to time, even if nothing is written any more."""
+        if self._shortening or not self._is_large():
+            return
+        self._shortening = True
+        try:
+            start_new_thread(self._shorten_when_possible, ())
+        except RuntimeError:
+            self._shortening = False  # the next commit asks again
+
+    def _shorten_when_possible(self) -> None:
+        from time import sleep
+
+        while self._in_use() and self._is_large():
+            sleep(SHORTEN_AGAIN)
+            self.tend()
+        self._shortening = False
+
+    def tend(self) -> list[str]:
+        """Shorten a large log if nobody reads from it; else who does."""
+        with self.running:
+            if not self._in_use() or not self._is_large():
+                return []
+            try:
+                connection = self._connect()
+            except apsw.Error:
+                return []  # whoever uses the board is told
+            try:
+                return self._shorten_beside_writers(connection)
+            finally:
+                connection.close()
+
+    def _shorten_beside_writers(self, connection: apsw.Connection) -> list[str]:
+        try:
+            self._checkpoint(connection)  # the bulk, while others write
+            connection.set_busy_timeout(0)
+            self._files.checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except (OSError, Unavailable):
+            pass  # whoever uses the board is told
+        except apsw.Error:
+            from .health import MOMENT, stuck_readers
+
+            return stuck_readers(self._files.path, MOMENT)
+        return []
+
+    def empty(self) -> None:
+        """Empty the log if nobody reads from it: the next process would have to read all of it."""
+        self._writer.set_busy_timeout(0)
+        try:
+            self._files.checkpoint(self._writer, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except (apsw.BusyError, apsw.LockedError):
+            pass  # whoever uses it closes later
+        finally:
+            self._writer.set_busy_timeout(self._busy_timeout)
+
+    def before_close(self) -> None:
+        """Empty a long log before the process that made it so goes away."""
+        if self.pages > CHECKPOINT_PAGES_AT_CLOSE or self._is_large():
+            self.empty()

@@ -1,0 +1,13 @@
+"""`python -m tiebreak.program.worker_process PARENT work …`: a worker that stops when its daemon is killed."""
+
+from __future__ import annotations
+
+import sys
+
+from tiebreak.process_tree import die_with_parent
+from tiebreak.program import launch
+from tiebreak.worker.keeper import ABANDONED
+
+if __name__ == "__main__":
+    die_with_parent(ABANDONED, int(sys.argv.pop(1)))
+    launch()
