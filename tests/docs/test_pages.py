@@ -9,6 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tiebreak.cli import HOMES, find
+from tiebreak.cli.spec import GLOBAL
+
 from .snippets import PAGES, ROOT, Newcomer, called, languages, looks_like, steps
 
 DOCS = ROOT / "docs"
@@ -102,6 +105,38 @@ def test_no_page_or_decision_is_missing_from_the_index() -> None:
     listed = set(links(DOCS / "README.md"))
     written = {str(page.relative_to(DOCS)) for page in [*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")]}
     assert sorted(written - listed - {"README.md"}) == []
+
+
+# ── Commands ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("page", PAGES, ids=called)
+def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
+    assert unknown_commands(page.read_text(encoding="utf-8")) == []
+
+
+def unknown_commands(text: str) -> list[str]:
+    """The commands in a text, in code within a line or as a line of a block, that `tb` would not understand."""
+    written = re.findall(r"`(tb [^`]+)`", text) + re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(tb .+)", text, re.MULTILINE)
+    return [command for command in written if not is_known(re.split(r"\s#|\s--\s|\||&&|;", command)[0])]
+
+
+def is_known(command: str) -> bool:
+    """Whether `tb` has a command of this name with these options; a place-holder for either passes."""
+    name = next((word for word in command.split()[1:] if not word.startswith(("-", "…"))), "")
+    if not name or name.isupper():
+        return True
+    options = {option.name for option in (*find(name).options, *GLOBAL)} if name in HOMES else set()
+    return name in HOMES and set(re.findall(r"(?<!\S)--([a-z-]+)", command)) <= options
+
+
+def test_a_command_that_does_not_exist_is_seen() -> None:
+    assert (
+        unknown_commands("`tb hold src --wait 5m` and `tb doctor` and `tb COMMAND …`\n\n$ tb cron add x --zone Y\n")
+        == []
+    )
+    assert unknown_commands("`tb hold src --for 5m`") == ["tb hold src --for 5m"]
+    assert unknown_commands("```sh\ntb dance\n```\n") == ["tb dance"]
 
 
 # ── Figures ──────────────────────────────────────────────────────────────────────────────────────────
