@@ -11,12 +11,13 @@ import os
 
 from ..errors import Lost
 from ..fingerprints import digest
+from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..names import short
 from ..processes import same_family
 from . import reads
 from .calls import Verdict, quoted
-from .desk import HOLD_LEASE, main_agent
+from .desk import main_agent
 from .memory import key
 from .places import place_of
 

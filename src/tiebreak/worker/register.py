@@ -18,7 +18,7 @@ import sys
 from time import time
 
 from ..errors import TiebreakError
-from ..names import MAX_LEASE
+from ..limits import MAX_LEASE
 from ..processes import alive, from_token, identity, is_shortage, look, token
 from ..rendezvous import private_folder
 
