@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from . import board as sync
 from .errors import Refused, TiebreakError, TimedOut, Unavailable
 from .handles import Grant
+from .limits import MAX_LIMIT
 from .names import seconds
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class AsyncBoard:
 def _glance(board: Board, seen: int, nap: float, filters: dict[str, Any]) -> list[Event]:
     """What is there now, or what comes within a nap."""
     for event in board.follow(after=seen, timeout=nap, **filters):
-        more = board.events.read(after=event.number, limit=1000, **filters)
+        more = board.events.read(after=event.number, limit=MAX_LIMIT, **filters)
         return [event, *more]
     return []
 

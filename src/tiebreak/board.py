@@ -13,6 +13,7 @@ from . import operations
 from .clock import elapsed
 from .engine import connect, fork_safety
 from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
+from .limits import CLAIM_LEASE, HOLD_LEASE, MAX_LIMIT
 from .names import agent as check_agent
 from .names import project as check_project
 from .names import seconds
@@ -238,14 +239,16 @@ class Board:
 
     # ── Winning ──────────────────────────────────────────────────────────────────────────────────────
 
-    def claim(self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0) -> Claim:
+    def claim(
+        self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
+    ) -> Claim:
         """Win a task, waiting for it at most `wait`; raises `Lost` with who has it."""
         from .handles import Claim
 
         task, asked = self._patiently(lambda: self._claim(ref, lease, create), wait)
         return Claim(self, task, lease, asked)
 
-    def win(self, ref: str, *, lease: float | str = 300.0, create: bool = True, wait: float | str = 0.0) -> Task:
+    def win(self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0) -> Task:
         """The same as `claim`, without an object that renews it."""
         return self._patiently(lambda: self._claim(ref, lease, create), wait)[0]
 
@@ -259,7 +262,7 @@ class Board:
         queue: str | None = None,
         tag: str | None = None,
         count: int = 1,
-        lease: float | str = 300.0,
+        lease: float | str = CLAIM_LEASE,
         wait: float | str = 0.0,
     ) -> list[Claim]:
         """Win the next ready tasks, waiting for some at most `wait`; an empty list when there are none."""
@@ -269,7 +272,7 @@ class Board:
         won, asked = self._next(filters, lease, wait)
         return [Claim(self, task, lease, asked) for task in won]
 
-    def win_next(self, *, lease: float | str = 300.0, wait: float | str = 0.0, **filters: Any) -> list[Task]:
+    def win_next(self, *, lease: float | str = CLAIM_LEASE, wait: float | str = 0.0, **filters: Any) -> list[Task]:
         """The same as `next`, without objects that renew them."""
         return self._next(filters, lease, wait)[0]
 
@@ -289,7 +292,7 @@ class Board:
     def hold(
         self,
         *resources: str,
-        lease: float | str = 1800.0,
+        lease: float | str = HOLD_LEASE,
         note: str | None = None,
         slots: int | None = None,
         again: bool = False,
@@ -309,7 +312,9 @@ class Board:
         )
         return Holding(self, holds, lease, asked, root)
 
-    def take(self, *resources: str, lease: float | str = 1800.0, wait: float | str = 0.0, **options: Any) -> list[Hold]:
+    def take(
+        self, *resources: str, lease: float | str = HOLD_LEASE, wait: float | str = 0.0, **options: Any
+    ) -> list[Hold]:
         """The same as `hold`, without an object that renews them."""
         return self._take(resources, self.root(), lease=lease, wait=wait, **options)[0]
 
@@ -384,7 +389,7 @@ class Board:
 
     def _look(self, seen: int, subject: str | None) -> tuple[int, bool]:
         newest = self.events.last()
-        found = self.events.read(after=seen, subject=subject, project=None, limit=1000)
+        found = self.events.read(after=seen, subject=subject, project=None, limit=MAX_LIMIT)
         # A refusal and somebody new in line change nothing, and they may be what led here.
         return newest, any(not event.event.endswith((".refused", ".fenced", ".queued")) for event in found)
 

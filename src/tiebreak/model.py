@@ -1,65 +1,136 @@
-"""The records that the board answers with: a record is a row, read-only, with its columns as fields.
+"""The records that the board answers with: a record is a row of a table, read-only, with its columns as fields.
 
-Records are tuples in the order of their columns, so making one costs nothing, and they are built
-without `typing` or `dataclasses`, whose import alone would double the time of a command. To a type
-checker each record is an ordinary `NamedTuple`; at run time `Record` below gives it the same fields.
+A row stores what a database can: microseconds, JSON text, numbers. A field shows what Python wants: seconds as `float`,
+decoded JSON, names. The kind of a field chooses its `_VIEWS` entry. A record keeps its row as it came and shows a field
+when it is asked for, so making one costs nothing and nobody pays for a field that nobody reads. Records are neither
+tuples nor dictionaries: there is one way to read a value, its field, and one way to the row behind it, `row_of`.
 
-A row stores what a database can: microseconds, JSON text, numbers. A field shows what Python wants:
-seconds as `float`, decoded JSON, names. The annotation of a field chooses its `_VIEWS` entry.
+They are built without `typing` or `dataclasses`, whose import alone would double the time of a command. To a type
+checker each record is a frozen data class whose constructor takes all fields by name, which is how it behaves.
 """
 
 from __future__ import annotations
 
-from _operator import itemgetter
-
+from .kinds import Kind
 from .names import PRIORITIES, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, NamedTuple, TypeVar
+    from collections.abc import Callable
+    from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-    Record = NamedTuple
     Time = float
     Json = Any
     Priority = str
     Holder = str
     Words = tuple[str, ...]
-    R = TypeVar("R")
+    Row = tuple[Any, ...]
+    R = TypeVar("R", bound="Record")
+
+    @dataclass_transform(frozen_default=True, kw_only_default=True)
+    class RecordType(type):
+        """What a type checker has to know of records."""
+
 else:
 
-    class Record(tuple):
-        """A tuple whose fields are the annotations of its class."""
+    class RecordType(type):
+        """The type of record classes. It makes the properties of a class when one of them is first asked for.
 
-        __slots__ = ()
+        Most commands look at one class of fourteen, and making all their properties takes a while.
+        """
 
-        def __init_subclass__(cls):
-            cls._fields = tuple(cls.__annotations__)
-            cls._kinds = tuple(kind.removesuffix(" | None") for kind in cls.__annotations__.values())
+        def __new__(cls, name, bases, body):  # noqa: D102
+            body.setdefault("__slots__", ())
+            body["fields"] = tuple(body.get("__annotations__", ())) if bases else ()
+            return super().__new__(cls, name, bases, body)
+
+        def __getattr__(cls, name):
+            if name not in cls.fields:
+                raise AttributeError(f"{cls.__name__} has no field {name!r}")
+            _make_properties(cls)
+            return getattr(cls, name)
+
+        def __dir__(cls):
+            _make_properties(cls)
+            return super().__dir__()
+
+
+class Record(metaclass=RecordType):
+    """A row whose columns are the annotations of its class."""
+
+    __slots__ = ("_row",)
+
+    if TYPE_CHECKING:
+        _row: ClassVar[Row]  # of each record; but it is none of the fields that the constructor takes
+        fields: ClassVar[tuple[str, ...]]
+        """The names of the fields, in the order of the columns."""
+    else:
+
+        def __init__(self, **values):
+            cls = type(self)
+            for name in (*cls.fields, *values):
+                if name not in values or name not in cls.fields:
+                    wrong = "is missing" if name in cls.fields else "is no field"
+                    raise TypeError(f"{cls.__name__}: {name!r} {wrong}")
+            self._row = tuple(_stored(kind.name, values[name]) for name, kind in kinds_of(cls).items())
 
         def __getattr__(self, name):
-            # Only before the first look at a field of this class: most commands look at one class of eleven.
-            cls = type(self)
-            if name not in cls._fields:
-                raise AttributeError(f"{cls.__name__} has no field {name!r}")
-            for i, (field, kind) in enumerate(zip(cls._fields, cls._kinds, strict=True)):
-                view = _VIEWS.get(kind)
-                setattr(cls, field, property(_viewed(i, view[0]) if view else itemgetter(i)))
-            return getattr(self, name)
+            # Only before the first look at a field of this class: after it, they are properties.
+            return getattr(type(self), name).__get__(self)
 
-        def __setattr__(self, name, value):
-            raise AttributeError(f"{type(self).__name__} cannot be changed")
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and row_of(other) == self._row
 
-        def __repr__(self):
-            shown = ", ".join(f"{f}={getattr(self, f)!r}" for f in self._fields)
-            return f"{type(self).__name__}({shown})"
+    def __hash__(self) -> int:
+        return hash(self._row)
 
-        def __getnewargs__(self):
-            return (tuple(self),)
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.fields)
+        return f"{type(self).__name__}({shown})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return record, (type(self), self._row)
 
 
-def _viewed(i: int, view: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda row: view(row[i])
+def record(cls: type[R], row: Row) -> R:
+    """Make a record of a row, which is kept as it is."""
+    made = _new(cls)
+    made._row = row  # type: ignore[misc]
+    return made
+
+
+_new = object.__new__
+
+
+def row_of(record: Record) -> Row:
+    """The row behind a record: what is stored, in the order of its fields."""
+    return record._row
+
+
+def kinds_of(cls: type[Record]) -> dict[str, Kind]:
+    """The kind of each field."""
+    found = _kinds.get(cls)
+    if found is None:
+        found = _kinds[cls] = {name: Kind.of(text) for name, text in cls.__annotations__.items()}
+    return found
+
+
+_kinds: dict[type[Record], dict[str, Kind]] = {}
+
+
+def _make_properties(cls: type[Record]) -> None:
+    for i, (name, kind) in enumerate(kinds_of(cls).items()):
+        if name not in cls.__dict__:
+            view = _VIEWS.get(kind.name)
+            setattr(cls, name, property(_viewed(i, view[0]) if view else _plain(i), doc=kind.text))
+
+
+def _plain(i: int) -> Callable[[Record], Any]:
+    return lambda record: record._row[i]
+
+
+def _viewed(i: int, view: Callable[[Any], Any]) -> Callable[[Record], Any]:
+    return lambda record: view(record._row[i])
 
 
 def _seconds(stored: int | None) -> float | None:
@@ -347,7 +418,7 @@ class Pruned(Record):
     more: bool
 
 
-RECORDS: dict[str, type] = {
+RECORDS: dict[str, type[Record]] = {
     cls.__name__: cls
     for cls in (
         Task,
@@ -368,27 +439,34 @@ RECORDS: dict[str, type] = {
 }
 
 
-def columns(cls: type, prefix: str = "") -> str:
+def columns(cls: type[Record], prefix: str = "") -> str:
     """The columns of a record's table, for a SELECT or RETURNING that makes such records."""
-    return ", ".join(prefix + field for field in cls._fields)  # type: ignore[attr-defined]
-
-
-def record(cls: type[R], row: Sequence[Any]) -> R:
-    """Make a record of a row."""
-    return tuple.__new__(cls, row)  # type: ignore[type-var]
+    return ", ".join(prefix + field for field in cls.fields)
 
 
 def holder_id(row: Task | Job | Hold) -> str | None:
     """The full id of who has it, session included; the field `holder` shows the name alone."""
-    return tuple.__getitem__(row, row._fields.index("holder"))  # type: ignore[no-any-return]
+    return row._row[row.fields.index("holder")]  # type: ignore[no-any-return]
 
 
 def agent_id(row: Session) -> str:
     """The full id of a session's agent; the field `agent` shows the name alone."""
-    return str(tuple.__getitem__(row, 0))
+    return str(row._row[0])
 
+
+# ── On the wire ──────────────────────────────────────────────────────────────────────────────────────────────
 
 _WITH_SESSION = ("holder", "agent")
+
+
+def wire_kinds(cls: type[Record]) -> dict[str, Kind]:
+    """What a record has on the wire: as `kinds_of`, and the session of who has it beside the name."""
+    found = {}
+    for name, kind in kinds_of(cls).items():
+        found[name] = kind
+        if kind.name == "Holder" and name in _WITH_SESSION:
+            found["session"] = Kind.of("str | None")
+    return found
 
 
 def encode(value: Any) -> Any:
@@ -399,19 +477,20 @@ def encode(value: Any) -> Any:
     cls = type(value)
     if cls is list:
         return [encode(item) for item in value]
-    if not hasattr(cls, "_fields"):
-        return value
-    out = {}
-    for key, i, show in _wire.get(cls) or _wire_form(cls):
-        out[key] = value[i] if show is None else show(value[i])
-    return out
+    form = _wire.get(cls)
+    if form is None:
+        if not issubclass(cls, Record):
+            return value
+        form = _wire_form(cls)
+    row = value._row
+    return {key: row[i] if show is None else show(row[i]) for key, i, show in form}
 
 
 # For each record class what its JSON has: a key, the column that it comes from, and how that is shown.
 _wire: dict[type, list[tuple[str, int, Callable[[Any], Any] | None]]] = {}
 
 
-def _wire_form(cls: Any) -> list[tuple[str, int, Callable[[Any], Any] | None]]:
+def _wire_form(cls: type[Record]) -> list[tuple[str, int, Callable[[Any], Any] | None]]:
     from .text import moment
 
     def _moment(stored: int | None) -> str | None:
@@ -423,13 +502,13 @@ def _wire_form(cls: Any) -> list[tuple[str, int, Callable[[Any], Any] | None]]:
         "Words": str.split,
     }
     form: list[tuple[str, int, Callable[[Any], Any] | None]] = []
-    for i, (field, kind) in enumerate(zip(cls._fields, cls._kinds, strict=True)):
-        if kind == "Holder" and field not in _WITH_SESSION:
-            form.append((field, i, None))
+    for i, (field, kind) in enumerate(kinds_of(cls).items()):
+        if kind.name != "Holder":
+            form.append((field, i, shows.get(kind.name)))
+        elif field in _WITH_SESSION:
+            form += [(field, i, shows["Holder"]), ("session", i, _session)]
         else:
-            form.append((field, i, shows.get(kind)))
-        if kind == "Holder" and field in _WITH_SESSION:
-            form.append(("session", i, _session))
+            form.append((field, i, None))
     _wire[cls] = form
     return form
 
@@ -438,20 +517,19 @@ def _session(who: str | None) -> str | None:
     return (who or "").partition("~")[2] or None
 
 
-def decode(kind: str, data: Any) -> Any:
-    """Undo `encode`, given the declared type: `Task`, `list[Task]`, `Task | None`, `int` …"""
-    kind = kind.removesuffix(" | None")
+def decode(kind: Kind, data: Any) -> Any:
+    """Undo `encode`, given the declared kind: `Task`, `list[Task]`, `Task | None`, `int` …"""
     if data is None:
         return None
-    if kind.startswith("list["):
-        return [decode(kind[5:-1], item) for item in data]
-    cls: Any = RECORDS.get(kind)
+    if kind.item is not None:
+        return [decode(kind.item, item) for item in data]
+    cls = RECORDS.get(kind.name)
     if cls is None:
         return data
     for field in _WITH_SESSION:
-        if field in cls._fields and data.get("session"):
+        if field in cls.fields and data.get("session"):
             data = {**data, field: f"{data[field]}~{data['session']}"}
-    return record(cls, [_stored(k, data.get(f)) for f, k in zip(cls._fields, cls._kinds, strict=True)])
+    return record(cls, tuple([_stored(kind.name, data.get(field)) for field, kind in kinds_of(cls).items()]))
 
 
 def _stored(kind: str, value: Any) -> Any:

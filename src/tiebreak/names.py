@@ -1,13 +1,29 @@
-"""What names and values may look like, and how large they may be: one rule for every way in.
+"""What names and values may look like: a check for each, the same for every way in.
 
-An operation declares its parameters with the types below (`ref: Ref`, `lease: Lease = 300`). The
-type's name finds its `Rule` here, and the rule is all there is: it checks and normalises the value
-wherever it comes from (Python, command line, JSON-RPC), and describes itself for the references.
+An operation declares its parameters with the types below (`ref: Ref`, `lease: Lease = CLAIM_LEASE`). `kinds` finds the
+check of a type by its name; how large a value may be stands in `limits`.
 """
 
 from __future__ import annotations
 
 from .errors import Invalid
+from .limits import (
+    DAY,
+    MAX_AGENT,
+    MAX_DELAY,
+    MAX_DEPTH,
+    MAX_GLOB,
+    MAX_JSON,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_LEASE,
+    MAX_NAME,
+    MAX_NOTE,
+    MAX_NUMBER,
+    MAX_RESOURCE,
+    MAX_TEXT,
+    MIN_DURATION,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,58 +72,21 @@ FINAL = ("completed", "failed", "cancelled")
 ANNOUNCEMENTS = ("ack", "knowledge", "decision")
 """Kinds that are published, not worked on: born completed."""
 JOB = "job"
+"""The kind of a task that carries a command."""
 OF_SCHEDULES = "cron:"
 """How the keys of jobs that a schedule submits begin, and no others."""
-"""The kind of a task that carries a command."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
 POLICIES = ("skip", "run-once", "run-all")
 """What becomes of a schedule's instants that nobody was there for."""
 ROLES = ("coordinator", "worker")
 
-DAY = 86400.0
-MAX_TITLE = 200
-"""Characters of a name that is made from something longer, such as a command: they always fit into `MAX_NAME`."""
-
-# How long a text may be, in bytes of UTF-8, which are what databases count. PostgreSQL takes 2,704 bytes for one entry
-# of an index, all its columns and a few bytes of its own together. The largest entries are those of
-#   holds   (project, resource, slot)                          64 + 2,048 + 8         = 2,120
-#   events  (subject, number), a subject may be a resource          2,048 + 8         = 2,056
-#   tasks   (project, queue, callee, priority, number)         64 + 64 + 800 + 8 + 8  =   944
-# and `tests/unit/test_index_sizes.py` adds up those of every index. A message's body is in an index of words, whose
-# list of words PostgreSQL limits to a megabyte; a body of 64 KiB never reaches that.
-MAX_NAME = 800
-MAX_LABEL = 64
-MAX_KEY = 800
-MAX_RESOURCE = 2048
-MAX_NOTE = 4000
-MAX_TEXT = 65_536
-MAX_JSON = 262_144
-MAX_DEPTH = 100
-MAX_LIST = 1000
-MAX_GLOB = 256
-"""Characters, not bytes: comparing two globs takes time in proportion to both."""
-MAX_LEASE = 7 * DAY
-MAX_DELAY = 3650 * DAY
-
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _LABEL = _LETTERS | frozenset("._:/+@-")
 _HEX = frozenset("0123456789abcdefABCDEF-")
 _SESSION = _LETTERS | frozenset("._-")
 _SPACES = frozenset("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")
-_MAX = 2**53
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
-
-
-class Rule:
-    """How one type of parameter is checked and described."""
-
-    __slots__ = ("check", "doc", "schema")
-
-    def __init__(self, check: Callable[[Any, str], Any], doc: str, schema: dict[str, Any]) -> None:
-        self.check = check
-        self.doc = doc
-        self.schema = schema
 
 
 def shown(value: object) -> str:
@@ -196,7 +175,7 @@ def key(value: Any, what: str = "key") -> str:
 
 def ref(value: Any, what: str = "ref") -> str:
     """A task's id, `#number`, unique id prefix or key."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER:
         return f"#{value}"
     return _line(value, what, MAX_KEY)
 
@@ -212,7 +191,7 @@ def agent(value: Any, what: str = "agent") -> str:
         raise Invalid(f"{what}: required (who acts?)", hint="use --as NAME or set TIEBREAK_AGENT")
     if isinstance(value, str) and value in _known:
         return str(value)
-    out = _line(value, what, 2 * MAX_LABEL + 1)
+    out = _line(value, what, MAX_AGENT)
     who, mark, session = out.partition("~")
     label(who, what)
     if mark and (not session or len(session) > MAX_LABEL or not _SESSION.issuperset(session)):
@@ -261,7 +240,9 @@ def resource(value: Any, what: str = "resource") -> str:
     return f"{kind}:{label(rest, what)}"
 
 
-def _one_of(words: tuple[str, ...]) -> Callable[[Any, str], str]:
+def one_of(words: tuple[str, ...]) -> Callable[[Any, str], str]:
+    """A check for one of these words."""
+
     def check(value: Any, what: str) -> str:
         if value not in words:
             raise Invalid(f"{what}: one of {', '.join(words)}, got {shown(value)}")
@@ -279,6 +260,14 @@ def seconds(value: Any, what: str = "duration", *, limit: float = MAX_DELAY) -> 
     if not 0 <= value <= limit:  # NaN fails this too
         raise Invalid(f"{what}: must be between 0 and {limit:g} seconds, got {shown(value)}")
     return float(value)
+
+
+def written(duration: float) -> str:
+    """A duration as `seconds` reads it, in its largest unit without a rest: `5m` for 300."""
+    for unit in ("d", "h", "m"):
+        if duration >= _UNITS[unit] and duration % _UNITS[unit] == 0:
+            return f"{duration / _UNITS[unit]:.0f}{unit}"
+    return f"{duration:g}s"
 
 
 def _duration(value: str, what: str) -> float:
@@ -315,12 +304,14 @@ def _amount(digits: str, unit: str, value: str, what: str) -> float:
 def lease(value: Any, what: str = "lease") -> float:
     """How long a grant lasts without being renewed."""
     out = seconds(value, what, limit=MAX_LEASE)
-    if out < 0.001:
+    if out < MIN_DURATION:
         raise Invalid(f"{what}: must be at least 1ms")
     return out
 
 
-def _integer(low: int, high: int) -> Callable[[Any, str], int]:
+def integer(low: int, high: int) -> Callable[[Any, str], int]:
+    """A check for a whole number between these two, which are allowed too."""
+
     def check(value: Any, what: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise Invalid(f"{what}: expected a whole number, got {shown(value)}")
@@ -371,97 +362,3 @@ def json_value(value: Any, what: str) -> Any:
     """A JSON value that fits; it is encoded where it is stored."""
     json_text(value, what)
     return value
-
-
-def _of_jobs(name: str) -> Callable[[Any, str], Any]:
-    """A rule that only jobs need, loaded with the first of them."""
-    loaded: list[Callable[[Any, str], Any]] = []
-
-    def check(value: Any, what: str) -> Any:
-        if not loaded:
-            loaded.append(getattr(__import__("tiebreak.commands", fromlist=[name]), name))
-        return loaded[0](value, what)
-
-    return check
-
-
-RULES: dict[str, Rule] = {
-    "Name": Rule(name, "one printable line, at most 800 bytes", {"type": "string", "maxLength": MAX_NAME}),
-    "Note": Rule(note, "one printable line, at most 4000 bytes", {"type": "string", "maxLength": MAX_NOTE}),
-    "Text": Rule(text, "text, at most 65536 bytes", {"type": "string", "maxLength": MAX_TEXT}),
-    "Label": Rule(label, "letters, digits and ._:/+@-, at most 64", {"type": "string", "maxLength": MAX_LABEL}),
-    "Key": Rule(key, "printable, no blanks, at most 800 bytes", {"type": "string", "maxLength": MAX_KEY}),
-    "Ref": Rule(ref, "a task: id, `#number`, unique id prefix or key", {"type": ["string", "integer"]}),
-    "AgentId": Rule(agent, "`name` or `name~session`", {"type": "string", "maxLength": 129}),
-    "Project": Rule(project, "a project's name", {"type": "string", "maxLength": 64}),
-    "Resource": Rule(
-        resource,
-        "`file:PATH`, `lock:`, `seat:` or `pool:NAME`, at most 2048 bytes",
-        {"type": "string", "maxLength": MAX_RESOURCE},
-    ),
-    "Priority": Rule(_one_of(PRIORITIES), "`low`, `normal`, `high` or `urgent`", {"enum": list(PRIORITIES)}),
-    "State": Rule(_one_of(STATES), "a task's state", {"enum": list(STATES)}),
-    "Status": Rule(_one_of(STATUSES), "an agent's status", {"enum": list(STATUSES)}),
-    "Policy": Rule(_one_of(POLICIES), "`skip`, `run-once` or `run-all`", {"enum": list(POLICIES)}),
-    "Role": Rule(_one_of(ROLES), "`coordinator` or `worker`", {"enum": list(ROLES)}),
-    "Seconds": Rule(seconds, "seconds, or `90s`, `5m`, `1h`", {"type": ["number", "string"]}),
-    "Lease": Rule(lease, "seconds, or `90s`, `5m`, `1h`; at most 7 days", {"type": ["number", "string"]}),
-    "Count": Rule(_integer(1, 100), "1 to 100", {"type": "integer", "minimum": 1, "maximum": 100}),
-    "Limit": Rule(_integer(1, 1000), "1 to 1000", {"type": "integer", "minimum": 1, "maximum": 1000}),
-    "Slots": Rule(_integer(1, 10_000), "1 to 10000", {"type": "integer", "minimum": 1, "maximum": 10_000}),
-    "Attempts": Rule(_integer(1, 1000), "1 to 1000", {"type": "integer", "minimum": 1, "maximum": 1000}),
-    "Number": Rule(_integer(0, _MAX), "a whole number from 0", {"type": "integer", "minimum": 0}),
-    "Epoch": Rule(_integer(0, _MAX), "an epoch; 0: the grant this agent has", {"type": "integer", "minimum": 0}),
-    "Json": Rule(json_value, "a JSON value, at most 256 KiB", {}),
-    "bool": Rule(boolean, "true or false", {"type": "boolean"}),
-    "Command": Rule(
-        _of_jobs("command"),
-        'text for the shell, an array of words, or `{"call": "module.function", "args": […], "kwargs": {…}}`',
-        {"type": ["string", "array", "object"]},
-    ),
-    "Environ": Rule(_of_jobs("environ"), "an object of names and texts", {"type": "object"}),
-    "Folder": Rule(_of_jobs("folder"), "an absolute path", {"type": "string", "maxLength": 4096}),
-    "Bounds": Rule(_of_jobs("bounds"), "`memory` in bytes, `cpu` in seconds, open `files`", {"type": "object"}),
-    "Group": Rule(_of_jobs("group"), "`GROUP=N`: at most N of this group at once", {"type": "string"}),
-    "Size": Rule(_of_jobs("size"), "bytes, up to 64 MiB", {"type": "integer", "minimum": 0, "maximum": 1 << 26}),
-    "Moment": Rule(_of_jobs("moment"), "a time: Unix seconds or RFC 3339", {"type": ["number", "string"]}),
-    "Lasting": Rule(_of_jobs("lasting"), "seconds, or `90s`, `5m`, `1h`; not 0", {"type": ["number", "string"]}),
-    "Percent": Rule(_of_jobs("percent"), "0 to 100", {"type": "number", "minimum": 0, "maximum": 100}),
-    "Grant": Rule(
-        _of_jobs("grant"),
-        "`[number, epoch]` of a claim",
-        {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "integer", "minimum": 1}},
-    ),
-    "Outcome": Rule(
-        _of_jobs("outcome"),
-        "an object: `number`, `epoch`, `ok`, and perhaps `result`, `reason`, `retry`, `drained`",
-        {"type": "object", "required": ["number", "epoch", "ok"]},
-    ),
-    "Chunk": Rule(
-        _of_jobs("chunk"),
-        "an object: `start` in bytes, `text`, and `stream` 1 or 2",
-        {"type": "object", "required": ["start", "text"]},
-    ),
-}
-
-
-def check(kind: str, value: Any, what: str) -> Any:
-    """Check a value against a declared type such as `Name`, `Name | None` or `list[Name]`."""
-    if kind.endswith(" | None"):
-        return None if value is None else check(kind[:-7], value, what)
-    if kind.startswith("list["):
-        if not isinstance(value, (list, tuple)):
-            raise Invalid(f"{what}: expected a list, got {shown(value)}")
-        if len(value) > MAX_LIST:
-            raise Invalid(f"{what}: {len(value)} entries, the limit is {MAX_LIST}")
-        return [check(kind[5:-1], item, f"{what}[{i}]") for i, item in enumerate(value)]
-    return RULES[kind].check(value, what)
-
-
-def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a declared type."""
-    if kind.endswith(" | None"):
-        return {"anyOf": [schema(kind[:-7]), {"type": "null"}]}
-    if kind.startswith("list["):
-        return {"type": "array", "maxItems": MAX_LIST, "items": schema(kind[5:-1])}
-    return RULES[kind].schema

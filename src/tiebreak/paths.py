@@ -16,9 +16,7 @@ import sys
 
 from .errors import Invalid
 from .globs import ESCAPES, escape, is_glob, pieces, unescape
-
-MAX_LENGTH = 2043
-"""How many bytes of UTF-8 a path or glob may have: as many as a resource (`names.MAX_RESOURCE`) has after `file:`."""
+from .limits import MAX_PATH_OF_FILE
 
 _FOLDS_CASE = sys.platform == "darwin"
 
@@ -160,8 +158,8 @@ def _is_forbidden(char: str) -> bool:
 
 def _limit(text: str) -> None:
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    if size > MAX_LENGTH:
-        raise Invalid(f"path {_quoted(text)} has {size} bytes, the limit is {MAX_LENGTH}")
+    if size > MAX_PATH_OF_FILE:
+        raise Invalid(f"path {_quoted(text)} has {size} bytes, the limit is {MAX_PATH_OF_FILE}")
 
 
 def _is_top(text: str) -> Invalid:

@@ -15,6 +15,7 @@ from _socket import AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo,
 from time import monotonic, sleep
 
 from .errors import Invalid, Refused, TiebreakError, Unavailable, as_answer, from_dict
+from .limits import MAX_LIMIT
 from .model import decode
 from .operations import find
 from .text import json, read_json
@@ -96,7 +97,9 @@ class RemoteEngine:
         """Sleep until the daemon has an event after this number that matches; False when the time is up."""
         return bool(self.follow(after, timeout, {"project": None, **filters}, limit=1)[0])
 
-    def follow(self, after: int, timeout: float, filters: dict[str, Any], limit: int = 1000) -> tuple[list[Event], int]:
+    def follow(
+        self, after: int, timeout: float, filters: dict[str, Any], limit: int = MAX_LIMIT
+    ) -> tuple[list[Event], int]:
         """The next events that match, as soon as the daemon has them, and the number to go on after."""
         operation = find("events.read")
         end = monotonic() + timeout

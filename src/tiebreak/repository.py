@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from .errors import Invalid
+from .limits import MAX_LABEL
 from .names import checksum, shown
 
-MAX_PROJECT = 64
 """How many characters a project's name may have."""
 
 
@@ -92,10 +92,10 @@ def _is_plain(char: str) -> bool:
 def _configured_project(common: str) -> str:
     """`project = NAME` of section `[tiebreak]` in the git config; empty when there is none."""
     chosen = setting(common, "project")
-    if len(chosen) > MAX_PROJECT or not all(_is_plain(c) or c == "/" for c in chosen):
+    if len(chosen) > MAX_LABEL or not all(_is_plain(c) or c == "/" for c in chosen):
         raise Invalid(
             f"project name {shown(chosen)} in the git config is not usable",
-            hint=f"use at most {MAX_PROJECT} of the characters A-Z a-z 0-9 . _ / -",
+            hint=f"use at most {MAX_LABEL} of the characters A-Z a-z 0-9 . _ / -",
         )
     return chosen
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak import errors, names, paths
+from tiebreak import errors, limits
 
 from .command import Answer, Tb, complaint
 from .conftest import Rows
@@ -53,23 +53,23 @@ WHERE = {
     "filter": ["tasks", "--name-contains", "{}"],
 }
 LIMITS = {
-    "name": names.MAX_NAME,
-    "kind": names.MAX_LABEL,
-    "queue": names.MAX_LABEL,
-    "tag": names.MAX_LABEL,
-    "key": names.MAX_KEY,
-    "ref": names.MAX_KEY,
-    "agent": names.MAX_LABEL,
-    "project": names.MAX_LABEL,
-    "resource": names.MAX_LABEL,
-    "path": paths.MAX_LENGTH,
-    "note": names.MAX_NOTE,
-    "reason": names.MAX_NOTE,
-    "channel": names.MAX_LABEL,
-    "recipient": names.MAX_LABEL,
-    "doing": names.MAX_NOTE,
-    "program": names.MAX_NAME,
-    "filter": names.MAX_NAME,
+    "name": limits.MAX_NAME,
+    "kind": limits.MAX_LABEL,
+    "queue": limits.MAX_LABEL,
+    "tag": limits.MAX_LABEL,
+    "key": limits.MAX_KEY,
+    "ref": limits.MAX_KEY,
+    "agent": limits.MAX_LABEL,
+    "project": limits.MAX_LABEL,
+    "resource": limits.MAX_LABEL,
+    "path": limits.MAX_PATH_OF_FILE,
+    "note": limits.MAX_NOTE,
+    "reason": limits.MAX_NOTE,
+    "channel": limits.MAX_LABEL,
+    "recipient": limits.MAX_LABEL,
+    "doing": limits.MAX_NOTE,
+    "program": limits.MAX_NAME,
+    "filter": limits.MAX_NAME,
 }
 
 
@@ -85,7 +85,7 @@ def test_too_long(place: str, refuse: Refuse) -> None:
 
 
 def test_a_message_that_is_too_long(refuse: Refuse) -> None:
-    assert str(names.MAX_TEXT) in refuse("send", "bob", "-", stdin="x" * (names.MAX_TEXT + 1))
+    assert str(limits.MAX_TEXT) in refuse("send", "bob", "-", stdin="x" * (limits.MAX_TEXT + 1))
 
 
 @pytest.mark.parametrize("place", [place for place in WHERE if place not in ("doing", "agent", "project")])
@@ -181,8 +181,8 @@ def test_what_is_not_json(text: str, way: str, refuse: Refuse, tmp_path: Path) -
 
 
 def test_a_payload_that_is_too_large(refuse: Refuse, tmp_path: Path) -> None:
-    (tmp_path / "payload.json").write_text(f'"{"x" * names.MAX_JSON}"')
-    assert str(names.MAX_JSON) in refuse("post", "x", "--payload", "@payload.json")
+    (tmp_path / "payload.json").write_text(f'"{"x" * limits.MAX_JSON}"')
+    assert str(limits.MAX_JSON) in refuse("post", "x", "--payload", "@payload.json")
 
 
 @pytest.mark.parametrize("file", ["missing.json", "", ".", "board.db"])

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 
 import tiebreak
-from tiebreak.daemon.rpc import MOST_IN_A_BATCH
+from tiebreak.limits import MOST_IN_A_BATCH
 
 from ..cli.command import until
 from ..daemons import PATIENCE, Serving, serving

@@ -17,8 +17,8 @@ import pytest
 
 from tiebreak import Board, Invalid, TiebreakError, Unavailable
 from tiebreak.engine.schema import TABLES
+from tiebreak.kinds import Kind
 from tiebreak.model import encode
-from tiebreak.names import check
 from tiebreak.operations import every, find
 from tiebreak.paths import canonical
 
@@ -107,13 +107,12 @@ def calls(text: str) -> Iterator[tuple[str, str, Calls]]:
     number = 0
     for operation in every().values():
         for name, declared in operation.parameters.items():
-            kind = re.sub(r"^list\[|\]$| \| None", "", declared).removesuffix("]")
-            if kind not in FORMS:
+            if declared.base not in FORMS:
                 continue
             number += 1
-            given = FORMS[kind](text)
+            given = FORMS[declared.base](text)
             params = required(operation.parameters, operation.defaults)
-            params[name] = [given] if declared.startswith("list[") else given
+            params[name] = given if declared.item is None else [given]
             before = BEFORE.get(operation.name, []) if passes(declared, params[name]) else []
             if operation.name.startswith("schedules") and "name" in params and name != "name":
                 params["name"] = "s-{}"
@@ -126,10 +125,10 @@ def calls(text: str) -> Iterator[tuple[str, str, Calls]]:
             )
 
 
-def passes(declared: str, value: Any) -> bool:
+def passes(declared: Kind, value: Any) -> bool:
     """Whether a value is let through to an engine at all."""
     try:
-        check(declared, value, "value")
+        declared.check(value, "value")
     except Invalid:
         return False
     return True
@@ -144,14 +143,13 @@ def numbered(value: Any, number: int) -> Any:
     return value.replace("{}", str(number)) if isinstance(value, str) else value
 
 
-def required(parameters: dict[str, str], defaults: dict[str, Any]) -> dict[str, Any]:
+def required(parameters: dict[str, Kind], defaults: dict[str, Any]) -> dict[str, Any]:
     """A good value for each parameter that must be given."""
     found = {}
     for name, declared in parameters.items():
         if name not in defaults:
-            kind = re.sub(r"^list\[|\]$| \| None", "", declared)
-            value = BY_NAME.get(name, SAMPLES.get(kind, "worker"))
-            found[name] = [value] if declared.startswith("list[") else value
+            value = BY_NAME.get(name, SAMPLES.get(declared.base, "worker"))
+            found[name] = value if declared.item is None else [value]
     return found
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tiebreak import Board, Fenced, Invalid, Lost
-from tiebreak.names import MAX_RESOURCE
+from tiebreak.limits import MAX_RESOURCE
 
 _random = random.Random(1)
 

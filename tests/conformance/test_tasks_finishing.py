@@ -8,7 +8,7 @@ import pytest
 
 from tiebreak import Board
 from tiebreak.errors import NotFound, Refused
-from tiebreak.names import MAX_NAME, MAX_TITLE
+from tiebreak.limits import MAX_NAME, MAX_TITLE
 
 from .engines import Place
 from .tasks_support import changes, claimed, happened, in_state, unchanged

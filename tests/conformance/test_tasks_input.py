@@ -8,7 +8,7 @@ import pytest
 
 from tiebreak import Board
 from tiebreak.errors import Invalid, TiebreakError
-from tiebreak.names import MAX_JSON, MAX_KEY, MAX_LABEL, MAX_LIST, MAX_NAME, MAX_NOTE
+from tiebreak.limits import MAX_JSON, MAX_KEY, MAX_LABEL, MAX_LIST, MAX_NAME, MAX_NOTE
 
 from .tasks_support import changes, unchanged
 

@@ -8,7 +8,8 @@ import pytest
 
 from tiebreak import Board
 from tiebreak.errors import NotFound, Refused
-from tiebreak.names import ANNOUNCEMENTS, MAX_JSON, MAX_NAME
+from tiebreak.limits import MAX_JSON, MAX_NAME
+from tiebreak.names import ANNOUNCEMENTS
 
 from .engines import Place
 from .tasks_support import changes, happened, unchanged

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tiebreak import Board, Deadlock, Holding, Invalid, Lost, Refused
+from tiebreak.limits import PLACE_LEASE
 from tiebreak.operations import waits as waits_operations
 from tiebreak.process_identity import identity, token
 
@@ -199,7 +200,7 @@ def test_who_does_not_keep_its_place_loses_it(place: Place, alice: Board, bob: B
     take(alice, "lock:x")
     lapsed = queue(bob, "lock:x")
     drop(alice, "lock:x")
-    place.advance(waits_operations.PLACE_LEASE + 1)
+    place.advance(PLACE_LEASE + 1)
     second = queue(carol, "lock:x")
     with pytest.raises(Lost, match="first carol"):
         take(bob, "lock:x", place=lapsed)
@@ -212,7 +213,7 @@ def test_who_keeps_its_place_keeps_its_turn(place: Place, alice: Board, bob: Boa
     take(alice, "lock:x")
     first, second = queue(bob, "lock:x"), queue(carol, "lock:x")
     for _ in range(4):
-        place.advance(waits_operations.PLACE_LEASE * 0.6)
+        place.advance(PLACE_LEASE * 0.6)
         for board, number in ((bob, first), (carol, second)):
             assert board.waits.enter(resources=["lock:x"], place=number).number == number
     assert line(alice) == ["bob", "carol"]
@@ -262,7 +263,7 @@ def test_a_place_that_nobody_kept_holds_up_nobody(place: Place, alice: Board, bo
     take(alice, "lock:x")
     queue(bob, "lock:x")
     drop(alice, "lock:x")
-    place.advance(waits_operations.PLACE_LEASE + 1)
+    place.advance(PLACE_LEASE + 1)
     assert line(alice) == []
     assert take(carol, "lock:x")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tiebreak.daemon.rpc import MOST_IN_A_BATCH
+from tiebreak.limits import MOST_IN_A_BATCH
 
 from ..daemons import Reply, Serving
 from .conftest import WHO, ask, last, post, request, result, rpc

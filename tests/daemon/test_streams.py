@@ -164,7 +164,7 @@ def test_a_write_beside_the_daemon_is_told(served: Serving) -> None:
 
 
 def test_a_silent_stream_shows_that_it_lives(near: Callable[..., Near], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(streams, "STREAM_HEARTBEAT", 0.05)
     place = near()
     with stream(place) as reading:
         blocks = reading.blocks()

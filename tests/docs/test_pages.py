@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tiebreak.cli import HOMES, find
 from tiebreak.cli.spec import GLOBAL
+from tiebreak.program import find, names
 
 from .snippets import PAGES, ROOT, Newcomer, called, languages, looks_like, steps
 
@@ -126,8 +126,8 @@ def is_known(command: str) -> bool:
     name = next((word for word in command.split()[1:] if not word.startswith(("-", "…"))), "")
     if not name or name.isupper():
         return True
-    options = {option.name for option in (*find(name).options, *GLOBAL)} if name in HOMES else set()
-    return name in HOMES and set(re.findall(r"(?<!\S)--([a-z-]+)", command)) <= options
+    options = {option.name for option in (*find(name).options, *GLOBAL)} if name in names() else set()
+    return name in names() and set(re.findall(r"(?<!\S)--([a-z-]+)", command)) <= options
 
 
 def test_a_command_that_does_not_exist_is_seen() -> None:

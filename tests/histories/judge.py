@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.log.checker import ENDS, GRANTS, LAPSES, TAKEN_AWAY, Broken, Log, check, read
 from tiebreak import Board, Event, NotFound
-from tiebreak.model import holder_id
+from tiebreak.model import holder_id, row_of
 from tiebreak.operations.session_fence import SEAT
 
 from .diary import GRANTED, KEPT, REFUSED, UNKNOWN, Entry
@@ -17,7 +17,7 @@ from .lives import BELL_LOCK, KEYS, LIMIT, LIMITED
 
 PROMPT = 5.0
 """Seconds within which whoever waits has noticed a change, on a busy machine."""
-_AGENT = Event._fields.index("agent")
+_AGENT = Event.fields.index("agent")
 Rule = Callable[["History"], None]
 
 
@@ -134,12 +134,12 @@ def no_message_of_a_replaced_coordinator(history: History) -> None:
     holder, replaced = "", {}
     for event in history.events:
         if event.subject == SEAT and event.event in GRANTS:
-            heir = tuple.__getitem__(event, _AGENT)
+            heir = row_of(event)[_AGENT]
             if event.event == "hold.transferred":
                 replaced[holder] = event.number
             replaced.pop(heir, None)
             holder = heir
-        elif event.event == "message.sent" and (by := replaced.get(tuple.__getitem__(event, _AGENT))):
+        elif event.event == "message.sent" and (by := replaced.get(row_of(event)[_AGENT])):
             raise Broken(f"event {event.number} is a message of {event.agent}, who was replaced by event {by}")
 
 
@@ -235,7 +235,7 @@ def disturbed(troubles: Sequence[Trouble], begin: float, end: float) -> float:
 def _sign(event: Event) -> tuple[str, str, int, int, str]:
     what = GRANTED if event.event in GRANTS else event.event
     slot = (event.data or {}).get("slot", 0) if event.event.startswith("hold.") else 0
-    return what, event.subject or "", slot, event.epoch, tuple.__getitem__(event, _AGENT) or ""
+    return what, event.subject or "", slot, event.epoch, row_of(event)[_AGENT] or ""
 
 
 RULES: list[Rule] = [

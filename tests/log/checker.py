@@ -23,6 +23,7 @@ from functools import cache
 
 from tiebreak import Board, Event
 from tiebreak.globs import is_glob, overlap
+from tiebreak.model import row_of
 from tiebreak.names import short
 
 GRANTS = {"task.claimed", "hold.taken", "hold.transferred"}
@@ -40,7 +41,7 @@ REMARKS = {
 SCHEDULES = {f"schedule.{what}" for what in ("added", "changed", "paused", "resumed", "removed", "skipped", "fired")}
 KNOWN = GRANTS | RENEWALS | ENDS | LAPSES | TAKEN_AWAY | UNHELD | REMARKS | SCHEDULES | {"task.posted"}
 
-_AGENT = Event._fields.index("agent")
+_AGENT = Event.fields.index("agent")
 
 
 class Broken(AssertionError):
@@ -251,7 +252,7 @@ def _conflict(one: str, other: str) -> bool:
 
 def _agent(event: Event) -> str | None:
     """Who acted, with the session: two sessions of one name are two holders."""
-    who: str | None = tuple.__getitem__(event, _AGENT)
+    who: str | None = row_of(event)[_AGENT]
     return who
 
 

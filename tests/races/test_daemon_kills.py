@@ -200,10 +200,10 @@ def event(number: int, what: str, ref: str, agent: str, epoch: int = 0, until: f
 
 def task(ref: str, state: str, epoch: int, holder: str | None, result: str | None) -> Task:
     """A task of a small board."""
-    facts: dict[str, Any] = dict.fromkeys(Task._fields)
+    facts: dict[str, Any] = dict.fromkeys(Task.fields)
     facts |= {"id": ref, "name": f"name of {ref}", "state": state, "epoch": epoch, "priority": 1, "tags": ""}
     facts |= {"holder": holder and f"{holder}~1", "result": result and f'"{result}"'}
-    return record(Task, list(facts.values()))
+    return record(Task, tuple(facts.values()))
 
 
 def small() -> tuple[dict[str, Call], list[Event], dict[str, Task]]:

@@ -141,8 +141,8 @@ def sample(operation: Operation[..., Any], names: Iterable[str]) -> dict[str, An
     """Good values for these parameters of an operation."""
     found = {}
     for name in names:
-        kind = operation.parameters[name].removesuffix(" | None")
-        found[name] = [SAMPLES[kind[5:-1]]] if kind.startswith("list[") else SAMPLES[kind]
+        kind = operation.parameters[name]
+        found[name] = SAMPLES[kind.base] if kind.item is None else [SAMPLES[kind.base]]
     return found
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiebreak.compat.coord import METHODS, SPELLINGS
-from tiebreak.daemon.openapi import required
 from tiebreak.operations import Operation, every
 
 from ..daemons import Serving
@@ -171,7 +170,7 @@ def test_every_member_may_have_any_type(daemon: Serving, line: Line, path: str, 
 @pytest.mark.parametrize("operation", every().values(), ids=lambda operation: operation.name)
 def test_every_parameter_of_every_operation_may_be_anything(line: Line, operation: Operation[..., Any]) -> None:
     """Each of them in turn, while the others are good; all of them in one batch."""
-    good = sample(operation, [name for name in operation.parameters if required(operation, name)])
+    good = sample(operation, [name for name in operation.parameters if operation.required(name)])
     wanted = [{**good, name: value} for name in [*operation.parameters, "unknown"] for value in ANYTHING]
     batch = [{"jsonrpc": "2.0", "id": i, "method": operation.name, "params": each} for i, each in enumerate(wanted)]
     status, answers = line.post("/rpc", json.dumps(batch).encode())

@@ -19,8 +19,8 @@ from tests.daemons import PATIENCE, serving
 from tiebreak.daemon import event_stream as streams
 from tiebreak.daemon import protocol
 from tiebreak.daemon import waiters as hub
-from tiebreak.daemon.rpc import MOST_IN_A_BATCH
-from tiebreak.daemon.service import LONGEST_WAIT
+from tiebreak.daemon.service import WAIT_MS
+from tiebreak.limits import MOST_IN_A_BATCH
 
 from .conftest import Door, Seen, Starting, call, door_of, ended
 
@@ -32,7 +32,7 @@ MOST = hub.MOST_FOR_A_CLIENT
 @pytest.fixture
 def door(start: Starting, monkeypatch: pytest.MonkeyPatch) -> Door:
     """The door of a daemon that learns nothing from the heartbeats of its streams."""
-    monkeypatch.setattr(streams, "HEARTBEAT", 3600.0)
+    monkeypatch.setattr(streams, "STREAM_HEARTBEAT", 3600.0)
     return start().door
 
 
@@ -137,7 +137,7 @@ def test_a_client_that_is_killed_is_forgotten(door: Door) -> None:
     left(door, 0)
 
 
-WAITS: list[Any] = [LONGEST_WAIT + 1, 10**30, -1, 1.5, "1000", "", True, None, [], {}]
+WAITS: list[Any] = [WAIT_MS + 1, 10**30, -1, 1.5, "1000", "", True, None, [], {}]
 
 
 @pytest.mark.parametrize("wait", WAITS, ids=repr)
@@ -145,12 +145,12 @@ def test_a_wait_that_is_none_is_refused_with_what_it_can_be(wait: Any, door: Doo
     error = door.rpc("events.read", after=0, project=None, wait_ms=wait)["error"]
     assert error["code"] == -32602
     assert "wait_ms" in error["message"]
-    assert str(LONGEST_WAIT) in error["message"]
+    assert str(WAIT_MS) in error["message"]
     assert door.waiters() == 0
 
 
 def test_the_longest_wait_is_taken(door: Door, kept: ExitStack) -> None:
-    kept.enter_context(door.wait(wait_ms=LONGEST_WAIT))
+    kept.enter_context(door.wait(wait_ms=WAIT_MS))
     left(door, 1)
 
 

@@ -24,7 +24,7 @@ from tiebreak.daemon.openapi import EVERYWHERE
 from tiebreak.daemon.pages import filled
 from tiebreak.daemon.routes import ROUTES, Route
 from tiebreak.errors import Invalid
-from tiebreak.operations import Operation, every
+from tiebreak.operations import Operation, description, every
 
 from ..daemons import PATIENCE, Serving, serving
 from .fuzzing import sample
@@ -286,7 +286,7 @@ def test_text_that_looks_like_html_is_shown_and_not_obeyed() -> None:
     odd.__doc__ = nasty
     odd.__annotations__ = {"tx": "Transaction", "ref": "Ref", "note": "Note", "return": nasty}
     made = Operation(nasty, odd, True, None, False)
-    shown = filled(f"127.0.0.1:7777{nasty}", [route], [made])
+    shown = filled(f"127.0.0.1:7777{nasty}", [route], description.operations([made]))
     assert "<script" not in shown
     assert "\u202e" not in shown
     assert shown.count("&lt;script&gt;") >= 10

@@ -23,6 +23,7 @@ from tiebreak.daemon.routes import ROUTES, Route
 from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect
 from tiebreak.errors import TiebreakError
+from tiebreak.kinds import Kind
 from tiebreak.operations import REGISTRY, Operation, every, operation
 from tiebreak.operations.strangers import TABLES
 
@@ -199,11 +200,11 @@ def calls_of(place: Place, wanted: Operation[..., Any]) -> Iterator[dict[str, An
             yield {**least, name: value}
 
 
-def options(place: Place, kind: str) -> list[Any]:
+def options(place: Place, kind: Kind) -> list[Any]:
     """The values of a type; a parameter whose type has none is left out."""
     if place.address not in _values:
         _values[place.address] = values(place)
-    return _values[place.address].get(kind.removesuffix(" | None"), [])
+    return _values[place.address].get(kind.name, [])
 
 
 _values: dict[str, dict[str, list[Any]]] = {}

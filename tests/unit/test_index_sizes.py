@@ -13,7 +13,8 @@ import pytest
 
 import tiebreak.engine
 from tiebreak.engine.refusals import FIELDS
-from tiebreak.names import MAX_KEY, MAX_LABEL, MAX_RESOURCE, STATES
+from tiebreak.limits import MAX_KEY, MAX_LABEL, MAX_RESOURCE
+from tiebreak.names import STATES
 
 SCHEMA = Path(os.path.dirname(tiebreak.engine.__file__)) / "schema"
 ENOUGH = 2600

@@ -6,12 +6,14 @@ import json
 import re
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiebreak import Invalid, names
-from tiebreak.names import RULES, check, checksum, json_text, schema, seconds, short, shown
+from tiebreak import Invalid, limits, names
+from tiebreak.kinds import RULES, Kind, check
+from tiebreak.names import checksum, json_text, seconds, short, shown
 from tiebreak.operations import every
 
 UUID = "0190b3a0-7e5a-7cc3-98a3-2f5f9c1d0e11"
@@ -52,7 +54,7 @@ GOOD: dict[str, list[Any]] = {
     "Status": ["active", "idle", "stale", "gone"],
     "Policy": ["skip", "run-once", "run-all"],
     "Role": ["coordinator", "worker"],
-    "Seconds": [0, 0.0, 1e-9, "0", names.MAX_DELAY, "3650d"],
+    "Seconds": [0, 0.0, 1e-9, "0", limits.MAX_DELAY, "3650d"],
     "Lease": [0.001, "1ms", 7 * 86400, "7d", "1w"],
     "Count": [1, 100],
     "Limit": [1, 1000],
@@ -60,7 +62,7 @@ GOOD: dict[str, list[Any]] = {
     "Attempts": [1, 1000],
     "Number": [0, 2**53],
     "Epoch": [0, 2**53],
-    "Json": [None, 0, "", [], {}, {"a": [1, 2.5, None, True]}, "x" * (names.MAX_JSON - 2), nested(100)],
+    "Json": [None, 0, "", [], {}, {"a": [1, 2.5, None, True]}, "x" * (limits.MAX_JSON - 2), nested(100)],
     "bool": [True, False],
     "Command": ["true", "a | b\n", ["ls", ""], {"call": "m.f"}, {"call": "m.f", "args": [1], "kwargs": {"a": None}}],
     "Environ": [{}, {"A": ""}, {"A": "x" * 65_536}, {"日" * 266: ""}],
@@ -128,7 +130,7 @@ BAD: dict[str, list[Any]] = {
         "-1s",
         float("nan"),
         float("inf"),
-        names.MAX_DELAY + 1,
+        limits.MAX_DELAY + 1,
         10**400,
         True,
         None,
@@ -149,7 +151,7 @@ BAD: dict[str, list[Any]] = {
         b"a",
         ...,
         "\ud800",
-        "x" * (names.MAX_JSON - 1),
+        "x" * (limits.MAX_JSON - 1),
         nested(101),
         10**5000,
     ],
@@ -239,9 +241,9 @@ def test_none_is_only_allowed_where_it_is_declared() -> None:
 
 
 def test_a_list_has_an_end_and_names_its_wrong_entry() -> None:
-    assert check("list[Label]", ("a",) * names.MAX_LIST, "tags") == ["a"] * names.MAX_LIST
+    assert check("list[Label]", ("a",) * limits.MAX_LIST, "tags") == ["a"] * limits.MAX_LIST
     with pytest.raises(Invalid, match="1001 entries, the limit is 1000"):
-        check("list[Label]", ["a"] * (names.MAX_LIST + 1), "tags")
+        check("list[Label]", ["a"] * (limits.MAX_LIST + 1), "tags")
     with pytest.raises(Invalid, match=re.escape("tags[1]")):
         check("list[Label]", ["a", ""], "tags")
     for wrong in ("abc", {"a": 1}, {"a"}, 1):
@@ -249,63 +251,77 @@ def test_a_list_has_an_end_and_names_its_wrong_entry() -> None:
             check("list[Label]", wrong, "tags")
 
 
-def is_schema(value: Any) -> bool:
-    """Enough of JSON Schema for what the references need."""
-    if not isinstance(value, dict) or not value.keys() <= {
-        "type", "enum", "anyOf", "items", "minItems", "maxItems", "maxLength", "minimum", "maximum", "required"
-    }:  # fmt: skip
-        return False
-    types = value.get("type", [])
-    known = {"string", "integer", "number", "boolean", "array", "object", "null"}
-    return (
-        ({types} if isinstance(types, str) else set(types)) <= known
-        and all(map(is_schema, value.get("anyOf", [])))
-        and ("items" not in value or is_schema(value["items"]))
-    )
-
-
 def test_every_parameter_of_every_operation_has_a_rule_and_a_schema() -> None:
     for operation in every().values():
         for name, kind in operation.parameters.items():
-            made = schema(kind)
-            assert is_schema(made), f"{operation.name} {name}: {made}"
-            assert json.loads(json.dumps(made)) == made
+            made = kind.schema()
+            jsonschema_rs.meta.validate(made)
+            assert json.loads(json.dumps(made)) == made, f"{operation.name} {name}"
 
 
 @pytest.mark.parametrize("kind", sorted(RULES))
-def test_a_rule_and_its_schema_agree_on_what_is_allowed(kind: str) -> None:
+def test_a_schema_allows_whatever_the_server_accepts(kind: str) -> None:
     for value in GOOD[kind]:
-        assert allows(schema(kind), value), f"the schema of {kind} refuses {shown(value)}"
+        assert allows(kind, value), f"the schema of {kind} refuses {shown(value)}"
 
 
-def allows(described: dict[str, Any], value: Any) -> bool:
-    types = described.get("type")
-    if types is not None:
-        python: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
-        python["object"] = dict
-        if not any(isinstance(value, python[each]) for each in ([types] if isinstance(types, str) else types)):
-            return False
-    return (
-        ("enum" not in described or value in described["enum"])
-        and ("maxLength" not in described or len(value) <= described["maxLength"])
-        and ("minimum" not in described or value >= described["minimum"])
-        and ("maximum" not in described or value <= described["maximum"])
-    )
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+JSON = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXTS)
+DURATIONS = st.builds("{}{}".format, st.integers(0, 10**4), st.sampled_from(["", "ms", "s", " m", "h30m", "d", "w"]))
+NAMES = st.builds("{}{}".format, st.sampled_from(["", "_", "#", "file:", "lock:", "a~", "/", "g="]), TEXTS)
+
+
+@given(value=st.one_of(JSON, DURATIONS, NAMES))
+def test_no_schema_is_narrower_than_its_check(value: Any) -> None:
+    for kind in RULES:
+        try:
+            check(kind, value, "thing")
+        except Invalid:
+            continue
+        assert allows(kind, value), f"the schema of {kind} refuses {value!r}"
+
+
+def allows(kind: str, value: Any) -> bool:
+    return VALIDATORS[kind].is_valid(value)
+
+
+VALIDATORS = {kind: jsonschema_rs.validator_for(Kind.of(kind).schema()) for kind in RULES}
+
+
+def test_a_kind_says_what_it_is_in_the_words_of_each_reader() -> None:
+    kind = Kind.of("list[Label | None] | None")
+    assert kind is Kind.of("list[Label | None] | None")
+    assert (kind.optional, kind.base, kind.name) == (True, "Label", "list[Label | None]")
+    assert kind.words() == "list of Label or null or null"
+    assert kind.python == "Sequence[str | None] | None"
+    assert kind.schema()["anyOf"][1] == {"type": "null"}
+    assert Kind.of("Json | None").python == "Any"
+    assert Kind.of("Task").words(str.upper) == "TASK"
+
+
+def test_a_kind_that_nobody_declared_is_not_let_through() -> None:
+    with pytest.raises(LookupError):
+        check("Nothing", 1, "thing")
 
 
 @pytest.mark.parametrize("kind", sorted(RULES))
 def test_a_schema_refuses_what_is_too_large_too(kind: str) -> None:
-    described = schema(kind)
+    described = RULES[kind].schema
     if "maxLength" in described:
-        assert not allows(described, "x" * (described["maxLength"] + 1))
+        long = "x" * (described["maxLength"] + 1)
+        assert not allows(kind, long)
         with pytest.raises(Invalid):
-            check(kind, "x" * (described["maxLength"] + 1), "thing")
-    if "maximum" in described:
-        with pytest.raises(Invalid):
-            check(kind, described["maximum"] + 1, "thing")
-    if "minimum" in described:
-        with pytest.raises(Invalid):
-            check(kind, described["minimum"] - 1, "thing")
+            check(kind, long, "thing")
+    for bound, wrong in (("maximum", 1), ("minimum", -1)):
+        if bound in described:
+            with pytest.raises(Invalid):
+                check(kind, described[bound] + wrong, "thing")
+
+
+def test_a_duration_is_written_as_it_is_read() -> None:
+    for duration, text in ((300.0, "5m"), (90.0, "90s"), (3600.0, "1h"), (30 * limits.DAY, "30d"), (0.5, "0.5s")):
+        assert names.written(duration) == text
+        assert seconds(text) == duration
 
 
 def test_every_rule_says_what_it_wants() -> None:
@@ -362,7 +378,7 @@ def test_what_is_no_duration_is_refused(written: str) -> None:
         seconds(written, "timeout")
 
 
-@given(st.floats(0, names.MAX_DELAY))
+@given(st.floats(0, limits.MAX_DELAY))
 def test_a_number_of_seconds_is_that_number(value: float) -> None:
     assert seconds(value) == value
 

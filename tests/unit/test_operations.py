@@ -19,7 +19,7 @@ import pytest
 import tiebreak
 from tiebreak import Board, Invalid, operations
 from tiebreak import board as board_module
-from tiebreak.names import RULES, check
+from tiebreak.kinds import RULES
 from tiebreak.operations import MODULES, Operation, every, find, operation
 
 if TYPE_CHECKING:
@@ -110,16 +110,13 @@ def test_every_default_is_allowed_by_its_own_rule(name: str) -> None:
         if default == "":
             assert parameter in ("agent", "project"), "filled in by the board"
         else:
-            check(kind, default, parameter)
+            kind.check(default, parameter)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_parameter_has_a_rule(name: str) -> None:
     for kind in find(name).parameters.values():
-        plain = kind.removesuffix(" | None")
-        while plain.startswith("list["):
-            plain = plain[5:-1].removesuffix(" | None")
-        assert plain in RULES
+        assert kind.base in RULES
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if every()[name].glance is not None])

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from tiebreak import repository as repositories
 from tiebreak.errors import Invalid
 from tiebreak.globs import is_glob, matches, overlap
-from tiebreak.names import MAX_RESOURCE, resource
-from tiebreak.paths import MAX_LENGTH, canonical, confine
+from tiebreak.limits import MAX_PATH_OF_FILE, MAX_RESOURCE
+from tiebreak.names import resource
+from tiebreak.paths import canonical, confine
 from tiebreak.repository import project_name, repository
 
 
@@ -186,8 +187,8 @@ def test_composing_does_not_push_a_name_past_the_bound() -> None:
 
 
 def test_a_file_with_the_longest_path_is_a_resource() -> None:
-    assert len("file:") + MAX_LENGTH == MAX_RESOURCE
-    longest = "é" * (MAX_LENGTH // 2) + "x"
+    assert len("file:") + MAX_PATH_OF_FILE == MAX_RESOURCE
+    longest = "é" * (MAX_PATH_OF_FILE // 2) + "x"
     assert resource(f"file:{longest}") == f"file:{longest}"
     with pytest.raises(Invalid, match="2049 bytes, the limit is 2048"):
         resource(f"file:{longest}x")

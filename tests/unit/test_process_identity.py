@@ -701,5 +701,5 @@ def test_importing_costs_nothing_that_a_bare_interpreter_does_not_have() -> None
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-S", "-E", "-c", code, SRC], capture_output=True, text=True, check=True)
-    known = ("agent_names", "process_identity", "names", "errors")
+    known = ("agent_names", "process_identity", "limits", "names", "errors")
     assert set(done.stdout.split()) <= {f"tiebreak.{name}" for name in known}

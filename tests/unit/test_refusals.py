@@ -21,8 +21,8 @@ import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
 from tiebreak.engine import refusals as module
 from tiebreak.engine.refusals import Refusals
+from tiebreak.kinds import RULES
 from tiebreak.model import Event
-from tiebreak.names import RULES
 
 PATIENCE = 60.0
 
@@ -101,7 +101,7 @@ def facts(subject: str = "s", agent: str = "a~1", note: str | None = None) -> di
 
 def counts(rows: list[tuple[Any, ...]]) -> dict[Any, int]:
     """Of rows in the shape of events: how many for each subject."""
-    subject, times = Event._fields.index("subject"), Event._fields.index("times")
+    subject, times = Event.fields.index("subject"), Event.fields.index("times")
     return {row[subject]: row[times] for row in rows}
 
 
@@ -440,7 +440,7 @@ def test_one_that_comes_while_a_commit_fails_is_added_to_the_others(path: str) -
     refusals.add("task.refused", 9, facts())
     refusals.kept()
     (row,) = refusals.collect()
-    assert (row[Event._fields.index("times")], row[Event._fields.index("at")]) == (2, 9)
+    assert (row[Event.fields.index("times")], row[Event.fields.index("at")]) == (2, 9)
 
 
 def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> None:
@@ -460,7 +460,7 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
             if turn % 3:
                 refusals.kept()
             else:
-                total += sum(row[Event._fields.index("times")] for row in rows)
+                total += sum(row[Event.fields.index("times")] for row in rows)
                 refusals.written()
 
     losers = [threading.Thread(target=losing, args=(f"agent-{i}",)) for i in range(4)]
@@ -471,7 +471,7 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
         thread.join()
     over.set()
     writer.join()
-    total += sum(row[Event._fields.index("times")] for row in refusals.collect())
+    total += sum(row[Event.fields.index("times")] for row in refusals.collect())
     assert total == 4 * 2000
 
 
@@ -544,7 +544,7 @@ def test_every_field_is_cut_to_what_its_column_takes(path: str, field: str, unit
     given = {**facts(), field: unit * 5000}
     refusals.add(given.pop("event", "task.refused"), 1, given)
     (row,) = refusals.collect()
-    text = row[Event._fields.index(field)]
+    text = row[Event.fields.index(field)]
     size = len(text.encode())
     assert SIZES[field] - 3 <= size <= SIZES[field], "cut between two characters"
     assert not set("\0\t\n") & set(text)

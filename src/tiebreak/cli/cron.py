@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..commands import written
 from ..errors import Invalid, NotFound
+from ..job_fields import written
+from ..limits import INSTANTS, RUNS
 from ..names import OF_SCHEDULES, POLICIES
 from ..text import Styled, ago, plain, rfc3339, span, table
 from .family import Family
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 FAMILY = Family("cron")
 NAME = Argument("name", "the schedule")
-COUNT = Option("count", "N", "next, history: how many (default 5 and 20)", convert=whole)
+COUNT = Option("count", "N", f"next, history: how many (default {INSTANTS} and {RUNS})", convert=whole)
 LONGEST = 60.0
 """Seconds after which a foreground scheduler looks again, whatever happens."""
 

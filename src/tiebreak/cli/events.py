@@ -7,10 +7,11 @@ from time import monotonic
 
 from ..board import LOOK_AGAIN
 from ..errors import NotFound, TimedOut
+from ..limits import SENTENCES, SHOWN
 from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
-from .spec import Argument, Option, command, whole
+from .spec import Argument, Option, command, number, whole
 from .tasks import STYLES
 from .working import called, who
 
@@ -43,7 +44,7 @@ def _filters(context: Context, args: Args) -> dict[str, Any]:
     "why",
     "Tell the story of a task or a resource: who got it, who did not, and how it stands.",
     Argument("ref", "a task's reference, a path, or lock:NAME, seat:NAME, pool:NAME"),
-    Option("limit", "N", "the newest so many sentences (default 200)", default=200, convert=whole),
+    number("limit", "the newest so many sentences", SENTENCES),
     example="tb why src/auth.py",
 )
 def why(context: Context, args: Args) -> None:
@@ -120,7 +121,7 @@ def _until_changed(context: Context, seen: int, left: float, subject: str) -> No
     *FILTERS,
     Option("after", "N", "only after this number", convert=whole),
     Option("follow", text="go on with new ones as they happen"),
-    Option("limit", "N", "the newest so many (default 50)", default=50, convert=whole),
+    number("limit", "the newest so many", SHOWN),
     example="tb events --follow --event task",
 )
 def events(context: Context, args: Args) -> None:

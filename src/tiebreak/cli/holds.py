@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ..limits import HOLD_LEASE
 from ..names import seconds, short
 from ..text import plain, span, table
 from .context import needed
-from .spec import Argument, Option, command, whole
+from .spec import Argument, Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 RESOURCES = Argument("resources", "paths, globs such as 'src/auth/**', or lock:NAME, seat:NAME, pool:NAME", many=True)
 RESOURCE = Argument("resource", "a path, a glob, or lock:NAME, seat:NAME, pool:NAME")
-LEASE = Option("lease", "DURATION", "how long it lasts unless renewed (default 30m)", default="30m")
+LEASE = duration("lease", "how long it lasts unless renewed", HOLD_LEASE)
 EPOCH = Option("epoch", "N", "the grant that is meant (default: the one you have now)", default=0, convert=whole)
 SLOT = Option("slot", "N", "which slot of a pool", convert=whole)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from ..commands import written
 from ..errors import Invalid
+from ..job_fields import written
+from ..limits import ATTEMPTS, BACKOFF, OUTPUT, SHOWN
 from ..names import STATES, seconds, shown
 from ..text import Styled, ago, parse_rfc3339, plain, span, table
 from .logs import Shown, exit_code, follow, percent_of
-from .spec import Argument, Option, command, whole
+from .spec import Argument, Option, command, duration, number, whole
 from .tasks import OPEN, STYLES
 from .working import called, who
 
@@ -52,8 +53,8 @@ OPTIONS = (
     Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
     Option("timeout", "DURATION", "end it after this time (default: never)"),
     Option("grace", "DURATION", "between SIGTERM and SIGKILL when it is ended"),
-    Option("max-attempts", "N", "attempts before it fails (default 3)", default=3, convert=whole),
-    Option("backoff", "DURATION", "wait before the second attempt, doubled each time (default 1s)", default="1s"),
+    number("max-attempts", "attempts before it fails", ATTEMPTS),
+    duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
     Option("env", "NAME=VALUE", "a variable for it; NAME alone passes on its value here (repeatable)", many=True),
     Option("cwd", "FOLDER", "where it runs (default: here)"),
     Option("no-cwd", text="run it wherever its worker is"),
@@ -62,7 +63,7 @@ OPTIONS = (
     Option("memory", "SIZE", "at most so much memory: 200M, 2G", convert=size),
     Option("cpu", "DURATION", "at most so much processor time", convert=seconds),
     Option("files", "N", "at most so many open files", convert=whole),
-    Option("output", "SIZE", "how much of its output is kept (default 1M)", convert=size),
+    Option("output", "SIZE", f"how much of its output is kept (default {OUTPUT // 1024**2}M)", convert=size),
 )
 """What both a single job and one that comes round can be given."""
 
@@ -146,7 +147,7 @@ def _wait(context: Context, task: Task) -> int:
     Option("name-contains", "TEXT", "only with this text in their name"),
     Option("every-project", text="not only of this project"),
     Option("before", "N", "page on: only with smaller numbers", convert=whole),
-    Option("limit", "N", "at most so many (default 50)", default=50, convert=whole),
+    number("limit", "at most so many", SHOWN),
     example="tb jobs --failed",
 )
 def jobs(context: Context, args: Args) -> None:

@@ -6,6 +6,7 @@ import sys
 
 from ..board import LOOK_AGAIN
 from ..errors import Invalid
+from ..limits import MAX_LIMIT
 from ..names import FINAL
 from ..text import block, plain
 from .spec import Option, command, whole
@@ -152,7 +153,7 @@ def _epoch(context: Context, task: Task, attempt: int | None) -> int:
     """The epoch of an attempt, as the log tells it."""
     if attempt is None:
         return 0
-    claims = context.board.events.read(subject=task.id, event="task.claimed", project=task.project, limit=1000)
+    claims = context.board.events.read(subject=task.id, event="task.claimed", project=task.project, limit=MAX_LIMIT)
     if not 1 <= attempt <= len(claims):
         raise Invalid(f"--attempt: {called(task)} has been claimed {len(claims)} times so far, not {attempt}")
     return claims[attempt - 1].epoch

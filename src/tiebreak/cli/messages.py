@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from ..limits import LISTED
 from ..text import ago, block, plain
 from .context import standard_input
-from .spec import Argument, Option, command, whole
+from .spec import Argument, Option, command, number, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def send(context: Context, args: Args) -> None:
     Option("thread", "N", "only of this thread", convert=whole),
     Option("search", "WORDS", "only with these words, among all that you may read"),
     Option("follow", text="go on with new ones as they come"),
-    Option("limit", "N", "at most so many (default 100)", default=100, convert=whole),
+    number("limit", "at most so many", LISTED),
     example="tb inbox --follow",
 )
 def inbox(context: Context, args: Args) -> None:

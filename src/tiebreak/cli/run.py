@@ -13,9 +13,10 @@ import subprocess
 import sys
 
 from ..errors import Fenced, Invalid
+from ..limits import GRACE, RUN_LEASE
 from ..names import seconds
 from ..process_tree import become_subreaper, descendants, end
-from .spec import Option, command, whole
+from .spec import Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     "Run a command while holding something; it is ended when the hold is lost.",
     Option("hold", "RESOURCE", "what to hold: a path, lock:NAME, pool:NAME … (repeatable)", many=True),
     Option("wait", "DURATION", "wait that long for it", default="0s"),
-    Option("lease", "DURATION", "renewed every third of this (default 30s)", default="30s"),
+    duration("lease", "renewed every third of this", RUN_LEASE),
     Option("note", "TEXT", "what you are doing, for those who have to wait"),
     Option("slots", "N", "make the pool, or change its size", convert=whole),
-    Option("grace", "DURATION", "between SIGTERM and SIGKILL when the hold is lost (default 2s)", default="2s"),
+    duration("grace", "between SIGTERM and SIGKILL when the hold is lost", GRACE),
     rest="CMD…",
     example="tb run --hold lock:deploy --wait 60s -- make deploy",
 )

@@ -6,10 +6,11 @@ import os
 import sys
 
 from ..errors import Invalid, Unavailable
+from ..limits import PATIENCE, SEAT_LEASE, SETTLE, STOP_PATIENCE
 from ..names import seconds, short
 from ..text import Styled, ago, block, plain, table
 from .context import standard_input
-from .spec import Argument, Option, command, whole
+from .spec import Argument, Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ LEVELS = {"ok": "good", "warn": "warn", "bad": "bad"}
     Option("worktree", text="in a git worktree and on a branch of its own"),
     Option("cwd", "FOLDER", "where it runs (default: here)"),
     Option("env", "NAME=VALUE", "one more variable; may be repeated", many=True),
-    Option("settle", "DURATION", "how long it must live to count as alive (default 0.5s)", default="0.5s"),
-    Option("lease", "DURATION", "of a coordinator's seat, renewed every third of this (default 60s)", default="60s"),
-    Option("patience", "DURATION", "how long to wait until it is alive (default 60s)", default="60s"),
+    duration("settle", "how long it must live to count as alive", SETTLE),
+    duration("lease", "of a coordinator's seat, renewed every third of this", SEAT_LEASE),
+    duration("patience", "how long to wait until it is alive", PATIENCE),
     rest="COMMAND…",
     example="tb spawn lead --coordinator -- claude --continue",
 )
@@ -232,7 +233,7 @@ def tell(context: Context, args: Args) -> None:
     "End a session: ask it, then signal it, then kill everything below it.",
     AGENT,
     Option("ask", "TEXT", "type this first, such as /exit"),
-    Option("patience", "DURATION", "with --ask: how long it may take to go by itself (default 10s)", default="10s"),
+    duration("patience", "with --ask: how long it may take to go by itself", STOP_PATIENCE),
     Option("reason", "TEXT", "why, in the message that it gets"),
     example="tb stop lead --ask /exit",
 )
@@ -285,7 +286,7 @@ def rm(context: Context, args: Args) -> None:
     Option("doc", "FILE", "what the new one should know; - reads it from standard input"),
     Option("queue", text="only put it into the queue, for `tb drain` or the daemon"),
     Option("settle", "DURATION", "how long it must live to count as alive (default: as the old one)"),
-    Option("patience", "DURATION", "how long to wait until the new one is alive (default 60s)", default="60s"),
+    duration("patience", "how long to wait until the new one is alive", PATIENCE),
     rest="COMMAND…",
     example="tb handoff lead --doc notes.md",
 )
@@ -331,7 +332,7 @@ def _document(path: str) -> str:
     "Start what was put into the queue by `tb handoff --queue`.",
     Option("every-project", text="not only of this project"),
     Option("wait", "DURATION", "try again for that long what cannot be started now", default="0s"),
-    Option("patience", "DURATION", "how long to wait until a new one is alive (default 60s)", default="60s"),
+    duration("patience", "how long to wait until a new one is alive", PATIENCE),
     example="tb drain --wait 60s",
 )
 def drain(context: Context, args: Args) -> int:

@@ -8,7 +8,7 @@ rest of a command (docs/decisions/002). It knows what the commands need and no m
 from __future__ import annotations
 
 from ..errors import Invalid
-from ..names import shown
+from ..names import shown, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,16 @@ class Option:
     def shown(self) -> str:
         """As help writes it."""
         return f"{f'-{self.short}, ' if self.short else ''}--{self.name} {self.metavar}".rstrip()
+
+
+def duration(name: str, text: str, default: float) -> Option:
+    """An option `--name DURATION`, whose help says what it is when nobody says."""
+    return Option(name, "DURATION", f"{text} (default {written(default)})", default=written(default))
+
+
+def number(name: str, text: str, default: int) -> Option:
+    """An option `--name N`, whose help says what it is when nobody says."""
+    return Option(name, "N", f"{text} (default {default})", default=default, convert=whole)
 
 
 class Argument:

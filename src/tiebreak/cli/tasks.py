@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..errors import Invalid, Refused
+from ..limits import ATTEMPTS, BACKOFF, MAX_LIMIT, SHOWN
 from ..model import encode
 from ..names import PRIORITIES, STATES
 from ..text import Styled, ago, plain, span, table
 from .context import needed
-from .spec import Argument, Option, command, json_argument, whole
+from .spec import Argument, Option, command, duration, json_argument, number, whole
 from .working import REASON, REF, called, who
 
 TYPE_CHECKING = False
@@ -49,8 +50,8 @@ OPEN = ["blocked", "pending", "claimed"]
     Option("after", "REF", "comes after this task (repeatable)", many=True),
     Option("run-anyway", text="run also when one of those failed"),
     Option("delay", "DURATION", "not ready before", default="0s"),
-    Option("max-attempts", "N", "attempts before it fails (default 3)", default=3, convert=whole),
-    Option("backoff", "DURATION", "wait before the second attempt, doubled each time (default 1s)", default="1s"),
+    number("max-attempts", "attempts before it fails", ATTEMPTS),
+    duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
     Option("tag", "TAG", "a tag (repeatable)", many=True),
     Option("about", "REF", "the task that an announcement is about"),
     example="tb post 'fix the login bug' --key login-bug --priority high --kind bug",
@@ -143,7 +144,7 @@ def _failed(context: Context, filters: dict[str, Any]) -> list[int]:
     numbers: list[int] = []
     while True:
         before = numbers[-1] if numbers else None
-        found = context.board.tasks.list(states=["failed"], limit=1000, before=before, **filters)
+        found = context.board.tasks.list(states=["failed"], limit=MAX_LIMIT, before=before, **filters)
         numbers += [task.number for task in found]
         if len(found) < 1000:
             return numbers[::-1]
@@ -232,7 +233,7 @@ def plain_json(text: str) -> str:
     Option("name-contains", "TEXT", "only with this text in their name"),
     Option("every-project", text="not only of this project"),
     Option("before", "N", "page on: only with smaller numbers", convert=whole),
-    Option("limit", "N", "at most so many (default 50)", default=50, convert=whole),
+    number("limit", "at most so many", SHOWN),
     example="tb tasks --state pending --priority urgent",
 )
 def tasks(context: Context, args: Args) -> None:

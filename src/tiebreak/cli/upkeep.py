@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..errors import Unavailable
+from ..limits import KEPT
 from ..text import Styled, plain, table
-from .spec import Argument, Option, command
+from .spec import Argument, Option, command, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ STYLES = {"ok": "good", "warn": "warn", "bad": "bad"}
 @command(
     "prune",
     "Forget finished tasks, events and messages that are old enough; epochs are never forgotten.",
-    Option("older-than", "DURATION", "how old (default 30d)", default="30d"),
+    duration("older-than", "how old", KEPT),
     example="tb prune --older-than 7d",
 )
 def prune(context: Context, args: Args) -> None:

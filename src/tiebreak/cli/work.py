@@ -6,9 +6,10 @@ import os
 import sys
 
 from ..errors import Invalid, TiebreakError
+from ..limits import DRAIN, JOB_LEASE
 from ..names import label, seconds, short
 from ..text import plain, span
-from .spec import Option, command, whole
+from .spec import Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ MOST = 1000
     Option("tags", "TAG", "only jobs that have one of these tags (repeatable, or with commas)", many=True),
     Option("concurrency", "N", "jobs at once (default: one for each processor)", convert=whole),
     Option("import", "MODULE", "run the functions that this Python module declares as jobs (repeatable)", many=True),
-    Option("lease", "DURATION", "how long a job is kept without a sign of life (default 30s)", default="30s"),
-    Option("drain-timeout", "DURATION", "how long running jobs may finish when told to stop", default="30s"),
+    duration("lease", "how long a job is kept without a sign of life", JOB_LEASE),
+    duration("drain-timeout", "how long running jobs may finish when told to stop", DRAIN),
     Option("burst", text="stop when nothing is left to do"),
     Option("once", text="run one job, if there is one, and stop"),
     example="tb work --queue mail --concurrency 4 --import shop.mail",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..limits import CLAIM_LEASE, MAX_COUNT
 from ..names import seconds, short
 from ..text import plain, span
-from .spec import Argument, Option, command, json_argument, whole
+from .spec import Argument, Option, command, duration, json_argument, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 REF = Argument("ref", "the task: #number, key, id or a unique beginning of the id")
 EPOCH = Option("epoch", "N", "the grant that is meant (default: the one you have now)", default=0, convert=whole)
-LEASE = Option("lease", "DURATION", "how long it lasts unless renewed (default 5m)", default="5m")
+LEASE = duration("lease", "how long it lasts unless renewed", CLAIM_LEASE)
 WAIT = Option("wait", "DURATION", "wait that long for it", default="0s")
 REASON = Option("reason", "TEXT", "why")
 
@@ -56,7 +57,7 @@ def claim(context: Context, args: Args) -> None:
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only from this queue"),
     Option("tag", "TAG", "only with this tag"),
-    Option("count", "N", "up to so many at once, 1 to 100 (default 1)", default=1, convert=whole),
+    Option("count", "N", f"up to so many at once, 1 to {MAX_COUNT} (default 1)", default=1, convert=whole),
     LEASE,
     WAIT,
     example="tb next --kind bug --wait 60s",

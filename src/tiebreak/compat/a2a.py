@@ -18,12 +18,12 @@ from uuid import UUID
 import msgspec
 
 from .. import __version__
-from ..daemon.event_stream import HEARTBEAT
 from ..daemon.routes import Problem, Request, Response, route
 from ..daemon.rpc import INTERNAL, METHOD, Wrong, parsed, refused, understood
-from ..daemon.service import LONGEST_WAIT, internal
+from ..daemon.service import internal
 from ..errors import Invalid, NotFound, Refused, TiebreakError
-from ..names import FINAL, MAX_TITLE, is_uuid, shown
+from ..limits import LONGEST_WAIT, MAX_LIMIT, MAX_TITLE, STREAM_HEARTBEAT
+from ..names import FINAL, is_uuid, shown
 from ..operations import find
 from ..text import parse_rfc3339, rfc3339
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ..model import Task
 
 VERSION = "1.0"
-MOST = 1000
 NOBODY = "a2a"
 """Who posts and cancels when the header `Tiebreak-Agent` does not say."""
 STATES = {
@@ -287,7 +286,7 @@ async def _ended(asked: Asked, task: Task) -> Task:
         return now if now.state in FINAL else None
 
     with asked.service.hub.place(asked.request.client):
-        ended = await asked.service.hub.wait(ask, ("a2a", task.id), LONGEST_WAIT / 1000, asked.request.gone)
+        ended = await asked.service.hub.wait(ask, ("a2a", task.id), LONGEST_WAIT, asked.request.gone)
     return ended or await asked.found(task.id)
 
 
@@ -300,7 +299,7 @@ async def _list(asked: Asked) -> Response:
     """A page of tasks, those that changed last first."""
     size, after = asked.whole("pageSize", 1, 100, 50), _cursor(asked.params.get("pageToken"))
     history = asked.whole("historyLength", 0, 1000, None)
-    filters: dict[str, Any] = {"project": asked.project, "limit": MOST}
+    filters: dict[str, Any] = {"project": asked.project, "limit": MAX_LIMIT}
     if asked.params.get("contextId"):
         filters["tag"] = _tag(str(asked.params["contextId"]))
     if asked.params.get("status"):
@@ -382,7 +381,7 @@ async def _stream(asked: Asked, task: Task, seen: int, place: Any) -> AsyncItera
                 found = await service.hub.wait(
                     lambda params=params: service.engine.run(read, params),  # type: ignore[misc]
                     ("events.read", _encode(params)),
-                    HEARTBEAT,
+                    STREAM_HEARTBEAT,
                     lambda: asyncio.shield(gone),
                 )
                 if not found:

@@ -15,10 +15,11 @@ import msgspec
 
 from .. import __version__
 from ..daemon.routes import Problem, Response, route
-from ..daemon.rpc import METHOD, MOST_IN_A_BATCH, REQUEST, SCHEMA, Wrong, facts, failed, parsed, refused, understood
+from ..daemon.rpc import METHOD, REQUEST, SCHEMA, Wrong, facts, failed, parsed, refused, understood
 from ..daemon.security import told
-from ..daemon.service import LONGEST_WAIT
+from ..daemon.service import WAIT_MS
 from ..errors import Invalid, NotFound, Refused
+from ..limits import MAX_ATTEMPTS, MAX_LIMIT, MOST_IN_A_BATCH, SHOWN
 from ..model import encode, holder_id
 from ..names import is_uuid, shown
 from ..operations import find
@@ -34,7 +35,6 @@ CONFLICT = -32001
 PROJECT = "default"
 NOBODY = "coord"
 """Who posts and cancels when the client does not say: coord does not ask."""
-MOST = 1000
 SPELLINGS = {
     "agentId": "agent_id",
     "leaseSeconds": "lease_seconds",
@@ -192,7 +192,7 @@ async def send(call: Call) -> Any:
     """Attempts are not counted by coord, so a lapsed claim never ends a task that came this way."""
     given = call.given(name="name", kind="kind", priority="priority", payload="payload")
     agent = call.params.get("agent_id", NOBODY)
-    return _task(await call.write("tasks.post", agent=agent, max_attempts=MOST, **given))
+    return _task(await call.write("tasks.post", agent=agent, max_attempts=MAX_ATTEMPTS, **given))
 
 
 @method("tasks/get", "Show a task")
@@ -213,8 +213,8 @@ async def listing(call: Call) -> Any:
     if "wait_ms" in given and call.request is None:
         raise Invalid("wait_ms: not in a batch, whose answers come together")
     if "wait_ms" in given:
-        given["wait_ms"] = _at_most(LONGEST_WAIT, given["wait_ms"])
-    found = await call.run("tasks.list", limit=_at_most(MOST, call.params.get("limit", 50)), **given)
+        given["wait_ms"] = _at_most(WAIT_MS, given["wait_ms"])
+    found = await call.run("tasks.list", limit=_at_most(MAX_LIMIT, call.params.get("limit", SHOWN)), **given)
     return [_task(task) for task in found]
 
 
@@ -259,7 +259,7 @@ async def reclaim(call: Call) -> Any:
     before, count = await _together(call.service, ("events.last", {}, None), sweep)
     if not count:
         return []
-    lapses = await call.run("events.read", after=before, event="task.expired", limit=MOST)
+    lapses = await call.run("events.read", after=before, event="task.expired", limit=MAX_LIMIT)
     return [_task(await call.run("tasks.get", ref=subject)) for subject in dict.fromkeys(e.subject for e in lapses)]
 
 
@@ -286,7 +286,7 @@ async def heartbeat(call: Call) -> Any:
 async def agents(call: Call) -> Any:
     """Most recently seen first."""
     found = await call.run("agents.list")
-    claimed = await call.run("tasks.list", states=["claimed"], limit=MOST)
+    claimed = await call.run("tasks.list", states=["claimed"], limit=MAX_LIMIT)
     tasks = {holder_id(task): task.id for task in reversed(claimed)}
     return [_agent(agent, tasks.get(agent.id)) for agent in found if agent.id != NOBODY]
 

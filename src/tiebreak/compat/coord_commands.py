@@ -11,6 +11,7 @@ import os
 
 from ..cli.spec import GLOBAL, Args, Argument, Command, Option, command, json_argument, parse, whole
 from ..errors import Invalid, NotFound, TimedOut, Unavailable, from_dict
+from ..limits import CLAIM_LEASE, MAX_LIMIT, SHOWN
 from ..names import ANNOUNCEMENTS, seconds
 
 TYPE_CHECKING = False
@@ -31,7 +32,7 @@ SUBCOMMANDS: dict[str, Command] = {}
 TO = Option("url", "URL", f"the daemon (default: COORD_URL, else {URL})")
 ID = Argument("id", "the task's id")
 LEASES = (
-    Option("lease", "SECONDS", "how long without a renewal (default 300)"),
+    Option("lease", "SECONDS", f"how long without a renewal (default {CLAIM_LEASE:g})"),
     Option("lease-seconds", "SECONDS", "the same"),
 )
 PRIORITY = Option("priority", "PRIORITY", "low, normal, high or urgent")
@@ -117,7 +118,7 @@ def get(context: Context, args: Args) -> None:
     "list",
     "List tasks.",
     *FILTERS,
-    Option("limit", "N", "list: at most so many (default 50)", convert=whole),
+    Option("limit", "N", f"list: at most so many (default {SHOWN})", convert=whole),
     Option("wait-ms", "N", "list: wait that long for the first one", convert=whole),
 )
 def listing(context: Context, args: Args) -> None:
@@ -220,7 +221,7 @@ def status(context: Context, args: Args) -> None:
     """Of the newest 1000 tasks."""
     daemon = Daemon(args)
     facts = {"agents": len(daemon.ask("agents/list"))}
-    for task in daemon.ask("tasks/list", limit=1000):
+    for task in daemon.ask("tasks/list", limit=MAX_LIMIT):
         facts[task["state"]] = facts.get(task["state"], 0) + 1
     context.answer(facts, "  ".join(f"{name} {count}" for name, count in facts.items()))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from ..cli.family import Family
 from ..cli.spec import Args, Argument, Option, command, whole
 from ..errors import Invalid, Lost, NotFound, Refused
+from ..limits import HOLD_LEASE, MAX_ATTEMPTS, MAX_LIMIT, WORK_LEASE
 from ..names import ANNOUNCEMENTS, short
 from ..names import agent as check_agent
 from ..names import lease as check_lease
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     from ..cli.context import Context
     from ..model import Hold, Message, Task
 
-FILE_LEASE = 30 * 60.0
-WORK_LEASE = 60 * 60.0
 ANNOUNCED = "announce"
 """The channel on which agents say that they are there."""
-ATTEMPTS = 1000
+ATTEMPTS = MAX_ATTEMPTS
 """Work that is claimed by name may lapse and be claimed again as often as agents die; it does not fail by itself."""
 AVAILABLE = {"pending": "available"}
 """States that have another name here."""
@@ -53,7 +52,7 @@ TASK = Argument("task", "the work's name")
 TTL = Option(
     "ttl",
     "MINUTES",
-    "how long it lasts (default: a file 30, work 60); 90s and 2h are understood too",
+    f"how long it lasts (default: a file {HOLD_LEASE / 60:g}, work {WORK_LEASE / 60:g}); 90s and 2h are understood too",
     convert=minutes,
 )
 EPOCH = Option("epoch", "N", "the grant that is meant (default: the one that name has now)", convert=whole)
@@ -85,7 +84,7 @@ def status(context: Context, args: Args) -> None:
     """Leases, claims and agents."""
     board = context.board
     leases = board.holds.list(agent=args.agent)
-    claims = board.tasks.list(states=["claimed"], agent=args.agent, limit=1000)
+    claims = board.tasks.list(states=["claimed"], agent=args.agent, limit=MAX_LIMIT)
     agents = [each for each in board.agents.list(agent=args.agent) if each.status != "gone"]
     if context.json:
         from ..model import encode
@@ -111,7 +110,7 @@ def _list(context: Context, title: str, lines: list[str]) -> None:
 def claim(context: Context, args: Args) -> None:
     """Exit 0 when it is yours, 1 when somebody else has it."""
     board = context.board
-    lease = FILE_LEASE if args.ttl is None else args.ttl
+    lease = HOLD_LEASE if args.ttl is None else args.ttl
     [held] = board.holds.take(resources=[board.resource(args.path)], agent=args.agent, lease=lease, again=True)
     context.answer(held, f"claimed {_lease(held)}")
 
@@ -182,7 +181,9 @@ def _messages(board: Board, args: Args) -> list[Message]:
     """Page after page: the newest come last, and are what a reader is after."""
     found: list[Message] = []
     after = args.since if isinstance(args.since, int) else 0
-    while page := board.messages.inbox(agent=args.agent, every=True, channel=args.channel, after=after, limit=1000):
+    while page := board.messages.inbox(
+        agent=args.agent, every=True, channel=args.channel, after=after, limit=MAX_LIMIT
+    ):
         found += page
         after = page[-1].number
     return found
@@ -240,7 +241,7 @@ def work_list(context: Context, args: Args) -> None:
     if args.available and args.claimed:
         raise Invalid("coordination work-list: --available or --claimed, not both")
     states = ["pending"] if args.available else ["claimed"] if args.claimed else None
-    found = context.board.tasks.list(states=states, agent=args.agent, limit=1000)
+    found = context.board.tasks.list(states=states, agent=args.agent, limit=MAX_LIMIT)
     found = [task for task in found if task.kind not in ANNOUNCEMENTS]
     context.answer(found, "\n".join(_work(task) for task in found) or "no work")
 

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..commands import written
 from ..daemon.routes import Response, route
 from ..errors import Fenced, Invalid, NotFound
+from ..job_fields import written
+from ..kinds import RULES
+from ..limits import JOB_LEASE, LISTED, MAX_ATTEMPTS, MAX_LABEL, MAX_LIST, MAX_TEXT
 from ..model import encode, holder_id
-from ..names import JOB, PRIORITIES, agent, schema, shown
+from ..names import JOB, PRIORITIES, agent, shown
 
 if TYPE_CHECKING:
     from ..daemon.routes import Request
@@ -34,8 +36,6 @@ NOBODY = "workron"
 MARK = "~"
 PROGRAM = "worker"
 """What tells agents that registered as workers from others."""
-LEASE = 30.0
-"""Seconds of silence after which a worker is taken for dead."""
 STATUSES = {
     "pending": ["pending"],
     "blocked": ["blocked"],
@@ -45,14 +45,14 @@ STATUSES = {
 }
 _STATUS = {state: status for status, states in STATUSES.items() for state in states}
 _NORMAL = PRIORITIES.index("normal")
-_PROJECT = {"project": {**schema("Project"), "default": "default"}}
-_WORKER = {"worker_id": {**schema("AgentId"), "minLength": 1, "description": "who reports"}}
+_PROJECT = {"project": {**RULES["Project"].schema, "default": "default"}}
+_WORKER = {"worker_id": {**RULES["AgentId"].schema, "description": "who reports"}}
 _GRANT = {
     **_WORKER,
     "epoch": {"type": "integer", "minimum": 0, "description": "the grant that is meant, as the claim told it"},
     "attempt": {"type": "integer", "minimum": 0, "description": "the attempt that is meant, as the claim told it"},
 }
-_REASON = {"reason": {**schema("Note"), "description": "why it failed"}}
+_REASON = {"reason": {**RULES["Note"].schema, "description": "why it failed"}}
 _STALE = "it is not this worker's job, or not any more"
 
 
@@ -85,11 +85,11 @@ _SUBMITTED = {
     "type": "object",
     "required": ["command"],
     "properties": {
-        "command": {"type": "string", "minLength": 1, "maxLength": 65536},
-        "depends_on": {"type": ["array", "null"], "maxItems": 1000, "items": {"type": "string"}},
+        "command": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT},
+        "depends_on": {"type": ["array", "null"], "maxItems": MAX_LIST, "items": {"type": "string"}},
         "priority": {"type": ["integer", "null"], "description": "below 0 low, 0 normal, 1 high, above urgent"},
-        "queue_name": {"type": ["string", "null"], "maxLength": 64},
-        "max_retries": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000},
+        "queue_name": {"type": ["string", "null"], "maxLength": MAX_LABEL},
+        "max_retries": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_ATTEMPTS},
     },
 }
 _REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKER["worker_id"]}}
@@ -135,10 +135,10 @@ async def submit(service: Service, request: Request) -> Response:
     query={
         **_PROJECT,
         "status": {"enum": list(STATUSES)},
-        "queue_name": schema("Label"),
-        "worker_id": schema("AgentId"),
+        "queue_name": RULES["Label"].schema,
+        "worker_id": RULES["AgentId"].schema,
         "before": {"type": "string", "description": "page on: only jobs older than the one with this id"},
-        "limit": {**schema("Limit"), "default": 100},
+        "limit": {**RULES["Limit"].schema, "default": LISTED},
     },
     answers={200: "an array of jobs", 404: "`before` names no job"},
     strangers=False,
@@ -166,7 +166,7 @@ async def jobs(service: Service, request: Request) -> Response:
     "GET",
     "/jobs/next",
     "Claim the next job: the most urgent, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
-    query={**_WORKER, **_PROJECT, "queue_name": schema("Label")},
+    query={**_WORKER, **_PROJECT, "queue_name": RULES["Label"].schema},
     answers={200: "the job, which is this worker's now", 204: "nothing to do"},
     strangers=False,
 )
@@ -177,7 +177,7 @@ async def claim(service: Service, request: Request) -> Response:
         "agent": _who(query.get("worker_id")),
         "project": query.get("project", "default"),
         "queues": [query["queue_name"]] if "queue_name" in query else None,
-        "lease": LEASE,
+        "lease": JOB_LEASE,
     }
     if request.method == "HEAD":  # whoever only asks for headers never learns which job it would have won
         return Response(status=204)
@@ -236,7 +236,7 @@ async def fail(service: Service, request: Request) -> Response:
 async def heartbeat(service: Service, request: Request) -> Response:
     """A worker that lost its job, or whose job was cancelled, learns it here."""
     task, worker, epoch, _ = await _meant(service, request)
-    params = {"grants": [[task.number, epoch]], "agent": worker, "project": task.project, "lease": LEASE}
+    params = {"grants": [[task.number, epoch]], "agent": worker, "project": task.project, "lease": JOB_LEASE}
     gone = await service.call("jobs.heartbeat", params, once=_once(request))
     if gone:
         raise await _late(service, task, f"it is {gone[0]['reason']}, and not this worker's any more")
@@ -397,7 +397,7 @@ async def workers(service: Service, request: Request) -> Response:
 def _worker(found: Agent, now: float) -> dict[str, Any]:
     """An agent as Workron shows a worker. The board keeps neither addresses nor resources of workers."""
     times = encode(found)
-    here = found.status != "gone" and now - found.seen_at <= LEASE
+    here = found.status != "gone" and now - found.seen_at <= JOB_LEASE
     return {
         "id": found.id,
         "exec_addr": "",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid
+from ..kinds import RULES
+from ..limits import STREAM_HEARTBEAT
 from ..model import encode
-from ..names import schema
 from ..operations import find
 from .routes import Response, route
 
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-HEARTBEAT = 15.0
-"""Seconds of silence after which a comment shows that the stream still lives."""
 AT_ONCE = 100
 FILTERS = {
     name: kind for name, kind in find("events.read").parameters.items() if name not in ("after", "limit", "newest")
 }
 _QUERY = {
     "after": {"type": "integer", "minimum": 0, "description": "only events after this number; without it, new ones"},
-    **{name: schema(kind.removesuffix(" | None")) for name, kind in FILTERS.items()},
+    **{name: RULES[kind.name].schema for name, kind in FILTERS.items()},
 }
 _SSE = b"text/event-stream; charset=utf-8"
 
@@ -77,7 +76,7 @@ async def _stream(service: Service, request: Request, params: dict[str, Any], pl
                 found = await service.hub.wait(
                     lambda question=question: service.engine.run(read, question),  # type: ignore[misc]
                     ("events.read", msgspec.json.encode(question)),
-                    HEARTBEAT,
+                    STREAM_HEARTBEAT,
                     lambda: asyncio.shield(gone),
                 )
                 if found:

@@ -1,27 +1,25 @@
 """The OpenAPI document, made from the table of routes and from the declared operations, so that it forgets none.
 
-A route tells its statuses, an operation its parameters and what it returns. What is added here is what they have in
-common: the one form of an error, the statuses that come before any route is looked at, and the shapes of records.
+A route tells its statuses, the description of an operation its parameters and what it returns. What is added here is
+what they have in common: the one form of an error, the statuses that come before any route is looked at, and the shapes
+of records. A schema of what is sent allows all that the server accepts: what a program that makes up calls needs beyond
+that belongs to that program.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__, errors
-from ..model import RECORDS
-from ..names import MAX_LIST, PRIORITIES, RULES
-from ..operations import every
+from .. import __version__
+from ..limits import LONGEST_WAIT, MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
+from ..operations import description
 from .routes import ROUTES
-from .rpc import MOST_IN_A_BATCH
-from .service import LONGEST_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..operations import Operation
+    from ..operations.description import OperationDescription, RecordDescription
     from .routes import Route
 
     Schema = dict[str, Any]
@@ -42,11 +40,6 @@ GROUPS = {
     "a2a": "As A2A speaks",
 }
 """What the routes of a module are for."""
-ERRORS = tuple(
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.TiebreakError) and kind is not errors.TiebreakError
-)
 EVERYWHERE = {
     400: "The request is wrong: the message says where.",
     401: "The token is missing or wrong.",
@@ -67,12 +60,11 @@ _HEADERS = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After", 503: "Ret
 @cache
 def document() -> Schema:
     """The whole document."""
-    return described(ROUTES, every().values())
+    return described(ROUTES, description.operations())
 
 
-def described(routes: Iterable[Route], operations: Iterable[Operation[..., Any]]) -> Schema:
+def described(routes: Iterable[Route], operations: list[OperationDescription]) -> Schema:
     """These routes and these operations as an OpenAPI document."""
-    operations = list(operations)
     paths: dict[str, dict[str, Any]] = {}
     for route in sorted(routes, key=lambda each: (each.path, each.method)):
         paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route)
@@ -84,7 +76,7 @@ def described(routes: Iterable[Route], operations: Iterable[Operation[..., Any]]
         "tags": [{"name": name} for name in GROUPS.values()],
         "paths": paths,
         "components": {
-            "schemas": {**_records(), **_messages(operations)},
+            "schemas": {**{each.name: _of_record(each) for each in description.records()}, **_messages(operations)},
             "responses": {
                 str(status): _answer(status, text, _error_body(status)) for status, text in EVERYWHERE.items()
             },
@@ -207,106 +199,28 @@ _BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
 # ── Operations ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def text_of(thing: Any) -> str:
-    """What something says of itself, without the indentation of the source."""
-    return cleandoc(thing.__doc__ or "")
-
-
-def required(operation: Operation[..., Any], name: str) -> bool:
-    """Whether a parameter must be given: an empty default stands for what only the caller can know."""
-    return bool(operation.defaults.get(name, "") == "")
-
-
-def _of_operation(operation: Operation[..., Any]) -> Schema:
+def _of_operation(operation: OperationDescription) -> Schema:
     return {
-        "summary": text_of(operation).partition("\n")[0],
-        "description": text_of(operation),
+        "summary": operation.summary,
+        "description": operation.text,
         "writes": operation.writes,
         "request": _ref(operation.name),
-        "result": result(operation.returns),
+        "result": description.answer_schema(operation.returns, _ref),
     }
 
 
-def params(operation: Operation[..., Any]) -> Schema:
+def params(operation: OperationDescription) -> Schema:
     """The JSON Schema of an operation's parameters."""
-    found: dict[str, Schema] = {}
-    for name, kind in operation.parameters.items():
-        found[name] = _of_kind(kind)
-        if not required(operation, name):
-            found[name]["default"] = operation.defaults[name]
-    needed = [name for name in found if required(operation, name)]
+    found = {each.name: each.schema for each in operation.parameters}
+    needed = [each.name for each in operation.parameters if each.required or each.filled]
     if not operation.writes:
-        found["wait_ms"] = {"type": "integer", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0}
+        found["wait_ms"] = {"type": "integer", "minimum": 0, "maximum": int(LONGEST_WAIT * 1000), "default": 0}
     return {"type": "object", "properties": found, "required": needed, "additionalProperties": False}
 
 
-_LABEL = "[A-Za-z0-9_][A-Za-z0-9._:/+@-]{0,63}"
-_CLOSER: dict[str, Schema] = {
-    "Name": {"minLength": 1},
-    "Note": {"minLength": 1},
-    "Text": {"minLength": 1},
-    "Label": {"pattern": f"^{_LABEL}$"},
-    "Project": {"pattern": f"^{_LABEL}$"},
-    "AgentId": {"pattern": f"^{_LABEL}(~[A-Za-z0-9._-]{{1,64}})?$"},
-    "Resource": {"pattern": f"^((lock|seat|pool):{_LABEL}|file:[A-Za-z0-9._*/-]+)$"},
-    "Key": {"pattern": r"^[A-Za-z0-9._:/+@-]+$"},
-    "Ref": {"pattern": r"^#?[A-Za-z0-9._:/+@-]+$", "minimum": 1, "maximum": 2**53},
-    "Seconds": {"pattern": "^[0-9]{1,6}(ms|s|m|h|d|w)?$", "minimum": 0, "maximum": 315_360_000},
-    "Lease": {"pattern": "^[0-9]{1,3}(s|m|h)$", "minimum": 1, "maximum": 604_800},
-    "Number": {"maximum": 2**53},
-    "Epoch": {"maximum": 2**53},
-}
-"""More than the rules say: what a program that makes up calls needs to make up sensible ones."""
-
-
-def _of_kind(kind: str) -> Schema:
-    if kind.endswith(" | None"):
-        return {"anyOf": [_of_kind(kind[:-7]), {"type": "null"}]}
-    if kind.startswith("list["):
-        return {"type": "array", "maxItems": MAX_LIST, "items": _of_kind(kind[5:-1])}
-    return {**RULES[kind].schema, **_CLOSER.get(kind, {}), "description": RULES[kind].doc}
-
-
-def result(kind: str) -> Schema:
-    """The JSON Schema of what an operation returns."""
-    if kind.endswith(" | None"):
-        return {"anyOf": [result(kind[:-7]), {"type": "null"}]}
-    if kind.startswith("list["):
-        return {"type": "array", "items": result(kind[5:-1])}
-    return _ref(kind) if kind in RECORDS else dict(_FIELDS[kind])
-
-
-_FIELDS: dict[str, Schema] = {
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "str": {"type": "string"},
-    "bool": {"type": "boolean"},
-    "Holder": {"type": "string"},
-    "Time": {"type": "string", "format": "date-time"},
-    "Priority": {"enum": list(PRIORITIES)},
-    "Words": {"type": "array", "items": {"type": "string"}},
-    "Json": {},
-}
-
-
-def fields(record: type) -> dict[str, str]:
-    """What a record has on the wire: each field and its kind."""
-    found = {}
-    for name, kind in record.__annotations__.items():
-        found[name] = kind
-        if name in ("holder", "agent") and kind.startswith("Holder"):
-            found["session"] = "str | None"
-    return found
-
-
-def _records() -> dict[str, Schema]:
-    return {name: _of_record(record) for name, record in RECORDS.items()}
-
-
-def _of_record(record: type) -> Schema:
-    found = fields(record)
-    shapes = {name: result(kind) for name, kind in found.items()}
-    return {"type": "object", "description": text_of(record), "properties": shapes, "required": list(found)}
+def _of_record(record: RecordDescription) -> Schema:
+    shapes = {name: description.answer_schema(kind, _ref) for name, kind in record.fields.items()}
+    return {"type": "object", "description": record.text, "properties": shapes, "required": list(shapes)}
 
 
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -314,13 +228,13 @@ def _of_record(record: type) -> Schema:
 _ID = {"type": ["string", "number", "null"], "description": "comes back with the answer; without it there is none"}
 _ONCE = {
     "type": "string",
-    "pattern": "^[ -~]{8,128}$",
+    "pattern": f"^[ -~]{{{MIN_ONCE},{MAX_ONCE}}}$",
     "description": "makes a write safe to repeat: the second time it is answered as the first time",
 }
 _TWO = {"const": "2.0"}
 
 
-def _messages(operations: list[Operation[..., Any]]) -> dict[str, Schema]:
+def _messages(operations: list[OperationDescription]) -> dict[str, Schema]:
     """All bodies that are no records: each operation's request, and what the answers look like."""
     call = {"anyOf": [_ref(each.name) for each in operations]}
     batch = {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _ref("Call")}
@@ -337,13 +251,13 @@ def _messages(operations: list[Operation[..., Any]]) -> dict[str, Schema]:
     }
 
 
-def _call(operation: Operation[..., Any]) -> Schema:
+def _call(operation: OperationDescription) -> Schema:
     once = {"once": _ONCE} if operation.writes else {}
     made = _object(jsonrpc=_TWO, method={"const": operation.name}, params=params(operation))
     made["properties"].update({"id": _ID, **once})
     if not params(operation)["required"]:
         made["required"].remove("params")
-    return {**made, "title": operation.name, "description": text_of(operation)}
+    return {**made, "title": operation.name, "description": operation.text}
 
 
 def _object(**properties: Schema) -> Schema:
@@ -352,7 +266,7 @@ def _object(**properties: Schema) -> Schema:
 
 _SOME = {"type": "number", "minimum": 0}
 _COUNT = {"type": "integer", "minimum": 1}
-_WHICH = {"enum": [kind.__name__ for kind in ERRORS]}
+_WHICH = {"type": "string", "enum": [each.name for each in description.refusals()]}
 _RPC_ERROR = _object(code={"type": "integer"}, message=_TEXT)
 _RPC_ERROR["properties"]["data"] = {
     **_object(error=_WHICH),

@@ -12,24 +12,24 @@ from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import __version__, names
+from .. import __version__, limits
 from ..model import RECORDS
-from ..operations import every
+from ..operations import description
 from ..text import html
 from ..user_folders import DEFAULT_PORT
-from . import event_stream as streams
-from . import openapi, protocol, rpc, service
+from . import openapi, protocol, rpc
 from . import waiters as hub
 from .routes import ROUTES, Response, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..operations import Operation
+    from ..kinds import Kind
+    from ..operations.description import OperationDescription, Parameter, RecordDescription
     from .routes import Request, Route
     from .service import Service
 
@@ -71,20 +71,21 @@ def page(host: str) -> bytes:
     """The page for whoever reached this daemon under that name."""
     if host == "localhost":  # by the unix socket, where there is no port
         host = f"127.0.0.1:{DEFAULT_PORT}"
-    return filled(host, ROUTES, every().values()).encode()
+    return filled(host, ROUTES, description.operations()).encode()
 
 
-def filled(host: str, routes: Iterable[Route], operations: Iterable[Operation[..., Any]]) -> str:
+def filled(host: str, routes: list[Route], operations: list[OperationDescription]) -> str:
     """The prose with everything put in its place."""
-    routes, operations = list(routes), list(operations)
     parts = {
         **{name: html(value) for name, value in _words(host, routes, operations).items()},
         **{name: _code(text.replace("HOST", host).replace("PORT", _port(host))) for name, text in EXAMPLES.items()},
         "style": _style(),
         "contents": _list(_link(each.name) for each in operations),
         "routes": _routes(routes),
-        "operations": "".join(_group(name, list(those)) for name, those in groupby(operations, _group_of)),
-        "records": "".join(map(_record, RECORDS.values())),
+        "operations": "".join(
+            _group(name, list(those)) for name, those in groupby(operations, lambda each: each.group)
+        ),
+        "records": "".join(map(_record, description.records())),
         "codes": _codes(),
         "statuses": _table(("status", "meaning"), ((f"{status}", text) for status, text in _STATUSES.items())),
         "bounds": _table(("what", "at most"), _bounds().items()),
@@ -93,16 +94,16 @@ def filled(host: str, routes: Iterable[Route], operations: Iterable[Operation[..
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], prose)
 
 
-def _words(host: str, routes: list[Route], operations: list[Operation[..., Any]]) -> dict[str, str]:
+def _words(host: str, routes: list[Route], operations: list[OperationDescription]) -> dict[str, str]:
     return {
         "version": __version__,
         "host": host,
         "port": _port(host),
         "routes_count": str(len(routes)),
         "operations_count": str(len(operations)),
-        "longest_wait": str(service.LONGEST_WAIT),
-        "most_in_a_batch": str(rpc.MOST_IN_A_BATCH),
-        "heartbeat": f"{streams.HEARTBEAT:g}",
+        "longest_wait": f"{limits.LONGEST_WAIT * 1000:.0f}",
+        "most_in_a_batch": str(limits.MOST_IN_A_BATCH),
+        "heartbeat": f"{limits.STREAM_HEARTBEAT:g}",
         "everywhere": ", ".join(map(str, openapi.EVERYWHERE)),
     }
 
@@ -221,70 +222,54 @@ def _route(route: Route) -> tuple[str, str, str]:
     return f'<span class="route">{method} <code>{html(route.path)}</code></span>', text, answers
 
 
-def _group_of(operation: Operation[..., Any]) -> str:
-    return operation.name.partition(".")[0]
-
-
-def _group(name: str, operations: list[Operation[..., Any]]) -> str:
+def _group(name: str, operations: list[OperationDescription]) -> str:
     chips = "".join(_link(each.name) for each in operations)
     return f'<h3>{html(name)}</h3><div class="chips">{chips}</div>{"".join(map(_operation, operations))}'
 
 
-def _operation(operation: Operation[..., Any]) -> str:
+def _operation(operation: OperationDescription) -> str:
     how = "writes" if operation.writes else "reads"
     head = f'<h4>{_link(operation.name)}<span class="tag {how}">{how}</span></h4>'
-    rows = [_parameter(operation, name) for name in operation.parameters]
+    rows = list(map(_parameter, operation.parameters))
     table = _table(("parameter", "kind", "default"), rows) if rows else ""
     returns = f'<p class="returns">Returns {_kind(operation.returns)}</p>'
-    text = _paragraphs(openapi.text_of(operation))
+    text = _paragraphs(operation.text)
     return f'<article class="op" id="{html(operation.name)}">{head}{text}{table}{returns}</article>'
 
 
-def _parameter(operation: Operation[..., Any], name: str) -> tuple[str, str, str]:
-    kind = operation.parameters[name]
-    bare = kind.removesuffix(" | None").removeprefix("list[").removesuffix("]").removesuffix(" | None")
-    about = _kind(kind)
-    if bare != "bool":
-        about += f' <span class="note">· {_prose(names.RULES[bare].doc)}</span>'
-    if openapi.required(operation, name):
-        return f"<code>{html(name)}</code>", about, '<span class="tag must">required</span>'
-    default = msgspec.json.encode(operation.defaults[name]).decode().removesuffix(".0")
-    return f"<code>{html(name)}</code>", about, f"<code>{html(default)}</code>"
+def _parameter(parameter: Parameter) -> tuple[str, str, str]:
+    about = _kind(parameter.kind)
+    if parameter.kind.base != "bool":
+        about += f' <span class="note">· {_prose(parameter.about)}</span>'
+    default = '<span class="tag must">required</span>'
+    if not parameter.required and not parameter.filled:
+        written = msgspec.json.encode(parameter.default).decode().removesuffix(".0")
+        default = f"<code>{html(written)}</code>"
+    return f"<code>{html(parameter.name)}</code>", about, default
 
 
-def _kind(kind: str) -> str:
-    """A declared type in words; a record is a link."""
-    if kind.endswith(" | None"):
-        return f"{_kind(kind[:-7])} or null"
-    if kind.startswith("list["):
-        return f"list of {_kind(kind[5:-1])}"
-    return _link(f"record-{kind}", kind) if kind in RECORDS else html(_PLAIN.get(kind, kind))
+def _kind(kind: Kind) -> str:
+    """A kind in words; a record is a link."""
+    return kind.words(_name_of_kind)
 
 
-_PLAIN = {
-    "int": "number",
-    "float": "number",
-    "str": "text",
-    "bool": "true or false",
-    "Holder": "AgentId",
-    "Json": "JSON",
-}
+def _name_of_kind(name: str) -> str:
+    return _link(f"record-{name}", name) if name in RECORDS else html(description.WORDS.get(name, name))
 
 
-def _record(record: type) -> str:
-    name = html(record.__name__)
-    rows = ((f"<code>{html(field)}</code>", _kind(kind)) for field, kind in openapi.fields(record).items())
+def _record(record: RecordDescription) -> str:
+    name = html(record.name)
+    rows = ((f"<code>{html(field)}</code>", _kind(kind)) for field, kind in record.fields.items())
     head = f'<h4><a href="#record-{name}">{name}</a></h4>'
-    text = _paragraphs(openapi.text_of(record))
+    text = _paragraphs(record.text)
     return f'<article class="op" id="record-{name}">{head}{text}{_table(("field", "kind"), rows)}</article>'
 
 
 def _codes() -> str:
     """What JSON-RPC can answer: its own codes, then the board's."""
     rows = [(str(code), html(name), _prose(text)) for code, (name, text) in _OF_JSON_RPC.items()]
-    for kind in openapi.ERRORS:
-        about = openapi.text_of(kind).partition("\n\n")[0]
-        rows.append((str(kind.rpc_code), f"<b>{html(kind.__name__)}</b>", _prose(about)))
+    for each in description.refusals():
+        rows.append((str(each.code), f"<b>{html(each.name)}</b>", _prose(each.text.partition("\n\n")[0])))
     return _table(("code", "error", "meaning"), rows)
 
 
@@ -311,9 +296,9 @@ def _bounds() -> dict[str, str]:
 
     return {
         "A body": f"{LARGEST_BODY // 1024**2} MiB",
-        "A JSON value, such as a payload": f"{names.MAX_JSON // 1024} KiB, {names.MAX_DEPTH} levels deep",
-        "A batch": f"{rpc.MOST_IN_A_BATCH} requests",
-        "<code>wait_ms</code>": f"{service.LONGEST_WAIT // 1000} seconds",
+        "A JSON value, such as a payload": f"{limits.MAX_JSON // 1024} KiB, {limits.MAX_DEPTH} levels deep",
+        "A batch": f"{limits.MOST_IN_A_BATCH} requests",
+        "<code>wait_ms</code>": f"{limits.LONGEST_WAIT:g} seconds",
         "Open waits and streams": f"{hub.MOST_FOR_A_CLIENT} for each client, {hub.MOST_IN_ALL} in all",
         "Connections": str(protocol.MOST_CONNECTIONS),
         "Headers": f"{protocol.LARGEST_HEAD // 1024} KiB",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid, Refused, TiebreakError
+from ..limits import MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
 from ..model import encode
 from ..names import shown
 from ..operations import find
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-MOST_IN_A_BATCH = 5000
 PARSE, REQUEST, METHOD, INTERNAL = -32700, -32600, -32601, -32603
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -35,7 +35,7 @@ _REQUEST = {
         "id": {"type": ["string", "integer", "null"]},
         "method": {"type": "string"},
         "params": {"type": "object"},
-        "once": {"type": "string", "minLength": 8, "maxLength": 128},
+        "once": {"type": "string", "minLength": MIN_ONCE, "maxLength": MAX_ONCE},
     },
 }
 SCHEMA = {"oneOf": [_REQUEST, {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _REQUEST}]}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable
+from ..limits import LONGEST_WAIT
 from ..names import shown
 from ..operations import every, find
 from ..process_identity import identity, token
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .routes import Request
     from .security import Guard
 
-LONGEST_WAIT = 60_000
+WAIT_MS = int(LONGEST_WAIT * 1000)
 """Milliseconds for which one request may wait."""
 READERS = 4
 CALLERS = 32
@@ -196,8 +197,8 @@ def outcome(error: BaseException) -> str:
 def wait_of(params: dict[str, Any]) -> int:
     """Take `wait_ms` out of the parameters of a read."""
     wait = params.pop("wait_ms", 0)
-    if isinstance(wait, bool) or not isinstance(wait, int) or not 0 <= wait <= LONGEST_WAIT:
-        raise Invalid(f"wait_ms: a whole number from 0 to {LONGEST_WAIT}, got {shown(wait)}")
+    if isinstance(wait, bool) or not isinstance(wait, int) or not 0 <= wait <= WAIT_MS:
+        raise Invalid(f"wait_ms: a whole number from 0 to {WAIT_MS}, got {shown(wait)}")
     return wait
 
 

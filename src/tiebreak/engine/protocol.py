@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..limits import MAX_LIMIT
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,10 +73,6 @@ if TYPE_CHECKING:
             """Give everything back."""
 
 
-AT_ONCE = 1000
-"""Events that are read in one go."""
-
-
 def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
     """`Engine.follow` for an engine that is here: look, and sleep until there is something to look at."""
     from time import monotonic
@@ -84,7 +82,7 @@ def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) 
     last, read, end = find("events.last"), find("events.read"), monotonic() + timeout
     while True:
         newest = engine.run(last, {})
-        found = engine.run(read, {**filters, "after": after, "limit": AT_ONCE})
+        found = engine.run(read, {**filters, "after": after, "limit": MAX_LIMIT})
         if found:
             return found, found[-1].number
         after = max(after, newest)  # nothing before that matched, and nothing will

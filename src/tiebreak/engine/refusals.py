@@ -19,7 +19,8 @@ from _thread import allocate_lock
 from time import sleep
 
 from ..errors import Unavailable
-from ..names import MAX_LABEL, MAX_NOTE, MAX_RESOURCE, cut
+from ..limits import MAX_AGENT, MAX_LABEL, MAX_NOTE, MAX_RESOURCE
+from ..names import cut
 from .side_files import opened
 
 TYPE_CHECKING = False
@@ -35,7 +36,7 @@ MOST_BYTES = 4 << 20
 LARGEST_FILE = 4 * MOST_BYTES
 """How many bytes the side file may have: no process adds more, and what is beyond is not read."""
 LARGEST_NUMBER = 2**53
-FIELDS = (MAX_LABEL, MAX_LABEL, MAX_RESOURCE, MAX_RESOURCE, MAX_LABEL, 2 * MAX_LABEL + 1, 0, MAX_NOTE)
+FIELDS = (MAX_LABEL, MAX_LABEL, MAX_RESOURCE, MAX_RESOURCE, MAX_LABEL, MAX_AGENT, 0, MAX_NOTE)
 """The bytes of each field of a `Key` at most; 0 for a number."""
 _NEVER = str.maketrans(dict.fromkeys("\0\t\n\r", " "))
 """NUL is no text for PostgreSQL; the others end a field or a line of the side file."""

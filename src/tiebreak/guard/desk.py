@@ -6,6 +6,7 @@ import os
 
 from ..agent_names import default_agent, incarnation, within
 from ..board import Board
+from ..limits import CLAIM_LEASE, HOLD_LEASE
 from ..names import agent as check_agent
 from .memory import Memory
 from .places import project_of
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ..model import Task
     from .calls import Call
 
-LEASE = 300.0
-HOLD_LEASE = 1800.0
 PAUSE = 15.0
 """Seconds between two renewals of everything: leases are many times longer, and most calls can spare the write."""
 ROOM = 60.0
@@ -56,7 +55,7 @@ class Desk:
 
     def renew(self, *, seconds: float = 0.0, resources: list[str] | None = None, hashes: Any = ()) -> list[Task]:
         """Keep the agent's claims and holds, if it is time to; `seconds` is how long it may now be silent."""
-        lease = max(LEASE, seconds + ROOM)
+        lease = max(CLAIM_LEASE, seconds + ROOM)
         if not resources and self._is_renewed(lease):
             return []
         params: dict[str, Any] = {"lease": lease, "hold_lease": max(HOLD_LEASE, lease)}

@@ -12,11 +12,12 @@ import os
 from ..agent_names import same_family
 from ..errors import Lost
 from ..fingerprints import digest
+from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..names import short
 from . import reads
 from .calls import Verdict, quoted
-from .desk import HOLD_LEASE, main_agent
+from .desk import main_agent
 from .memory import key
 from .places import place_of
 

@@ -101,6 +101,7 @@ def keep(words: str) -> int:
     """What `tb hook keep` does: renew until the tool or the client is done."""
     from .. import board as boards
     from ..errors import TiebreakError
+    from ..limits import CLAIM_LEASE
     from ..process_identity import Identity
     from .memory import Memory
 
@@ -110,7 +111,7 @@ def keep(words: str) -> int:
     while _still_runs(home, client, pause):
         try:
             with boards.open(agent=agent, project=project) as board:
-                board.agents.renew(lease=300.0 + PAUSE)
+                board.agents.renew(lease=CLAIM_LEASE + PAUSE)
         except TiebreakError:
             pass  # perhaps it is there again next time
         pause = PAUSE

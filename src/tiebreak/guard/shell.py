@@ -15,13 +15,13 @@ from ..agent_names import same_family
 from ..errors import Lost, TiebreakError
 from ..fingerprints import digest
 from ..globs import is_glob, overlap, unescape
+from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..names import short
 from ..repository import repository
 from ..text import plain
 from . import reads
 from .calls import Verdict
-from .desk import HOLD_LEASE
 from .memory import key
 from .places import Place
 

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid
+from ..limits import CLAIM_LEASE, HOLD_LEASE, LISTED, TOOL_WAIT
 from ..names import seconds, shown
 from . import rendering as show
-from .tools import LONGEST_WAIT, PARAMETERS
+from .tools import PARAMETERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -68,7 +69,7 @@ def _some(given: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _patience(given: dict[str, Any]) -> float:
-    return min(seconds(given.get("wait", 0), "wait"), LONGEST_WAIT)
+    return min(seconds(given.get("wait", 0), "wait"), TOOL_WAIT)
 
 
 def token(text: Any) -> tuple[str, int]:
@@ -93,7 +94,7 @@ async def _overview(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     status = await board.run(sync.upkeep.status)
     mine = await board.run(partial(sync.tasks.list, agent=me, states=["claimed"], limit=FEW))
     held = await board.run(partial(sync.holds.list, agent=me, limit=FEW))
-    unread = await board.run(partial(sync.messages.inbox, limit=100))
+    unread = await board.run(partial(sync.messages.inbox, limit=LISTED))
     here = [each for each in await board.run(sync.agents.list) if each.status != "gone"]
     counts = {name: getattr(status, name) for name in ("pending", "claimed", "blocked", "completed", "failed", "holds")}
     return {
@@ -177,7 +178,7 @@ async def post(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 
 async def claim(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     """Win a task, or the next ones."""
-    wait, lease = _patience(given), given.get("lease", "5m")
+    wait, lease = _patience(given), given.get("lease", CLAIM_LEASE)
     if "ref" in given:
         more = [key for key in ("kind", "tag", "count") if key in given]
         if more:
@@ -232,7 +233,7 @@ async def _take(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         raise Invalid("hold: take needs resources", hint="paths, globs, lock:NAME, seat:NAME or pool:NAME")
     won = await board.hold(
         *resources,
-        lease=given.get("lease", "30m"),
+        lease=given.get("lease", HOLD_LEASE),
         wait=_patience(given),
         again=not any(each.startswith("pool:") for each in resources),  # or nobody could take a second slot
         **_some(given, "note", "slots"),

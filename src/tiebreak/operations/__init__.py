@@ -20,7 +20,9 @@ on with, tasks (a task before those that come after it, else by number), holds, 
 from __future__ import annotations
 
 from ..errors import Invalid, Refused
-from ..names import check, shown
+from ..kinds import Kind
+from ..limits import MAX_ONCE, MIN_ONCE
+from ..names import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,10 +140,10 @@ class Operation(Generic[P, R]):
         """The field of its records that is secret, and what puts it into remembered ones again."""
         self.function = function
         self.__doc__ = function.__doc__
-        kinds = {k: v for k, v in function.__annotations__.items() if k != "tx"}
-        self.returns: str = kinds.pop("return")
-        self._kinds: dict[str, str] = kinds
-        self._defaults: dict[str, Any] = function.__kwdefaults__ or {}
+        self.defaults: dict[str, Any] = function.__kwdefaults__ or {}
+        """The parameters that may be left out, and what they are then; '' is filled in by the board."""
+        self._declared: dict[str, str] = function.__annotations__
+        self._kinds: dict[str, Kind] = {}
 
     def seen(self, answer: R) -> R:
         """An answer that was remembered, as whoever repeats the call may see it."""
@@ -152,14 +154,21 @@ class Operation(Generic[P, R]):
         return self.function(tx, *args, **kwargs)
 
     @property
-    def parameters(self) -> dict[str, str]:
-        """Each parameter's name and declared type."""
+    def parameters(self) -> dict[str, Kind]:
+        """Each parameter's name and kind; parsed when first asked for, as most operations of a group are not called."""
+        if not self._kinds:
+            declared = self._declared.items()
+            self._kinds = {name: Kind.of(kind) for name, kind in declared if name not in ("tx", "return")}
         return self._kinds
 
     @property
-    def defaults(self) -> dict[str, Any]:
-        """The parameters that may be left out, and what they are then."""
-        return self._defaults
+    def returns(self) -> Kind:
+        """The kind of its answer."""
+        return Kind.of(self._declared["return"])
+
+    def required(self, name: str) -> bool:
+        """Whether a caller that nothing is filled in for must give a parameter: who acts, and where, among them."""
+        return bool(self.defaults.get(name, "") == "")
 
     def open_to_strangers(self, params: dict[str, Any]) -> bool:
         """Whether a stranger may make this call, as far as its parameters tell."""
@@ -173,17 +182,17 @@ class Operation(Generic[P, R]):
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters, validated and normalised; raises `Invalid`."""
         out = {}
-        for name, kind in self._kinds.items():
+        for name, kind in self.parameters.items():
             if name in params:
-                out[name] = check(kind, params[name], name)
-            elif name not in self._defaults:
+                out[name] = kind.check(params[name], name)
+            elif name not in self.defaults:
                 raise Invalid(f"{self.name}: parameter {name!r} is missing")
-            elif self._defaults[name] == "":
-                out[name] = check(kind, "", name)
+            elif self.defaults[name] == "":
+                out[name] = kind.check("", name)
         if len(params) > len(out):
-            unknown = sorted(set(params) - set(self._kinds))
+            unknown = sorted(set(params) - set(self.parameters))
             if unknown:
-                known = ", ".join(self._kinds)
+                known = ", ".join(self.parameters)
                 raise Invalid(f"{self.name}: unknown parameter {shown(unknown[0])}", hint=f"it takes: {known}")
         return out
 
@@ -291,8 +300,13 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
 
     from ..model import decode, encode
 
-    if not isinstance(once, str) or not once.isascii() or not once.isprintable() or not 8 <= len(once) <= 128:
-        raise Invalid("once: 8 to 128 printable ASCII characters")
+    if (
+        not isinstance(once, str)
+        or not once.isascii()
+        or not once.isprintable()
+        or not MIN_ONCE <= len(once) <= MAX_ONCE
+    ):
+        raise Invalid(f"once: {MIN_ONCE} to {MAX_ONCE} printable ASCII characters")
     request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
     key = _key(params, once)
     tx.serialize("once", key)

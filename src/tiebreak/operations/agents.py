@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..clock import SECOND, micros
 from ..errors import NotFound
+from ..limits import ACTIVE, CLAIM_LEASE, FORGOTTEN, HOLD_LEASE, IDLE, MAX_LIMIT
 from ..model import Agent, Task, columns, record
 from ..names import short
 from ..process_identity import Identity, alive, from_token
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from ..names import AgentId, Label, Lease, Limit, Name, Note, Number, Project, Resource, Status
     from . import Transaction
 
-ACTIVE = 60 * SECOND
-IDLE = 1800 * SECOND
-FORGOTTEN = 86_400 * SECOND
 RECENT_EVENTS = 5000
 _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
 """What an agent has that has not run out; a courtesy, for what ran out is not wanted any more. The fence is the row."""
@@ -99,8 +97,8 @@ def renew(
     *,
     agent: AgentId = "",
     project: Project = "",
-    lease: Lease = 300.0,
-    hold_lease: Lease = 1800.0,
+    lease: Lease = CLAIM_LEASE,
+    hold_lease: Lease = HOLD_LEASE,
     resources: list[Resource] = [],  # noqa: B006  (never changed)
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Task]:
@@ -162,7 +160,7 @@ def listing(
     project: Project | None = "",
     agent: AgentId | None = None,
     status: Status | None = None,
-    limit: Limit = 1000,
+    limit: Limit = MAX_LIMIT,
 ) -> list[Agent]:
     """Who is here, most recently seen first: `active`, `idle`, `stale` or `gone`.
 
@@ -220,12 +218,12 @@ def _unannounced(
 
 def _judged(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, int]]) -> Agent:
     """The row with its status filled in."""
-    found = dict(zip(Agent._fields, row, strict=True))
+    found = dict(zip(Agent.fields, row, strict=True))
     found["seen_at"] = max(found["seen_at"], signs.get((found["project"], found["id"]), (0, 0))[1])
     process: Identity | None = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
     if not found["pid"]:
         process = from_token(found["id"].partition("~")[2])  # a session that never introduced itself
-    silent = tx.now - found["seen_at"]
+    silent = (tx.now - found["seen_at"]) / SECOND
     if found["left_at"] >= found["seen_at"] or silent > FORGOTTEN or (process is not None and alive(process) is False):
         found["status"] = "gone"
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..clock import SECOND, micros
 from ..errors import Fenced, Refused
+from ..limits import CLAIM_LEASE, MAX_BACKOFF
 from ..model import Task, holder_id, record
 from ..names import FINAL, json_text, short
 from ..names import key as check_key
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
     from ..names import AgentId, Epoch, Json, Lease, Name, Note, Priority, Project, Ref
     from . import Scope, Transaction
 
-CLAIM_LEASE = 300.0
 WAIT = "claim it with --wait to wait for it; `tb next` finds other work"
 OVER = "`tb next` finds other work"
-MAX_BACKOFF = 3600 * SECOND
 TRIES = 10
 """How often a claim is tried again when the task looked free but was taken in between."""
 
@@ -48,7 +47,7 @@ KEPT = "updated_at = {now}, look_at = CASE WHEN look_at > {fresh} + :lease THEN 
 WON = STORED + ", displaced"
 COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
 _TOUCHED = "updated_at = {now}"
-_UNTIL = Task._fields.index("until")
+_UNTIL = Task.fields.index("until")
 # Whatever has no limit is won by one statement; the others have to be counted first.
 _WIN = {
     column: winning("tasks", f"{this} AND {READY} AND limit_group IS NULL", WON, CLAIMED)
@@ -470,7 +469,7 @@ def failed(
 def _backoff(tx: Transaction, task: Task) -> int:
     row = tx.first("SELECT backoff FROM tasks WHERE number = :number", number=task.number)
     base = row[0] if row else 0
-    longest = max(base, MAX_BACKOFF)
+    longest = max(base, micros(MAX_BACKOFF))
     return jitter(int(min(longest, base << min(task.attempts - 1, 40))) if task.attempts else base)
 
 

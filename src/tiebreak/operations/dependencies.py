@@ -97,7 +97,8 @@ def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", 
         _refuse_circle(tx, task, b)
         link(tx, task.number, b.number)
     if before:
-        task = record(Task, _refresh(tx, task.number) or task)
+        if (row := _refresh(tx, task.number)) is not None:
+            task = record(Task, row)
         of_task(tx, "task.linked", task, agent=agent, note=f"after {some(b.number for b in before)}")
         if was.state == "blocked" and task.state == "pending":  # a chore would have told it later
             of_task(tx, "task.ready", task)

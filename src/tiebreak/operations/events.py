@@ -12,7 +12,8 @@ per agent.
 
 from __future__ import annotations
 
-from ..model import Event, Sentence, Task, columns, record
+from ..limits import LISTED, SENTENCES
+from ..model import Event, Sentence, Task, columns, record, row_of
 from ..names import PRIORITIES, json_text
 from . import operation
 from .grants import by_name
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 COLUMNS = columns(Event)
-WRITTEN = Event._fields[1:]
+WRITTEN = Event.fields[1:]
 """What an event is told with; its number it gets from the database."""
 INSERT = f"INSERT INTO events ({', '.join(WRITTEN)}) VALUES ({', '.join(':' + each for each in WRITTEN)})"
 """The statement by which every event is written. Engines may put several off and write them together."""
@@ -96,7 +97,7 @@ def read(
     tx: Transaction,
     *,
     after: Number = 0,
-    limit: Limit = 100,
+    limit: Limit = LISTED,
     event: Label | None = None,
     project: Project | None = "",
     subject: Note | None = None,
@@ -136,14 +137,14 @@ def read(
 
 
 @operation("events.why", writes=False, strangers=True)
-def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = 200) -> list[Sentence]:
+def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = SENTENCES) -> list[Sentence]:
     """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
     from .why import story
 
     return story(tx, ref, project, limit)
 
 
-_PRIORITY = Task._fields.index("priority")
+_PRIORITY = Task.fields.index("priority")
 
 
 def of_task(
@@ -168,7 +169,7 @@ def of_task(
         name=task.name,
         kind=task.kind,
         state=state or task.state,
-        priority=tuple.__getitem__(task, _PRIORITY),
+        priority=row_of(task)[_PRIORITY],
         agent=agent,
         epoch=epoch,
         until=until,

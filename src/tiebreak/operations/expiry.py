@@ -8,8 +8,9 @@ that come after a failed task learn of it.
 from __future__ import annotations
 
 from ..errors import Invalid, Refused
+from ..limits import MAX_NOTE
 from ..model import Task, holder_id, record
-from ..names import MAX_NOTE, shown
+from ..names import shown
 from . import changeable, operation
 from .events import of_task
 from .grants import giving_back, lapsing

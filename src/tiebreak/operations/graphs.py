@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..limits import SENTENCES
 from ..model import Task, encode, record
 from . import operation
 from .references import SHOWN, find
@@ -15,7 +16,7 @@ _SEEN = ("number", "id", "name", "kind", "queue", "state", "reason", "holder", "
 
 
 @operation("jobs.graph", writes=False, strangers=True)
-def graph(tx: Transaction, *, ref: Ref, project: Project = "", limit: Limit = 200) -> Json:
+def graph(tx: Transaction, *, ref: Ref, project: Project = "", limit: Limit = SENTENCES) -> Json:
     """The tasks that a task comes after and those that come after it, near and far, and what connects them.
 
     `nodes` are in the order of their numbers, `edges` are `[before, after]`; `cut` tells that there are more.

@@ -16,6 +16,7 @@ from __future__ import annotations
 from ..clock import micros
 from ..errors import Invalid, NotFound, Refused
 from ..globs import is_glob, overlap
+from ..limits import HOLD_LEASE, MAX_LIMIT
 from ..model import Hold, Released, holder_id, record
 from ..names import short
 from . import holds_of, operation
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     from ..names import AgentId, Epoch, Label, Lease, Limit, Note, Number, Project, Resource, Slots
     from . import Transaction
-
-HOLD_LEASE = 1800.0
 
 
 def _held_by_somebody(
@@ -294,7 +293,7 @@ def break_hold(
         slot=slot,
         epoch=held.epoch,
     )
-    hold = record(Hold, row or held)
+    hold = record(Hold, row) if row else held
     tell(tx, "hold.broken", hold, agent=agent, note=f"held by {short(holder)}: {reason}"[:1000])
     return hold
 
@@ -306,7 +305,7 @@ def listing(
     project: Project | None = "",
     agent: AgentId | None = None,
     matching: Resource | None = None,
-    limit: Limit = 1000,
+    limit: Limit = MAX_LIMIT,
 ) -> list[Hold]:
     """The live holds, those that run out first coming first; `matching` keeps those in the way of a resource."""
     where = [LIVE]

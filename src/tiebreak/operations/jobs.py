@@ -11,10 +11,11 @@ task has them.
 from __future__ import annotations
 
 from ..clock import SECOND, micros
-from ..commands import callee, masked, title
 from ..errors import Invalid, NotFound, Refused
+from ..job_fields import callee, masked, title
+from ..limits import ATTEMPTS, BACKOFF, JOB_LEASE, MAX_NOTE
 from ..model import Job, Task, columns, record
-from ..names import FINAL, JOB, MAX_NOTE, json_text
+from ..names import FINAL, JOB, json_text
 from . import keys_of, operation
 from .claims import COMPLETED, KEPT, completed, failed, release
 from .events import append
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from . import Scope, Transaction
     from .expiry import Ended
 
-LEASE = 30.0
 _JOB = columns(Job)
 _WON = f"{_JOB}, priority"
 _ENDED = "number, id, project, name, kind, priority, epoch"
@@ -82,8 +82,8 @@ def submit(
     unique_for: Seconds | None = None,
     delay: Seconds = 0.0,
     at: Moment | None = None,
-    max_attempts: Attempts = 3,
-    backoff: Seconds = 1.0,
+    max_attempts: Attempts = ATTEMPTS,
+    backoff: Seconds = BACKOFF,
     tags: list[Label] = [],  # noqa: B006
     env: Environ = {},  # noqa: B006
     cwd: Folder | None = None,
@@ -192,7 +192,7 @@ def next_jobs(
     calls: list[Key] | None = None,
     commands: bool | None = None,
     count: Count = 1,
-    lease: Lease = LEASE,
+    lease: Lease = JOB_LEASE,
 ) -> list[Job]:
     """Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
 
@@ -235,7 +235,7 @@ def _granted(tx: Transaction, row: tuple[Any, ...]) -> Job:
 
 @operation("jobs.heartbeat", writes=True, strangers=False)
 def heartbeat(
-    tx: Transaction, *, grants: list[Grant], agent: AgentId = "", project: Project = "", lease: Lease = LEASE
+    tx: Transaction, *, grants: list[Grant], agent: AgentId = "", project: Project = "", lease: Lease = JOB_LEASE
 ) -> Json:
     """Keep all these claims for another lease, counted from now; answers with those that are not held any more.
 

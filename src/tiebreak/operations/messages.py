@@ -8,6 +8,7 @@ cursor that belongs to the reader; nothing is ever changed in a message.
 from __future__ import annotations
 
 from ..errors import Invalid, NotFound
+from ..limits import LISTED
 from ..model import Message, columns, record
 from ..names import PRIORITIES, short
 from . import operation, scope
@@ -100,7 +101,7 @@ def inbox(
     channel: Label | None = None,
     thread: Number | None = None,
     after: Number = 0,
-    limit: Limit = 100,
+    limit: Limit = LISTED,
 ) -> list[Message]:
     """What an agent has not read yet, oldest first: what was sent to it, and what was sent to everybody.
 
@@ -181,7 +182,7 @@ def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Projec
 
 @operation("messages.search", writes=False, strangers=True)
 def search(
-    tx: Transaction, *, query: Text, agent: AgentId = "", project: Project = "", limit: Limit = 100
+    tx: Transaction, *, query: Text, agent: AgentId = "", project: Project = "", limit: Limit = LISTED
 ) -> list[Message]:
     """Messages that contain all these words (`word*` for a beginning), oldest first; only what one may read."""
     words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]

@@ -7,6 +7,7 @@ holder of the attempt adds to it. Nothing changes hands, so output leaves no eve
 
 from __future__ import annotations
 
+from ..limits import OUTPUT
 from ..names import json_text
 from ..text import moment
 from . import operation
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from ..names import AgentId, Chunk, Epoch, Json, Note, Number, Percent, Project, Ref
     from . import Transaction
 
-CAP = 1024 * 1024
-"""Bytes of output that are kept of an attempt unless its job says otherwise."""
 PIECE = 16 * 1024
 """What is stored in one row at most: what is cut is cut by whole rows."""
 AT_ONCE = 256 * 1024
@@ -70,7 +69,7 @@ def _cap(tx: Transaction, number: int) -> int:
     import json
 
     row = tx.first("SELECT settings FROM tasks WHERE number = :number", number=number)
-    return int(json.loads(row[0]).get("cap", CAP)) if row and row[0] else CAP
+    return int(json.loads(row[0]).get("cap", OUTPUT)) if row and row[0] else OUTPUT
 
 
 def _pieces(start: int, data: bytes, cap: int) -> list[tuple[int, int, str]]:

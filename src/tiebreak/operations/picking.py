@@ -9,11 +9,12 @@ of a full group are set aside (see `limits`), and so are those of paused queues 
 from __future__ import annotations
 
 from ..clock import micros
+from ..limits import CLAIM_LEASE
 from ..model import Task
 from ..names import JOB, PRIORITIES
 from . import changeable, claimable, operation, scope
 from .chores import step
-from .claims import CLAIM_LEASE, CLAIMED, READY, TRIES, WON, granted
+from .claims import CLAIMED, READY, TRIES, WON, granted
 from .concurrency import MOST_OPEN, alone, combinations, look_again, set_aside, stir, taken
 from .expiry import PAUSED, SETTLED, UNSETTLED, settle
 from .grants import winning

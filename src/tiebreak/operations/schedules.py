@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from ..clock import SECOND, micros
 from ..errors import Invalid, NotFound, Refused
+from ..limits import FIRE_LEASE, FIRED, INSTANTS, RUNS
 from ..model import Schedule, Task, columns, record
 from ..names import OF_SCHEDULES, json_text, shown
 from ..text import moment
@@ -38,12 +39,11 @@ LATE = 60 * SECOND
 """An instant that nobody has run for so long counts as missed."""
 AT_ONCE = 100
 """Schedules that one step looks at."""
-_LEASE = 60.0
 _OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anyway", "delay", "at")
 """What a job's submission has and its schedule decides, or what makes no sense for a job that comes round."""
 
 _COLUMNS = columns(Schedule)
-_PROJECT = Schedule._fields.index("project")
+_PROJECT = Schedule.fields.index("project")
 _THIS = "project = :project AND name = :name AND removed_at = 0"
 _WIN = winning("schedules", f"{_THIS} AND due = :due", "epoch")
 _MOVE_ON = closing("schedules", _THIS, "epoch", "last = :instant, due = :next, updated_at = {now}")
@@ -180,7 +180,7 @@ def remove(tx: Transaction, *, name: Label, agent: AgentId = "", project: Projec
 
 
 @operation("schedules.next", writes=False, strangers=True)
-def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count = 5) -> list[float]:
+def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count = INSTANTS) -> list[float]:
     """The next instants of a schedule, in Unix seconds, as if it were not paused."""
     known = _find(tx, name, project)
     walk = instants.instants(known.expression, known.zone, tx.now)
@@ -189,7 +189,7 @@ def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count 
 
 @operation("schedules.history", writes=False, strangers=True)
 def history(
-    tx: Transaction, *, name: Label, project: Project = "", before: Number | None = None, limit: Limit = 20
+    tx: Transaction, *, name: Label, project: Project = "", before: Number | None = None, limit: Limit = RUNS
 ) -> list[Task]:
     """The jobs that a schedule has submitted, newest first; the end of a job's key is its instant."""
     beginning = key(name, 0)[:-_LENGTH]
@@ -234,7 +234,7 @@ def _may_submit(params: dict[str, Any]) -> list[Scope]:
 
 
 @operation("schedules.fire", writes=True, strangers=False, scopes=_may_submit)
-def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = 10) -> list[Task]:
+def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = FIRED) -> list[Task]:
     """Submit the jobs of the instants that are due and that nobody else has won; one small step.
 
     Of one schedule at most so many; call it again while `schedules.due` says 0, and not before.
@@ -307,7 +307,7 @@ def _run(
         key=key(schedule.name, instant),
     )
     names = {"name": schedule.name, "project": schedule.project, "agent": agent}
-    won = tx.first(_WIN, due=expected, lease=micros(_LEASE), **names)
+    won = tx.first(_WIN, due=expected, lease=micros(FIRE_LEASE), **names)
     if won is None:
         return None
     task = submit(tx, **given)

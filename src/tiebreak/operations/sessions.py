@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Fenced, Invalid, NotFound, Refused
-from ..model import Hold, Session, agent_id, columns, holder_id, record
+from ..limits import MAX_LIMIT, SEAT_LEASE
+from ..model import Hold, Session, agent_id, columns, holder_id, record, row_of
 from ..names import json_text, short, shown
 from . import SPAWNED, holds_of, operation
 from .agents import LEFT, announce
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ..names import AgentId, Command, Json, Key, Lease, Limit, Name, Note, Number, Project, Role, Text
     from . import Scope, Transaction
 
-SEAT_LEASE = 60.0
 _COLUMNS = columns(Session)
 
 
@@ -197,7 +197,7 @@ def adopt(
         agent=session,
         project=project,
         program=program if program.isprintable() and program.strip() else None,
-        parent=tuple.__getitem__(found, Session._fields.index("started_by")),
+        parent=row_of(found)[Session.fields.index("started_by")],
         host=host,
         boot=boot,
         pid=pid,
@@ -266,7 +266,7 @@ def _keep_seat(tx: Transaction, found: Session, session: str, project: str, leas
         heir=heir,
         epoch=held.epoch if held else 0,
     )
-    kept = record(Session, row or found)
+    kept = record(Session, row) if row else found
     return kept if held else _told(tx, "session.fenced", kept)
 
 
@@ -347,7 +347,7 @@ def listing(
     session: AgentId | None = None,
     ticket: Key | None = None,
     every: bool = False,
-    limit: Limit = 1000,
+    limit: Limit = MAX_LIMIT,
 ) -> list[Session]:
     """The sessions, newest first; those that have ended only with `every`. `session` is a name or a whole id."""
     where = ["state <> 'removed'"] if every else ["ended_at = 0"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from ..errors import Unauthorised
-from ..model import Schedule, Session, Task, record
+from ..model import Schedule, Session, Task, record, row_of
 from ..names import JOB
 from . import Operation
 from .claims import CLAIMED
@@ -194,5 +194,5 @@ def seen(answer: Any) -> Any:
     hidden = _WITHHELD.get(type(answer))
     if hidden is None:
         return answer
-    fields = type(answer)._fields
-    return record(type(answer), [None if f in hidden else v for f, v in zip(fields, tuple(answer), strict=True)])
+    values = zip(answer.fields, row_of(answer), strict=True)
+    return record(type(answer), tuple(None if field in hidden else value for field, value in values))

@@ -11,6 +11,7 @@ import os
 
 from ..clock import micros
 from ..errors import Invalid, Refused
+from ..limits import ATTEMPTS, BACKOFF, LISTED
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, OF_SCHEDULES, PRIORITIES, json_text, short
 from . import edges_of, keys_of, operation
@@ -72,8 +73,8 @@ def post(
     after: list[Ref] = [],  # noqa: B006  (never changed; a tuple would not be JSON)
     run_anyway: bool = False,
     delay: Seconds = 0.0,
-    max_attempts: Attempts = 3,
-    backoff: Seconds = 1.0,
+    max_attempts: Attempts = ATTEMPTS,
+    backoff: Seconds = BACKOFF,
     tags: list[Label] = [],  # noqa: B006
     about: Ref | None = None,
 ) -> Task:
@@ -213,7 +214,7 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     finish(tx, task)  # or some would never learn of the end that is taken back here
     waiting = len(unfinished(tx, number))
     row = tx.first(_REOPEN, number=number, state="blocked" if waiting else "pending", waiting=waiting)
-    reopened = record(Task, row or task)
+    reopened = record(Task, row) if row else task
     of_task(tx, "task.reopened", reopened, agent=agent, epoch=reopened.epoch, note=reason)
     return reopened
 
@@ -246,7 +247,7 @@ def retry_many(
     tag: Label | None = None,
     name_contains: Name | None = None,
     reason: Note | None = None,
-    limit: Limit = 100,
+    limit: Limit = LISTED,
 ) -> list[Task]:
     """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
 
@@ -292,7 +293,7 @@ def listing(
     name_contains: Name | None = None,
     about: Ref | None = None,
     before: Number | None = None,
-    limit: Limit = 100,
+    limit: Limit = LISTED,
 ) -> list[Task]:
     """Tasks that match all the given filters, newest first; page on with `before` = the last number seen."""
     given = {

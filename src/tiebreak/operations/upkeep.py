@@ -8,6 +8,7 @@ ever given twice.
 from __future__ import annotations
 
 from ..clock import SECOND, micros
+from ..limits import KEPT, MAX_LIMIT
 from ..model import Pruned, Status, record
 from ..text import span
 from . import operation
@@ -94,7 +95,7 @@ def probed(tx: Transaction) -> float:
 
 
 @operation("upkeep.prune", writes=True, strangers=False)
-def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit = 1000) -> Pruned:
+def prune(tx: Transaction, *, older_than: Seconds = KEPT, limit: Limit = MAX_LIMIT) -> Pruned:
     """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
 
     Call it again while the answer says that there is more.
@@ -107,7 +108,7 @@ def prune(tx: Transaction, *, older_than: Seconds = 30 * 86400.0, limit: Limit =
     pruned = record(Pruned, (*counts, int(more or limit in counts)))
     # Only if something else went: or each step would make an event for the next one to forget.
     if any(counts[:1] + counts[2:]) or counts[1] > 1:
-        note = ", ".join(f"{count} {name}" for name, count in zip(Pruned._fields, counts, strict=False) if count)
+        note = ", ".join(f"{count} {name}" for name, count in zip(Pruned.fields, counts, strict=False) if count)
         append(tx, "board.pruned", "", name=f"older than {span(older_than)}", note=note)
     return pruned
 

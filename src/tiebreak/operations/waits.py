@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Deadlock, Invalid, Lost, Refused
+from ..limits import MAX_LIMIT, PLACE_LEASE
 from ..model import Wait, record
 from ..names import json_text, short
 from . import holds_of, operation
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from . import Transaction
     from .wait_queue import Waiter
 
-PLACE_LEASE = 30.0
-"""Seconds that a place in line lasts unless it is kept."""
 MOST = 1000
 """How many may wait in one project."""
 _THIS = "project = :project AND number = :number AND agent = :agent"
@@ -142,7 +141,7 @@ def forget(tx: Transaction, place: int, agent: str, project: str) -> list[str]:
 
 @operation("waits.list", writes=False, strangers=True)
 def listing(
-    tx: Transaction, *, project: Project = "", matching: Resource | None = None, limit: Limit = 1000
+    tx: Transaction, *, project: Project = "", matching: Resource | None = None, limit: Limit = MAX_LIMIT
 ) -> list[Wait]:
     """Who waits for what and for whom, the first in line first; `matching` keeps those that want this resource."""
     if not somebody_waits(tx, project):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import NotFound
 from ..globs import matches
-from ..model import Event, Sentence, columns, record
+from ..model import Event, Sentence, columns, record, row_of
 from ..names import RESOURCE_TYPES, resource, short, shown
 from ..text import ago, span
 from .holds import listing as live_holds
@@ -149,5 +149,4 @@ def _sentence(event: Event) -> Sentence:
         else "tried to write without holding it",
         note=note if event.event in ("task.linked", "task.progress") else f": {note}" if note else "",
     )
-    stored = tuple(event)
-    return record(Sentence, (stored[0], stored[1], text))
+    return record(Sentence, (*row_of(event)[:2], text))

@@ -6,13 +6,13 @@ import sys
 
 from ..cli.help import EXITS
 from ..cli.spec import GLOBAL, usage
-from ..names import RULES
-from ..operations import every
+from ..operations import description
 from . import GROUPS, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..cli.spec import Option
+    from ..operations.description import Parameter
 
 
 def cli() -> str:
@@ -47,19 +47,21 @@ def operations() -> str:
         "`agent` and `project` are filled in from the session when they are left out.",
         "",
     ]
-    for name, operation in every().items():
-        lines += [f"## {name}", "", (operation.__doc__ or "").strip().replace("\n    ", "\n"), ""]
-        for parameter, kind in operation.parameters.items():
-            missing = parameter not in operation.defaults
-            default = operation.defaults.get(parameter)
-            given = "required" if missing else "" if default in ("", None, []) else f"default `{default}`"
-            lines.append(f"- `{parameter}` ({kind})" + (f", {given}" if given else ""))
-        writes = "writes" if operation.writes else "reads"
-        closed = "; wants the token also with `--open`" if operation.strangers is False else ""
-        lines += ["", f"Answers `{operation.returns}`; {writes}{closed}.", ""]
+    for each in description.operations():
+        lines += [f"## {each.name}", "", each.text, ""]
+        lines += map(_parameter, each.parameters)
+        writes = "writes" if each.writes else "reads"
+        closed = "" if each.strangers else "; wants the token also with `--open`"
+        lines += ["", f"Answers `{each.returns.text}`; {writes}{closed}.", ""]
     lines += ["## Types", ""]
-    lines += [f"- `{kind}`: {rule.doc}" for kind, rule in RULES.items()]
+    lines += [f"- `{name}`: {about}" for name, about in description.types().items()]
     return "\n".join(lines) + "\n"
+
+
+def _parameter(parameter: Parameter) -> str:
+    shown = parameter.default not in ("", None, [])
+    given = ", required" if parameter.required else f", default `{parameter.default}`" if shown else ""
+    return f"- `{parameter.name}` ({parameter.kind.text}){given}"
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 
 from ..errors import Invalid, Refused
+from ..limits import PATIENCE, SETTLE
 from ..model import agent_id
 from . import files, marker
 from .gate import Gate
 from .records import GONE, bury, fate, find
-from .spawn import PATIENCE, SETTLE, Wanted, inheritable, launch, make_way, taken
+from .spawn import Wanted, inheritable, launch, make_way, taken
 from .stop import current
 
 TYPE_CHECKING = False

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from ..board import Board
 from ..errors import Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+from ..limits import PATIENCE
 from ..model import agent_id
 from . import files
 from .handoff import handoff, not_replaced
 from .records import find
-from .spawn import PATIENCE, address_of
+from .spawn import address_of
 from .stop import retire
 
 TYPE_CHECKING = False

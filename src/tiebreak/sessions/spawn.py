@@ -14,10 +14,10 @@ import time
 from dataclasses import dataclass, field
 
 from ..errors import Lost, Refused, TiebreakError, TimedOut
+from ..limits import PATIENCE, SEAT_LEASE, SETTLE
 from ..model import agent_id, holder_id
 from ..operations import SPAWNED
 from ..operations.session_fence import SEAT
-from ..operations.sessions import SEAT_LEASE
 from ..process_identity import Identity, alive, from_token, identity
 from ..text import plain, rfc3339
 from . import files, marker, worktree
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..model import Session
 
-SETTLE = 0.5
-"""Seconds that a command has to live to count as alive."""
-PATIENCE = 60.0
-"""Seconds for which a spawner waits for that."""
 LOOK = 0.25
 NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
     f"TIEBREAK_{name}"

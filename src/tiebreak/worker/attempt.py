@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..clock import elapsed
-from ..model import Job
+from ..model import Job, row_of
 from ..text import plain, span
 from .output import Output
 
@@ -38,7 +38,7 @@ ENDING = {
     LOST: "its lease is lost",
 }
 """The same for whoever watches a worker."""
-_COMMAND = Job._fields.index("command")
+_COMMAND = Job.fields.index("command")
 
 
 class Attempt:
@@ -66,7 +66,7 @@ class Attempt:
         settings: dict[str, Any] = job.settings or {}
         self.job = job
         self.settings = settings
-        self.stored: str = tuple.__getitem__(job, _COMMAND)
+        self.stored: str = row_of(job)[_COMMAND]
         """The command as the board stores it: JSON."""
         self.is_call = self.stored.startswith("{")
         self.expires = expires

@@ -15,6 +15,7 @@ from time import sleep
 from ..board import open
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError, Unavailable
+from ..limits import MAX_LIMIT
 from ..model import holder_id
 from ..process_identity import alive, from_token
 from .leftovers import end_left_by
@@ -205,7 +206,7 @@ class Lookout:
 
     def _look(self) -> None:
         newest = self._board.events.last()
-        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=1000)
+        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=MAX_LIMIT)
         self.cancelled.extend(event.subject or "" for event in found)
         self._seen = max(newest, self._seen)
 
@@ -224,7 +225,7 @@ def bury(board: Board) -> int:
     What they left running is ended first. Where that is not certain, their leases are waited for.
     """
     held: dict[str, set[Mark]] = {}
-    for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
+    for task in board.tasks.list(states=["claimed"], kind="job", limit=MAX_LIMIT):
         held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
     return sum(
         _give_back(board, holder)

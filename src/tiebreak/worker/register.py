@@ -18,7 +18,7 @@ import sys
 from time import time
 
 from ..errors import TiebreakError
-from ..names import MAX_LEASE
+from ..limits import MAX_LEASE
 from ..process_identity import alive, from_token, identity, is_shortage, look, token
 from ..user_folders import private_folder
 

@@ -23,6 +23,7 @@ import signal
 from .. import process_tree as trees
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError, Unavailable
+from ..limits import DRAIN, HEARTBEAT, JOB_LEASE
 from ..model import holder_id
 from ..names import short
 from ..process_identity import is_shortage
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that ask a worker to stop."""
 LONG = 60.0
-BEAT = 5.0
-"""Seconds between heartbeats at most."""
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds before a board that could not be reached is tried again."""
 DUSK = 60.0
@@ -67,8 +66,8 @@ class Options:
         tags: list[str] | None = None,
         modules: list[str] | None = None,
         concurrency: int = 1,
-        lease: float = 30.0,
-        drain: float = 30.0,
+        lease: float = JOB_LEASE,
+        drain: float = DRAIN,
         burst: bool = False,
         once: bool = False,
     ) -> None:
@@ -136,7 +135,7 @@ class Worker:
         self._file = _file(board)
         # What ends a job before its lease ends: this much earlier, and its grace before that.
         self._margin = min(1.0, options.lease / 20)
-        self._beat = min(BEAT, options.lease / 4)
+        self._beat = min(HEARTBEAT, options.lease / 4)
 
     # ── The loop ─────────────────────────────────────────────────────────────────────────────────────
 

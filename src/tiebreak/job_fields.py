@@ -1,22 +1,32 @@
 """What a job brings along, checked: its command, how it is to run, and what its worker reports.
 
-These rules are part of `names.RULES`, which loads them when a job is submitted or reported and not before. What looks
-secret among the settings is masked here, too, for everybody but the worker that runs the job.
+`kinds` loads these checks when a job is submitted or reported and not before. What looks secret among the settings is
+masked here, too, for everybody but the worker that runs the job.
 """
 
 from __future__ import annotations
 
 from .errors import Invalid
-from .names import MAX_LIST, MAX_NAME, MAX_TEXT, MAX_TITLE, boolean, json_text, key, label, note, seconds, shown, within
+from .limits import (
+    MAX_AMOUNT,
+    MAX_FOLDER,
+    MAX_LIST,
+    MAX_MOMENT,
+    MAX_NAME,
+    MAX_NUMBER,
+    MAX_OUTPUT,
+    MAX_SLOTS,
+    MAX_TEXT,
+    MAX_TITLE,
+    MIN_DURATION,
+)
+from .names import boolean, json_text, key, label, note, seconds, shown, within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-MAX_PATH = 4096
-MAX_CAP = 64 * 1024 * 1024
-MAX_SIZE = 1 << 50
 MASK = "********"
 STREAMS = (1, 2)
 
@@ -122,7 +132,7 @@ def environ(value: Any, what: str) -> dict[str, str]:
 
 def folder(value: Any, what: str) -> str:
     """An absolute path."""
-    out = _plain(value, what, MAX_PATH)
+    out = _plain(value, what, MAX_FOLDER)
     if not out.startswith("/"):
         raise Invalid(f"{what}: must be an absolute path, got {shown(out)}")
     return out
@@ -132,7 +142,7 @@ def bounds(value: Any, what: str) -> dict[str, Any]:
     """What a job may use: `memory` in bytes, `cpu` in seconds, open `files`."""
     _known(value, ("memory", "cpu", "files"), what)
     for name, number in value.items():
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_SIZE:
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_AMOUNT:
             raise Invalid(f"{what}: {name} must be a whole number from 1, got {shown(number)}")
     return dict(value)
 
@@ -140,15 +150,15 @@ def bounds(value: Any, what: str) -> dict[str, Any]:
 def group(value: Any, what: str) -> str:
     """`GROUP=N`: at most N of this group at once."""
     name, mark, size = value.partition("=") if isinstance(value, str) else ("", "", "")
-    if not mark or not size.isdecimal() or not size.isascii() or not 1 <= int(size[:9]) <= 10_000 or len(size) > 5:
-        raise Invalid(f"{what}: GROUP=N with N from 1 to 10000, got {shown(value)}")
+    if not mark or not size.isdecimal() or not size.isascii() or not 1 <= int(size[:9]) <= MAX_SLOTS or len(size) > 5:
+        raise Invalid(f"{what}: GROUP=N with N from 1 to {MAX_SLOTS}, got {shown(value)}")
     return f"{label(name, what)}={int(size)}"
 
 
 def size(value: Any, what: str) -> int:
     """Bytes of output to keep."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_CAP:
-        raise Invalid(f"{what}: a whole number of bytes up to {MAX_CAP}, got {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_OUTPUT:
+        raise Invalid(f"{what}: a whole number of bytes up to {MAX_OUTPUT}, got {shown(value)}")
     return value
 
 
@@ -161,7 +171,7 @@ def moment(value: Any, what: str) -> float:
             value = parse_rfc3339(value)
         except Invalid as exc:
             raise Invalid(f"{what}: {exc.message}", hint=exc.hint) from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 2**40:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MAX_MOMENT:
         raise Invalid(f"{what}: expected a time, got {shown(value)}")
     return float(value)
 
@@ -177,7 +187,7 @@ def grant(value: Any, what: str) -> tuple[int, int]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**53
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_NUMBER
 
 
 def outcome(value: Any, what: str) -> dict[str, Any]:
@@ -211,7 +221,7 @@ def chunk(value: Any, what: str) -> dict[str, Any]:
     """Something that a job wrote: `start`, `text` and perhaps `stream`."""
     _known(value, ("start", "stream", "text"), what)
     start, stream, text = value.get("start"), value.get("stream", 1), value.get("text")
-    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= 2**53:
+    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_NUMBER:
         raise Invalid(f"{what}: start must be a whole number from 0, got {shown(start)}")
     if stream not in STREAMS or isinstance(stream, bool):
         raise Invalid(f"{what}: stream is 1 (out) or 2 (err), got {shown(stream)}")
@@ -231,7 +241,7 @@ def percent(value: Any, what: str) -> float:
 def lasting(value: Any, what: str) -> float:
     """A duration that is not nothing."""
     out = seconds(value, what)
-    if out < 0.001:
+    if out < MIN_DURATION:
         raise Invalid(f"{what}: must be at least 1ms")
     return out
 

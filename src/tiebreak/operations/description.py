@@ -1,0 +1,185 @@
+"""Everything that is declared, as data: operations, records and errors, for whoever writes them down.
+
+The reference in Markdown, the pages of the daemon, its OpenAPI document and the typed groups of the board are made from
+these descriptions and from a template each. None of them looks at an annotation or a default by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+from ..kinds import RULES, Kind
+from ..model import RECORDS, wire_kinds
+from ..names import PRIORITIES
+from . import every
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..model import Record
+    from . import Operation
+
+    Schema = dict[str, Any]
+
+WORDS = {
+    "int": "number",
+    "float": "number",
+    "str": "text",
+    "bool": "true or false",
+    "Holder": "AgentId",
+    "Json": "JSON",
+}
+"""Kinds whose names say little to somebody who does not write Python."""
+ANSWERS: dict[str, Schema] = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "Holder": {"type": "string"},
+    "Time": {"type": "string", "format": "date-time"},
+    "Priority": {"type": "string", "enum": list(PRIORITIES)},
+    "Words": {"type": "array", "items": {"type": "string"}},
+    "Json": {},
+}
+"""The JSON Schema of what is answered, of all kinds that are no records."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of an operation."""
+
+    name: str
+    kind: Kind
+    about: str
+    """What its values look like, in words."""
+    required: bool
+    """Whether it must be given wherever it is called from."""
+    filled: bool
+    """Whether a board fills it in: who acts, and where. Over the wire it must be given."""
+    default: Any
+
+    @property
+    def schema(self) -> Schema:
+        """The JSON Schema of what the server accepts."""
+        made = {**self.kind.schema(), "description": self.about}
+        return made if self.required or self.filled else {**made, "default": self.default}
+
+
+@dataclass(frozen=True)
+class OperationDescription:
+    """One operation, as its references tell it."""
+
+    name: str
+    text: str
+    parameters: tuple[Parameter, ...]
+    returns: Kind
+    writes: bool
+    strangers: bool
+    """Whether some call of it needs no token where the daemon is open."""
+    module: str
+    function: str
+    """Where it is declared."""
+
+    @property
+    def group(self) -> str:
+        """`tasks` of `tasks.claim`."""
+        return self.name.partition(".")[0]
+
+    @property
+    def method(self) -> str:
+        """`claim` of `tasks.claim`."""
+        return self.name.partition(".")[2]
+
+    @property
+    def summary(self) -> str:
+        """The first line of its text."""
+        return self.text.partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class RecordDescription:
+    """One record, as it is on the wire."""
+
+    name: str
+    text: str
+    fields: dict[str, Kind]
+
+
+@dataclass(frozen=True)
+class ErrorDescription:
+    """One kind of refusal."""
+
+    name: str
+    code: int
+    """Of JSON-RPC."""
+    text: str
+
+
+def text_of(thing: Any) -> str:
+    """What something says of itself, without the indentation of the source."""
+    return cleandoc(thing.__doc__ or "")
+
+
+def operations(those: Iterable[Operation[..., Any]] | None = None) -> list[OperationDescription]:
+    """These operations; without any given, all of them."""
+    return [_operation(each) for each in (every().values() if those is None else those)]
+
+
+def _operation(declared: Operation[..., Any]) -> OperationDescription:
+    return OperationDescription(
+        name=declared.name,
+        text=text_of(declared),
+        parameters=tuple(_parameter(declared, name, kind) for name, kind in declared.parameters.items()),
+        returns=declared.returns,
+        writes=declared.writes,
+        strangers=declared.strangers is not False,
+        module=declared.function.__module__,
+        function=declared.function.__name__,
+    )
+
+
+def _parameter(declared: Operation[..., Any], name: str, kind: Kind) -> Parameter:
+    missing = name not in declared.defaults
+    return Parameter(
+        name=name,
+        kind=kind,
+        about=RULES[kind.base].doc,
+        required=missing,
+        filled=not missing and declared.required(name),
+        default=declared.defaults.get(name),
+    )
+
+
+def records() -> list[RecordDescription]:
+    """All records."""
+    return [_record(record) for record in RECORDS.values()]
+
+
+def _record(record: type[Record]) -> RecordDescription:
+    return RecordDescription(record.__name__, text_of(record), wire_kinds(record))
+
+
+def refusals() -> list[ErrorDescription]:
+    """All that a call can be refused with."""
+    return [
+        ErrorDescription(kind.__name__, kind.rpc_code, text_of(kind))
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.TiebreakError) and kind is not errors.TiebreakError
+    ]
+
+
+def types() -> dict[str, str]:
+    """The names that parameters are declared with, and what each means."""
+    return {name: rule.doc for name, rule in RULES.items()}
+
+
+def answer_schema(kind: Kind, reference: Callable[[str], Schema]) -> Schema:
+    """The JSON Schema of an answer; `reference` points to that of a record."""
+    if kind.item is not None:
+        made: Schema = {"type": "array", "items": answer_schema(kind.item, reference)}
+    else:
+        made = reference(kind.name) if kind.name in RECORDS else dict(ANSWERS[kind.name])
+    return {"anyOf": [made, {"type": "null"}]} if kind.optional and made else made
