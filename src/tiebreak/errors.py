@@ -2,7 +2,8 @@
 
 An error is part of the interface: it says what happened in one line, carries the facts as data, and
 hints at what to do next (never a destructive command). The same class travels through the Python
-API, the command line (its exit code) and JSON-RPC (its code), so no interface invents its own.
+API, the command line (its exit code) and JSON-RPC (its number), so no interface invents its own.
+What to do next depends on the interface, so an operation gives only a reason, as a code: see `advice`.
 """
 
 from __future__ import annotations
@@ -20,20 +21,32 @@ class TiebreakError(Exception):
     rpc_code = -32000
     """What JSON-RPC answers with."""
 
-    def __init__(self, message: str, *, hint: str = "", **data: Any) -> None:
+    def __init__(self, message: str, *, hint: str = "", reason: str = "", **data: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.own_hint = hint
+        """What to do next, where that is the same on every interface."""
+        self.reason = reason
+        """What to do next, where each interface has its own words: see `advice`."""
         self.data: dict[str, Any] = data
+
+    @property
+    def hint(self) -> str:
+        """What to do next, for somebody who uses the Python API."""
+        from .advice import PYTHON, advice
+
+        return advice(self, PYTHON)
 
     def __str__(self) -> str:
         return self.message
 
-    def to_dict(self) -> dict[str, Any]:
-        """The error as it travels: `{error, message, hint?, …facts}`."""
+    def to_dict(self, hint: str | None = None) -> dict[str, Any]:
+        """The error as it travels: `{error, message, reason?, hint?, …facts}`, with a hint in an interface's words."""
         out: dict[str, Any] = {"error": type(self).__name__, "message": self.message}
-        if self.hint:
-            out["hint"] = self.hint
+        if self.reason:
+            out["reason"] = self.reason
+        if hint := self.hint if hint is None else hint:
+            out["hint"] = hint
         return {**out, **{name: _shown(name, value) for name, value in self.data.items()}}
 
 
@@ -145,5 +158,8 @@ def from_dict(data: dict[str, Any]) -> TiebreakError:
     kinds = (Refused, Lost, Fenced, Deadlock, NotFound, Invalid, TimedOut, Unavailable, Unauthorised)
     kind = next((k for k in kinds if k.__name__ == name), TiebreakError)
     return kind(
-        str(facts.pop("message", "")), hint=str(facts.pop("hint", "")), **{k: _read(k, v) for k, v in facts.items()}
+        str(facts.pop("message", "")),
+        hint=str(facts.pop("hint", "")),
+        reason=str(facts.pop("reason", "")),
+        **{k: _read(k, v) for k, v in facts.items()},
     )

@@ -170,7 +170,7 @@ def moment(value: Any, what: str) -> float:
         try:
             value = parse_rfc3339(value)
         except Invalid as exc:
-            raise Invalid(f"{what}: {exc.message}", hint=exc.hint) from None
+            raise Invalid(f"{what}: {exc.message}", hint=exc.own_hint, reason=exc.reason) from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MAX_MOMENT:
         raise Invalid(f"{what}: expected a time, got {shown(value)}")
     return float(value)

@@ -188,7 +188,7 @@ def is_uuid(value: str) -> bool:
 def agent(value: Any, what: str = "agent") -> str:
     """Who acts: `name`, or `name~session` for one incarnation of it."""
     if value == "":
-        raise Invalid(f"{what}: required (who acts?)", hint="use --as NAME or set TIEBREAK_AGENT")
+        raise Invalid(f"{what}: required (who acts?)", reason="agent-missing")
     if isinstance(value, str) and value in _known:
         return str(value)
     out = _line(value, what, MAX_AGENT)
@@ -214,7 +214,7 @@ def short(who: str) -> str:
 def project(value: Any, what: str = "project") -> str:
     """A namespace on the board."""
     if value == "":
-        raise Invalid(f"{what}: required", hint="use --project NAME or set TIEBREAK_PROJECT")
+        raise Invalid(f"{what}: required", reason="project-missing")
     if isinstance(value, str) and value in _known_projects:
         return value
     out = label(value, what)

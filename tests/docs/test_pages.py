@@ -123,7 +123,8 @@ def unknown_commands(text: str) -> list[str]:
 
 def is_known(command: str) -> bool:
     """Whether `tb` has a command of this name with these options; a place-holder for either passes."""
-    name = next((word for word in command.split()[1:] if not word.startswith(("-", "…"))), "")
+    bare = re.sub(r"^(tb(?: --json)*)(?: --(?:as|board|project)[ =]\S+)+", r"\1", command)
+    name = next((word for word in bare.split()[1:] if not word.startswith(("-", "…"))), "")
     if not name or name.isupper():
         return True
     options = {option.name for option in (*find(name).options, *GLOBAL)} if name in names() else set()

@@ -36,8 +36,6 @@ def batch(context: Context, args: Args) -> int:
     """Exit 2 when a line was not a request at all; refusals are answers, not failures."""
     import json
 
-    from ..model import encode
-
     wrong = False
     for lines in _bursts():
         requests = [_request(line) for line in lines]
@@ -46,10 +44,21 @@ def batch(context: Context, args: Args) -> int:
         for request in requests:
             answer = request["error"] if "error" in request else next(answers)
             wrong = wrong or "error" in request
-            shown = {"error": answer.to_dict()} if isinstance(answer, TiebreakError) else {"result": encode(answer)}
+            shown = _shown(answer)
             out.append(json.dumps({"id": request.get("id"), **shown}))
         context.say("\n".join(out))
     return 2 if wrong else 0
+
+
+def _shown(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, TiebreakError):
+        from ..advice import advice
+        from .advice import COMMANDS
+
+        return {"error": answer.to_dict(advice(answer, COMMANDS))}
+    from ..model import encode
+
+    return {"result": encode(answer)}
 
 
 def _request(line: bytes) -> dict[str, Any]:

@@ -95,17 +95,20 @@ class Context:
 
     def complain(self, error: TiebreakError) -> None:
         """An error: as JSON on standard output for programs, as one line and a hint for people."""
+        from ..advice import advice
         from ..text import colour_wanted, json, plain, style
+        from .advice import COMMANDS
 
+        hint = advice(error, COMMANDS)
         self.code = error.exit_code
         if self.json:
-            self._print(json(error.to_dict()))
+            self._print(json(error.to_dict(hint)))
             return
         on = colour_wanted(sys.stderr, os.environ)
         try:
             print(f"{style('tb:', 'bad', on=on)} {plain(error.message)}", file=sys.stderr)
-            if error.hint:
-                print(f"    {style(plain(error.hint), 'dim', on=on)}", file=sys.stderr)
+            if hint:
+                print(f"    {style(plain(hint), 'dim', on=on)}", file=sys.stderr)
         except OSError:
             pass  # nobody is left to be told; the exit code stays
 

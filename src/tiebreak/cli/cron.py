@@ -138,7 +138,7 @@ def history(context: Context, args: Args) -> None:
     known = board.schedules.list(name=args.name)
     runs = board.schedules.history(name=args.name, limit=args.count or 20)
     if not known and not runs:
-        raise NotFound(f"no schedule {args.name} in project {board.project}", hint="`tb cron list` tells what there is")
+        raise NotFound(f"no schedule {args.name} in project {board.project}", reason="schedule-unknown")
     if context.json:
         context.answer(runs)
         return

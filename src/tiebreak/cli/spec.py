@@ -210,7 +210,7 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
         try:
             value = option.convert(value)
         except Invalid as exc:
-            raise Invalid(f"{at}--{name}: {exc.message}", hint=exc.hint) from None
+            raise Invalid(f"{at}--{name}: {exc.message}", hint=exc.own_hint, reason=exc.reason) from None
     if option.many:
         found[option.key].append(value)
     else:

@@ -68,7 +68,11 @@ def _findings(context: Context, repair: bool) -> list[tuple[str, str, str]]:
 
 
 def _unavailable(exc: Unavailable) -> tuple[str, str, str]:
-    return "bad", "board", f"{exc.message} ({exc.hint})" if exc.hint else exc.message
+    from ..advice import advice
+    from .advice import COMMANDS
+
+    hint = advice(exc, COMMANDS)
+    return "bad", "board", f"{exc.message} ({hint})" if hint else exc.message
 
 
 def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str, str, str]]:

@@ -295,7 +295,7 @@ def coordination(context: Context, args: Args) -> int:
     try:
         return wanted.run(context, inner) or 0
     except Refused as refusal:
-        refusal.hint = _advice(refusal, inner)
+        refusal.own_hint, refusal.reason = _advice(refusal, inner), ""
         raise
 
 

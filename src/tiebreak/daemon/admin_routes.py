@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import TiebreakError, Unavailable
+from .advice import body_of
 from .routes import Response, problem_of, route
 from .rpc import Wrong, parsed
 from .security import refuse_strangers
@@ -39,7 +40,7 @@ async def health(service: Service, request: Request) -> Response:
             raise Unavailable("what was written cannot be read back")
         await service.threaded(service.engine.probe)
     except TiebreakError as exc:
-        body = {"healthy": False, **exc.to_dict()}
+        body = {"healthy": False, **body_of(exc)}
         return Response(msgspec.json.encode(body), status=503, headers=((b"retry-after", b"5"),))
     facts = {
         "healthy": True,

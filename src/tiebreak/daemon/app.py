@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import Invalid, TiebreakError, Unavailable
 from . import admin_routes, event_stream, hook_route, mcp_route, pages, rpc  # noqa: F401  (each declares its routes)
+from .advice import body_of
 from .routes import JSON, ROUTES, Problem, Request, Response, Table, problem_of
 from .service import internal
 
@@ -121,7 +122,7 @@ def _too_large() -> Problem:
 
 
 def _of_problem(problem: Problem) -> Response:
-    body = msgspec.json.encode(problem.error.to_dict())
+    body = msgspec.json.encode(body_of(problem.error))
     closing = ((b"connection", b"close"),) if problem.close else ()
     return Response(body, status=problem.status, headers=(*problem.headers, *closing))
 

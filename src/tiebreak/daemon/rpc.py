@@ -15,6 +15,7 @@ from ..limits import MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
 from ..model import encode
 from ..names import shown
 from ..operations import find
+from .advice import body_of
 from .routes import Problem, Response, route
 from .service import internal
 
@@ -211,4 +212,4 @@ def failed(number: Any, error: BaseException, request: str) -> dict[str, Any]:
 
 def facts(error: TiebreakError) -> dict[str, Any]:
     """What travels beside the message."""
-    return {name: value for name, value in error.to_dict().items() if name != "message"}
+    return {name: value for name, value in body_of(error).items() if name != "message"}

@@ -115,6 +115,6 @@ def unauthorised(error: Unauthorised | None = None) -> Problem:
     """A request without the right token, or one that turned out to need it."""
     error = error or Unauthorised(
         "the token is missing or wrong",
-        hint="set TIEBREAK_TOKEN; on the daemon's machine its own user needs none: `tb status` names the file",
+        reason="token-missing",
     )
     return Problem(401, error, (b"www-authenticate", b"Bearer"), close=True)

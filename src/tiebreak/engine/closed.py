@@ -9,9 +9,9 @@ def closed(facts: dict[str, str], board: str) -> Unavailable:
     """Why nobody can use a board any more, or not yet."""
     if "moved" in facts:
         where = facts["moved"]
-        hint = f"export TIEBREAK_BOARD='{where}'" + (" (and its password, if it has one)" if "://" in where else "")
-        return Unavailable(f"board {board}: moved to {where}", hint=hint, moved=where)
+        reason = "board-moved-to-server" if "://" in where else "board-moved"
+        return Unavailable(f"board {board}: moved to {where}", reason=reason, moved=where)
     return Unavailable(
         f"board {board}: is still arriving from {facts.get('arriving', 'elsewhere')}",
-        hint="if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
+        reason="board-arriving",
     )

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+    from ..process_identity import Identity
+
     P = ParamSpec("P")
     R = TypeVar("R")
 
@@ -44,6 +46,15 @@ if TYPE_CHECKING:
 
         def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
             """Run a statement and return its first row."""
+
+        def write_event(self, **event: Any) -> None:
+            """Append an event to the log, with a value for each column; perhaps written together with later ones."""
+
+        def process_of(self, session: str) -> Identity | None:
+            """The process of this machine that a session's token names; None for any other token."""
+
+        def is_alive(self, process: Identity) -> bool | None:
+            """Whether that very process lives; None if that cannot be known from here."""
 
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope, since it began; begins anew with the scope if need be."""
@@ -128,9 +139,12 @@ class Operation(Generic[P, R]):
         strangers: bool | Callable[[dict[str, Any]], bool],
         withheld: tuple[str, Callable[..., None]] | None = None,
         scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
+        reads_log: bool = False,
     ) -> None:
         self.name = name
         self.writes = writes
+        self.reads_log = reads_log
+        """Whether it reads the log of events, of which a reader must see a part without gaps."""
         self._scopes = scopes
         self.strangers = strangers
         """Whether strangers may call it; a function decides by the parameters."""
@@ -208,6 +222,7 @@ def operation(
     glance: Callable[..., None] | None = None,
     withheld: tuple[str, Callable[..., None]] | None = None,
     scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
+    reads_log: bool = False,
 ) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
     """Declare a function of a transaction as an operation; `scopes` are those that a call nearly always needs.
 
@@ -216,7 +231,7 @@ def operation(
     """
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
-        made = Operation(name, function, writes, glance, strangers, withheld, scopes)
+        made = Operation(name, function, writes, glance, strangers, withheld, scopes, reads_log)
         REGISTRY[name] = made
         return made
 
@@ -230,7 +245,7 @@ def find(name: str) -> Operation[..., Any]:
             break
         __import__(f"{__name__}.{module}")
     if name not in REGISTRY:
-        raise Invalid(f"unknown operation {shown(name)}", hint="`tb help` lists what there is")
+        raise Invalid(f"unknown operation {shown(name)}", reason="operation-unknown")
     return REGISTRY[name]
 
 

@@ -13,7 +13,7 @@ from ..errors import NotFound
 from ..limits import ACTIVE, CLAIM_LEASE, FORGOTTEN, HOLD_LEASE, IDLE, MAX_LIMIT
 from ..model import Agent, Task, columns, record
 from ..names import short
-from ..process_identity import Identity, alive, from_token
+from ..process_identity import Identity
 from . import changeable, operation
 from .events import append
 from .grants import by_name, keeping
@@ -187,7 +187,7 @@ def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
         return agent
     present = [found for found in listing(tx, project=project, agent=agent) if found.status != "gone"]
     if not present:
-        raise NotFound(f"nobody called {agent} is here", hint="`tb agents` lists who is; or say name~session")
+        raise NotFound(f"nobody called {agent} is here", reason="agent-unknown")
     return present[0].id
 
 
@@ -222,9 +222,13 @@ def _judged(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, i
     found["seen_at"] = max(found["seen_at"], signs.get((found["project"], found["id"]), (0, 0))[1])
     process: Identity | None = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
     if not found["pid"]:
-        process = from_token(found["id"].partition("~")[2])  # a session that never introduced itself
+        process = tx.process_of(found["id"].partition("~")[2])  # a session that never introduced itself
     silent = (tx.now - found["seen_at"]) / SECOND
-    if found["left_at"] >= found["seen_at"] or silent > FORGOTTEN or (process is not None and alive(process) is False):
+    if (
+        found["left_at"] >= found["seen_at"]
+        or silent > FORGOTTEN
+        or (process is not None and tx.is_alive(process) is False)
+    ):
         found["status"] = "gone"
     else:
         found["status"] = "active" if silent <= ACTIVE else "idle" if silent <= IDLE else "stale"

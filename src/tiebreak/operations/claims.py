@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..names import AgentId, Epoch, Json, Lease, Name, Note, Priority, Project, Ref
     from . import Scope, Transaction
 
-WAIT = "claim it with --wait to wait for it; `tb next` finds other work"
-OVER = "`tb next` finds other work"
 TRIES = 10
 """How often a claim is tried again when the task looked free but was taken in between."""
 
@@ -108,7 +106,9 @@ def claim(
     except Refused as refusal:
         refusal.kept = settled > 0  # or it would tell of an end that is not written
         raise
-    raise Refused(f"{called(task)} could not be won: others keep taking it", hint=WAIT, state=task.state, id=task.id)
+    raise Refused(
+        f"{called(task)} could not be won: others keep taking it", reason="task-waits", state=task.state, id=task.id
+    )
 
 
 def _named(tx: Transaction, ref: str, agent: str, project: str, create: bool) -> Task:
@@ -190,12 +190,6 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
         note=f"held by {short(holder)}" if task.state == "claimed" and holder else task.state,
     )
     if task.state == "claimed" and holder:
-        mine = holder == agent
-        hint = (
-            f"`tb extend '#{task.number}'` keeps it"
-            if mine
-            else f"`tb why '#{task.number}'` tells more; `tb next` finds other work"
-        )
         until = micros(task.until or 0)
         return lost(
             tx,
@@ -207,27 +201,33 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             until=until,
             epoch=task.epoch,
             since=since,
-            hint=hint,
+            reason="task-is-yours" if holder == agent else "task-held",
             id=task.id,
+            number=task.number,
         )
     if task.state == "blocked":
         from .dependencies import some
 
         waits = some(_unfinished(tx, task))
-        return Refused(f"{called(task)} is blocked by {waits}", hint=WAIT, state=task.state, id=task.id)
+        return Refused(f"{called(task)} is blocked by {waits}", reason="task-waits", state=task.state, id=task.id)
     if task.state == "pending":
         left = (task.ready_at or 0.0) - tx.now / SECOND
         return Refused(
             f"{called(task)} is not ready for another {span(left)}",
-            hint=WAIT,
+            reason="task-waits",
             state=task.state,
             id=task.id,
             left=left,
             ready_at=task.ready_at,
         )
     by = f" by {task.holder}" if task.holder else ""
-    hint = OVER if task.state == "completed" else f"`tb retry '#{task.number}'` reopens it"
-    return Refused(f"{called(task)} is {task.state}{by} already", hint=hint, state=task.state, epoch=task.epoch)
+    return Refused(
+        f"{called(task)} is {task.state}{by} already",
+        reason="task-completed" if task.state == "completed" else "task-ended",
+        state=task.state,
+        epoch=task.epoch,
+        number=task.number,
+    )
 
 
 @operation(
@@ -312,7 +312,7 @@ def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
         by = f" by {task.holder}" if task.holder and holder_id(task) != agent else ""
         return Fenced(
             f"{called(task)} is {task.state}{by} already, nothing was written",
-            hint=OVER,
+            reason="task-completed",
             holder=task.holder,
             epoch=task.epoch,
             state=task.state,
@@ -324,7 +324,8 @@ def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
         epoch=epoch,
         row=row or (None, 0, 0),
         now=tx.now,
-        again=f"`tb claim '#{task.number}'` takes it again if it is free",
+        reason="claim-over",
+        number=task.number,
     )
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from ..errors import Refused
 from ..names import shown
-from .claims import WAIT
 from .expiry import expire
 from .rows import given, parameter
 
@@ -79,7 +78,7 @@ def refuse_full(tx: Transaction, number: int) -> bool:
         # Without its id: whoever waits is woken by any change, for it is another task that has to end.
         raise Refused(
             f"#{number} has to wait: {others[0][1]} of the group {shown(group)} are claimed, the limit is {size}",
-            hint=WAIT,
+            reason="task-waits",
             state="pending",
             group=group,
             limit=size,

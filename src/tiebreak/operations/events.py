@@ -29,7 +29,7 @@ COLUMNS = columns(Event)
 WRITTEN = Event.fields[1:]
 """What an event is told with; its number it gets from the database."""
 INSERT = f"INSERT INTO events ({', '.join(WRITTEN)}) VALUES ({', '.join(':' + each for each in WRITTEN)})"
-"""The statement by which every event is written. Engines may put several off and write them together."""
+"""How an event is written. Engines send it for `Transaction.write_event`, or write several events at once."""
 
 
 def append(
@@ -50,8 +50,7 @@ def append(
     data: Any = None,
 ) -> None:
     """Write down what this transaction did."""
-    tx.all(
-        INSERT,
+    tx.write_event(
         at=tx.now,
         event=event,
         project=project,
@@ -72,7 +71,7 @@ def append(
 def carry(tx: Transaction, rows: list[tuple[Any, ...]]) -> None:
     """Write down what was refused earlier; the rows are those of events whose number is still to come."""
     for row in rows:
-        tx.all(INSERT, **dict(zip(WRITTEN, row[1:], strict=True)))
+        tx.write_event(**dict(zip(WRITTEN, row[1:], strict=True)))
 
 
 def contains(column: str) -> str:
@@ -86,13 +85,13 @@ def last(tx: Transaction) -> int:
     return (row and row[0]) or 0
 
 
-@operation("events.last", writes=False, strangers=True)
+@operation("events.last", writes=False, strangers=True, reads_log=True)
 def newest(tx: Transaction) -> int:
     """The number of the newest event: where to start reading what happens from now on."""
     return last(tx)
 
 
-@operation("events.read", writes=False, strangers=True)
+@operation("events.read", writes=False, strangers=True, reads_log=True)
 def read(
     tx: Transaction,
     *,
@@ -136,7 +135,7 @@ def read(
     return [record(Event, row) for row in (reversed(rows) if newest else rows)]
 
 
-@operation("events.why", writes=False, strangers=True)
+@operation("events.why", writes=False, strangers=True, reads_log=True)
 def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = SENTENCES) -> list[Sentence]:
     """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
     from .why import story
@@ -159,9 +158,8 @@ def of_task(
     note: str | None = None,
 ) -> None:
     """Write down what happened to a task, and the state that it led to."""
-    # Straight to the statement: every claim passes here.
-    tx.all(
-        INSERT,
+    # Not by way of `append`: every claim passes here.
+    tx.write_event(
         at=tx.now,
         event=event,
         project=task.project,

@@ -152,20 +152,18 @@ def forfeit(
     Whoever calls this has seen it dead. Where the process can be looked at from here, it is looked at once more, and
     one that lives, or may live, is refused.
     """
-    _refuse_the_living(holder)
+    _refuse_the_living(tx, holder)
     which = f"project = :project AND state = 'claimed' AND holder = :holder{_writable(tx)} ORDER BY number {{lock}}"
     why = (reason or "its worker died").replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
     return _expire(tx, which, why, _FORFEIT, project=project, holder=holder)
 
 
-def _refuse_the_living(holder: str) -> None:
-    from ..process_identity import alive, from_token
-
+def _refuse_the_living(tx: Transaction, holder: str) -> None:
     name, _, session = holder.partition("~")
-    who = from_token(session)
+    who = tx.process_of(session)
     if not session:
         raise Invalid(f"holder: {shown(holder)} names no incarnation, only NAME~SESSION can be dead")
-    if who is not None and alive(who) is not False:
+    if who is not None and tx.is_alive(who) is not False:
         raise Refused(f"{name} may be alive: process {who.pid} is there", hint="its claims run out by themselves")
 
 

@@ -147,7 +147,7 @@ def lost(
     holder: str,
     until: int,
     epoch: int,
-    hint: str,
+    reason: str,
     since: int | None = None,
     **facts: Any,
 ) -> Lost:
@@ -162,7 +162,7 @@ def lost(
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
     return Lost(
         f"{what} is held by {whose} for another {span(left)} (epoch {epoch})",
-        hint=hint,
+        reason=reason,
         holder=short(holder),
         session=holder.partition("~")[2],
         until=until / 1_000_000,
@@ -173,26 +173,28 @@ def lost(
     )
 
 
-def fenced(what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int], now: int, again: str) -> Fenced:
+def fenced(
+    what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int], now: int, reason: str, **facts: Any
+) -> Fenced:
     """The refusal for a write that came too late; `row` is the grant as it is: holder, epoch, until."""
     holder, current, until = row
-    facts = {
+    facts |= {
         "holder": short(holder) if holder else None,
         "epoch": current,
         "until": until / 1_000_000 or None,
     }
     if holder == agent and epoch in (0, current) and 0 < until <= now:
         late = span((now - until) / 1_000_000)
-        return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", hint=again, **facts)
+        return Fenced(f"{what}: your lease ran out {late} ago, nothing was written", reason=reason, **facts)
     if holder is None and 0 < epoch == current:
         over = "your grant is over: it was given back, or its lease ran out"
-        return Fenced(f"{what}: {over}, nothing was written", hint=again, **facts)
+        return Fenced(f"{what}: {over}, nothing was written", reason=reason, **facts)
     if holder is None:
-        return Fenced(f"{what} is not held by you, nothing was written", hint=again, **facts)
+        return Fenced(f"{what} is not held by you, nothing was written", reason=reason, **facts)
     if holder == agent:
-        reason = f"your epoch {epoch} is not the current one ({current})"
+        why = f"your epoch {epoch} is not the current one ({current})"
     elif short(holder) == short(agent):
-        reason = f"it is held by another {short(holder)} (session {holder.partition('~')[2] or 'unnamed'})"
+        why = f"it is held by another {short(holder)} (session {holder.partition('~')[2] or 'unnamed'})"
     else:
-        reason = f"it is held by {short(holder)} (epoch {current})"
-    return Fenced(f"{what}: {reason}, nothing was written", hint="stop working on it", **facts)
+        why = f"it is held by {short(holder)} (epoch {current})"
+    return Fenced(f"{what}: {why}, nothing was written", hint="stop working on it", **facts)

@@ -279,7 +279,7 @@ def break_hold(
     With an epoch, only that grant: nothing happens to whoever has it by a later one.
     """
     if slot is None and resource.startswith("pool:"):
-        raise Invalid(f"slot: which slot of {resource}?", hint="`tb holds` shows who has which; say it with --slot")
+        raise Invalid(f"slot: which slot of {resource}?", reason="slot-missing")
     slot = slot or 0
     tx.serialize("holds", project)
     held = current(tx, project, resource, slot, "{lock}")

@@ -163,7 +163,7 @@ def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", proje
         try:
             checked.append(submit.checked({"agent": agent, "project": project, **job}))
         except Invalid as exc:
-            raise Invalid(f"jobs[{i}]: {exc.message}", hint=exc.hint) from None
+            raise Invalid(f"jobs[{i}]: {exc.message}", hint=exc.own_hint, reason=exc.reason) from None
     return [submit(tx, **params) for params in checked]
 
 

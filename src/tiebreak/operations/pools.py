@@ -51,7 +51,7 @@ def take_slot(
     if held is None:
         return take_slot(tx, resource, agent, project, lease, note, slots, again)  # all were given back meanwhile
     error = refuse(tx, record(Hold, held), agent, resource)
-    raise Lost(f"all {size} slots of {resource} are taken; {error.message}", hint=error.hint, **error.data)
+    raise Lost(f"all {size} slots of {resource} are taken; {error.message}", reason=error.reason, **error.data)
 
 
 def _renewed(tx: Transaction, resource: str, agent: str, project: str, lease: float, note: str | None) -> Hold | None:
@@ -71,7 +71,7 @@ def pool_size(tx: Transaction, resource: str, project: str, slots: int | None) -
     )
     if slots is None or (row and row[0] == slots):
         if row is None:
-            raise NotFound(f"no pool {resource} yet", hint=f"`tb hold {resource} --slots N` makes it")
+            raise NotFound(f"no pool {resource} yet", reason="pool-unknown", resource=resource)
         return int(row[0])
     tx.all(
         "INSERT INTO pools (project, resource, slots) VALUES (:project, :resource, :slots) "
@@ -98,5 +98,5 @@ def slot_of(tx: Transaction, resource: str, given: int | None, agent: str, proje
     running = [slot for slot, lapsed in rows if not lapsed]
     mine = running or [slot for slot, _ in rows]
     if len(mine) > 1:
-        raise Invalid(f"you have more than one slot of {resource}", hint="say which with --slot")
+        raise Invalid(f"you have more than one slot of {resource}", reason="slot-missing")
     return int(mine[0]) if mine else 0

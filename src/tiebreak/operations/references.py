@@ -58,7 +58,7 @@ def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
     task = lookup(tx, ref, project, lock)
     if task is None:
         where = f" in project {project}" if address(ref)[0] == "key" else ""
-        raise NotFound(f"no task {shown(ref)}{where}", hint="`tb tasks --all` lists them")
+        raise NotFound(f"no task {shown(ref)}{where}", reason="task-unknown")
     return task
 
 

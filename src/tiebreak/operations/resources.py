@@ -135,7 +135,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
         holder=holder,
         until=micros(hold.until or 0),
         epoch=hold.epoch,
-        hint=f"ask for it with `tb send {short(holder)} …`, or wait for it with --wait",
+        reason="hold-held",
         resource=hold.resource,
         note=hold.note,
     )
@@ -163,7 +163,8 @@ def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, e
         epoch=epoch,
         row=(holder_id(hold), hold.epoch, micros(hold.until or 0)),
         now=tx.now,
-        again=f"`tb hold {called(resource)}` takes it again if it is free",
+        reason="hold-over",
+        resource=resource,
     )
 
 

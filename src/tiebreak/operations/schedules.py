@@ -126,7 +126,7 @@ def listing(tx: Transaction, *, project: Project | None = "", name: Label | None
 def _find(tx: Transaction, name: str, project: str, lock: str = "") -> Schedule:
     row = tx.first(f"SELECT {_COLUMNS} FROM schedules WHERE {_THIS} {lock}", name=name, project=project)
     if row is None:
-        raise NotFound(f"no schedule {name} in project {project}", hint="`tb cron list` tells what there is")
+        raise NotFound(f"no schedule {name} in project {project}", reason="schedule-unknown")
     return record(Schedule, row)
 
 
@@ -139,7 +139,7 @@ def _change(tx: Transaction, event: str, change: str, name: str, agent: str, pro
 def _changed(tx: Transaction, event: str, statement: str, name: str, agent: str, project: str, **more: Any) -> Schedule:
     row = tx.first(statement, name=name, project=project, **more)
     if row is None:
-        raise NotFound(f"no schedule {name} in project {project}", hint="`tb cron list` tells what there is")
+        raise NotFound(f"no schedule {name} in project {project}", reason="schedule-unknown")
     changed = record(Schedule, row)
     _tell(tx, event, changed, agent, more.get("reason"))
     return changed

@@ -40,7 +40,7 @@ def admit(tx: Transaction, agent: str) -> None:
     )
     raise Fenced(
         f"{short(who)} is not the coordinator of {project} any more ({why}), nothing was written",
-        hint="stop working; `tb ps` shows who is",
+        reason="session-over",
         holder=heir and short(heir),
         epoch=epoch,
     )

@@ -209,7 +209,7 @@ def adopt(
 def _too_late(session: str) -> Fenced:
     return Fenced(
         f"session {session}: it was given up before it began, its command does not run",
-        hint="`tb ps` shows what runs instead",
+        reason="session-over",
     )
 
 
@@ -370,7 +370,7 @@ def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: P
     _lock(tx, session)
     found = _one(tx, session, project)
     if not found.ended_at:
-        raise Refused(f"session {session} has not ended", hint=f"`tb stop {short(session)}` ends it")
+        raise Refused(f"session {session} has not ended", reason="session-runs", name=short(session))
     tx.all(
         "UPDATE sessions SET state = 'removed', command = '[]', cwd = NULL, tmux = NULL, facts = NULL, note = NULL, "
         "ticket = NULL WHERE agent = :session AND role = 'coordinator'",
@@ -388,7 +388,7 @@ def _lock(tx: Transaction, session: str) -> None:
 def _one(tx: Transaction, session: str, project: str) -> Session:
     found = listing(tx, project=project, session=session, every=True, limit=1)
     if not found:
-        raise NotFound(f"no session {session} in project {project}", hint="`tb ps --all` lists them")
+        raise NotFound(f"no session {session} in project {project}", reason="session-unknown")
     return found[0]
 
 

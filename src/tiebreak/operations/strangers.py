@@ -22,7 +22,6 @@ from ..model import Schedule, Session, Task, record, row_of
 from ..names import JOB
 from . import Operation
 from .claims import CLAIMED
-from .events import INSERT
 from .rows import given, listed
 
 TYPE_CHECKING = False
@@ -35,7 +34,7 @@ TABLES = frozenset(
     ("tasks", "edges", "chores", "events", "holds", "pools", "waits", "messages", "acks", "cursors", "agents", "board")
 )
 """Where a stranger's call may write; of `tasks` only rows that are no jobs, and of `board` only its probe."""
-HINT = "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file"
+NEEDED = "jobs-need-token"
 _WITHHELD: dict[type, tuple[str, ...]] = {
     Task: ("command",),
     Schedule: ("command",),
@@ -74,6 +73,9 @@ class StrangersTransaction:
         self.leave = tx.leave
         self.refuse = tx.refuse
         self.refusals = tx.refusals
+        self.write_event = tx.write_event
+        self.process_of = tx.process_of
+        self.is_alive = tx.is_alive
 
     @property
     def now(self) -> int:
@@ -82,8 +84,6 @@ class StrangersTransaction:
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows; ends the call if one of the rows that it wrote is a job."""
-        if sql is INSERT:
-            return self._tx.all(sql, **params)
         statement, writes_tasks, returns = _statements.get(sql) or _examined(sql)
         rows = self._tx.all(statement, **params)
         if not writes_tasks:
@@ -149,7 +149,7 @@ def _examined(sql: str) -> tuple[str, bool, bool]:
     """
     written = set(_WRITES.findall(sql))
     if not written <= TABLES or not (written or _READS.match(sql)):
-        raise Unauthorised("this call would change what belongs to jobs", hint=HINT)
+        raise Unauthorised("this call would change what belongs to jobs", reason=NEEDED)
     returns, statement = _RETURNING in sql, sql
     if "tasks" in written:
         statement = f"{sql}, {_KIND}" if returns else f"{sql}{_RETURNING}{_KIND}"
@@ -184,7 +184,7 @@ class _StrangersOperation(Operation[..., "Any"]):
         try:
             return seen(self._wanted(StrangersTransaction(tx), **params))
         except _TouchesJob as touched:
-            raise Unauthorised(f"this call {touched}", hint=HINT) from None
+            raise Unauthorised(f"this call {touched}", reason=NEEDED) from None
 
 
 def seen(answer: Any) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-@operation("upkeep.status", writes=False, strangers=True)
+@operation("upkeep.status", writes=False, strangers=True, reads_log=True)
 def status(tx: Transaction, *, project: Project | None = "") -> Status:
     """How many tasks are in each state, and how many holds, agents, messages and events there are."""
     here = "project = :project" if project else "TRUE"

@@ -200,15 +200,13 @@ def _waiting(tx: Transaction, project: str) -> Iterator[Waiter]:
         project=project,
     )
     for number, agent, resources, note, process, since, until in rows:
-        if not _dead(process):
+        if not _dead(tx, process):
             yield Waiter(number, agent, json.loads(resources), note, since, until)
 
 
-def _dead(process: str | None) -> bool:
+def _dead(tx: Transaction, process: str | None) -> bool:
     """Whether the process that waits is known to be gone; on another host that cannot be known."""
     if not process:
         return False
-    from ..process_identity import alive, from_token
-
-    who = from_token(process)
-    return who is not None and alive(who) is False
+    who = tx.process_of(process)
+    return who is not None and tx.is_alive(who) is False

@@ -174,7 +174,8 @@ def _not_yet(tx: Transaction, resource: str, ahead: list[Waiter], agent: str, pr
     left = max(0, first.until - tx.now) / 1_000_000
     return Lost(
         f"{called(resource)} is free, but {behind} waiting before you, first {short(first.agent)}",
-        hint=f"get in line with --wait, or ask {short(first.agent)}",
+        reason="others-are-first",
+        first=short(first.agent),
         holder=None,
         until=None,
         epoch=0,
@@ -226,7 +227,7 @@ def _told(stored: str) -> Deadlock:
     cycle = json.loads(stored)
     return Deadlock(
         f"this wait could never end: {_sentence(cycle)}",
-        hint="give back what the others wait for, then take all that you need in one go, with --wait",
+        reason="deadlock",
         cycle=cycle,
     )
 

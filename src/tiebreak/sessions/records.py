@@ -70,7 +70,7 @@ def find(board: Board, ref: str, *, ended: bool = False) -> Session:
     lives.sort(key=lambda each: bool(each.fenced_by))  # of two, the one that has the seat
     if not lives and not (ended and named):
         over = f"; it ended {_when(board, named[0])} ago ({named[0].note})" if named else ""
-        raise NotFound(f"no session of {ref} runs in project {board.project}{over}", hint="`tb ps --all` lists them")
+        raise NotFound(f"no session of {ref} runs in project {board.project}{over}", reason="session-unknown")
     return (lives or named)[0]
 
 

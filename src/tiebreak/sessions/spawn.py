@@ -120,7 +120,7 @@ def dead(board: Board, agent: str) -> bool:
 def taken(found: Session) -> Lost:
     """What the second one is told."""
     name, state = found.agent, fate(found)
-    facts = {"holder": name, "epoch": found.epoch, "pid": found.child or found.pid, "tmux": found.tmux}
+    facts: dict[str, Any] = {"holder": name, "epoch": found.epoch, "pid": found.child or found.pid, "tmux": found.tmux}
     if state == ORPHANED:
         return Lost(
             f"project {found.project} has a coordinator already: the supervisor of {name} is gone, but its command "

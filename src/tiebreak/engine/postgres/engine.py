@@ -309,9 +309,9 @@ class PostgresEngine:
         """Run in one snapshot. Which events are settled is asked before it begins: a snapshot cannot tell."""
 
         def work(connection: Any) -> Any:
-            settled = self.settled(connection) if operation.name.startswith(("events.", "upkeep.")) else 0
+            settled = self.settled(connection) if operation.reads_log else None
             now = self.settings.reading(connection)
-            tx = PostgresTransaction(connection, self.refused, now, lambda: settled, clock=self.clock)
+            tx = PostgresTransaction(connection, self.refused, now, lambda: _declared(settled), clock=self.clock)
             try:
                 return operation.function(tx, **params)
             finally:
@@ -410,6 +410,13 @@ class PostgresEngine:
         tx = PostgresTransaction(connection, Refusals(""), 0)
         carry(tx, rows)
         tx.commit()
+
+
+def _declared(settled: int | None) -> int:
+    """Up to where the log may be read; only for an operation that said beforehand that it reads the log."""
+    if settled is None:
+        raise RuntimeError("an operation reads the log of events without declaring `reads_log`")
+    return settled
 
 
 def _scopes(calls: Sequence[Call]) -> list[Scope]:

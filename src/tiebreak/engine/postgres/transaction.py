@@ -18,7 +18,8 @@ from psycopg import ClientCursor
 from psycopg.types.numeric import Int8Dumper
 
 from ...operations import scope
-from ...operations.events import INSERT, WRITTEN
+from ...operations.events import WRITTEN
+from ..transaction import LocalTransaction
 from .transaction_settings import CLOCK
 
 TYPE_CHECKING = False
@@ -101,7 +102,7 @@ def _match(words: str) -> str:
     return " & ".join(parts)
 
 
-class PostgresTransaction:
+class PostgresTransaction(LocalTransaction):
     """A transaction as operations see it."""
 
     __slots__ = (
@@ -154,10 +155,6 @@ class PostgresTransaction:
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
-        if sql is INSERT:
-            self._events.append(params)
-            self.changes += 1
-            return []
         key = (sql, self._waits, self._clock is not None)
         statement, of_events = _prepared.get(key) or _dialect(*key)
         if of_events:
@@ -177,6 +174,11 @@ class PostgresTransaction:
         """Run a statement and return its first row."""
         rows = self.all(sql, **params)
         return rows[0] if rows else None
+
+    def write_event(self, **event: Any) -> None:
+        """Append an event to the log: put off, so that several are written in one message."""
+        self._events.append(event)
+        self.changes += 1
 
     def write_events(self) -> None:
         """Write down the events that were put off."""

@@ -12,6 +12,7 @@ from ... import clock
 from ...errors import Unavailable
 from ...text import span
 from .opening import wal_size
+from .sqlite_errors import DAMAGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ LITTLE_SPACE = 100 * 1024 * 1024
 MOMENT = 0.2
 READ_LOCKS = range(123, 128)
 """The bytes of the `-shm` that SQLite's readers lock."""
-DAMAGED = "`tb doctor` tells what is left; restore a backup"
 
 
 def probe(connection: apsw.Connection, path: str) -> None:
@@ -40,7 +40,8 @@ def probe(connection: apsw.Connection, path: str) -> None:
     finally:
         connection.close()
     if found != ["ok"]:
-        raise Unavailable(f"board {path}: the database is damaged", hint=DAMAGED, sqlite=str(found[0]))
+        message, reason = DAMAGED
+        raise Unavailable(f"board {path}: {message}", reason=reason, sqlite=str(found[0]))
 
 
 def diagnose(

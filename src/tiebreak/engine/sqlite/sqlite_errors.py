@@ -23,12 +23,16 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
     (apsw.CantOpenError, "cannot be opened", "check that the folder exists and can be written to"),
     (apsw.NotADBError, "not a tiebreak board (not a SQLite database)", "is the path right?"),
-    (apsw.CorruptError, "the database is damaged", "`tb doctor` tells what is left; restore a backup"),
     (apsw.BusyError, "busy for too long", "another program holds a lock on the file"),
-    (apsw.IOError, "the disk reports an error", "`tb doctor` tells more; nothing was written"),
     (apsw.InterruptError, f"a read took longer than {READ_DEADLINE:g} s and was ended", "ask for less at a time"),
     (apsw.PermissionsError, "permission denied", "check the permissions of the file"),
 )
+DAMAGED = "the database is damaged", "board-damaged"
+_CODED: tuple[tuple[type[Exception], str, str], ...] = (
+    (apsw.CorruptError, *DAMAGED),
+    (apsw.IOError, "the disk reports an error", "board-disk-error"),
+)
+"""The same, where each interface has its own next step (see `tiebreak.advice`)."""
 
 
 def unavailable(exc: apsw.Error, path: str) -> Unavailable:
@@ -36,6 +40,9 @@ def unavailable(exc: apsw.Error, path: str) -> Unavailable:
     for kind, message, hint in _REASONS:
         if isinstance(exc, kind):
             return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
+    for kind, message, reason in _CODED:
+        if isinstance(exc, kind):
+            return Unavailable(f"board {path}: {message}", reason=reason, sqlite=str(exc))
     if str(exc).endswith("please_upgrade_tiebreak"):  # a trigger of a newer schema than ours, see `schema`
         message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
         return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from _operator import itemgetter
 
+from ...operations.events import INSERT
+from ..transaction import LocalTransaction
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +66,7 @@ def _none(_: dict[str, Any]) -> tuple[()]:
     return ()
 
 
-class SqliteTransaction:
+class SqliteTransaction(LocalTransaction):
     """A transaction as operations see it."""
 
     __slots__ = ("_cursor", "_refusals", "left", "now", "undone")
@@ -91,6 +94,11 @@ class SqliteTransaction:
         text, order = _prepared.get(sql) or _dialect(sql)
         rows = self._cursor.execute(text, order(params)).fetchall()
         return rows[0] if rows else None
+
+    def write_event(self, **event: Any) -> None:
+        """Append an event to the log."""
+        text, order = _prepared.get(INSERT) or _dialect(INSERT)
+        self._cursor.execute(text, order(event))
 
     passes_over = False
     """Nobody else changes anything while a transaction writes, so nothing is ever passed over."""

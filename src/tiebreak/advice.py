@@ -1,0 +1,57 @@
+"""What a refused caller can do next, in the words of the interface that was used.
+
+An operation does not know who asks. Its refusal carries a code (`task-held`) and facts (`number`, `holder` …), and each
+interface turns them into a next step: a command (`cli.advice`), a request (`daemon.advice`), or a call of the Python
+API, below. An error without a code has a hint that is the same for everybody.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .errors import TiebreakError
+
+PYTHON = {
+    "agent-missing": "pass agent=NAME, or set TIEBREAK_AGENT",
+    "agent-unknown": "board.agents.list() tells who is here; or say name~session",
+    "board-arriving": "if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
+    "board-damaged": "`tb doctor` tells what is left; restore a backup",
+    "board-disk-error": "`tb doctor` tells more; nothing was written",
+    "board-moved": "open the board at {moved}",
+    "board-moved-to-server": "open the board at {moved} (with its password, if it has one)",
+    "claim-over": "board.claim({number}) takes it again if it is free",
+    "deadlock": "give back what the others wait for, then take all that you need in one call, with wait=",
+    "hold-held": "ask {holder} for it, or wait for it with wait=",
+    "hold-over": "board.hold({called!r}) takes it again if it is free",
+    "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN",
+    "operation-unknown": "docs/operations.md lists what there is",
+    "others-are-first": "wait in line with wait=, or ask {first}",
+    "pool-unknown": "board.hold({called!r}, slots=N) makes it",
+    "project-missing": "pass project=NAME, or set TIEBREAK_PROJECT",
+    "schedule-unknown": "board.schedules.list() tells what there is",
+    "session-over": "stop working; board.sessions.list() tells who took over",
+    "session-runs": "end it first",
+    "session-unknown": "board.sessions.list(every=True) lists them",
+    "slot-missing": "say which with slot=; board.holds.list() tells who has which",
+    "task-completed": "board.next() finds other work",
+    "task-ended": "board.tasks.retry({number}) reopens it",
+    "task-held": "board.events.why(ref='#{number}') tells more; board.next() finds other work",
+    "task-is-yours": "board.tasks.extend({number}) keeps it",
+    "task-unknown": "board.tasks.list() lists them",
+    "task-waits": "board.claim(…, wait=) waits for it; board.next() finds other work",
+    "token-missing": "set TIEBREAK_TOKEN; the daemon's own user needs none on the daemon's machine",
+}
+"""The next step for each code, as a call of the Python API. Every interface has words for the same codes."""
+
+
+def advice(error: TiebreakError, words: Mapping[str, str]) -> str:
+    """What to do next, in an interface's words for each code; the error's own hint where it has no code."""
+    template = words.get(error.reason)
+    if template is None:
+        return error.own_hint
+    try:
+        return template.format(**error.data, called=str(error.data.get("resource", "")).removeprefix("file:"))
+    except KeyError:  # a fact is missing: the error comes from a daemon of another version
+        return error.own_hint

@@ -1,0 +1,50 @@
+"""What a refused client can do next, as a request to the daemon (see `tiebreak.advice`).
+
+Methods such as `tasks.next` are those of JSON-RPC at `/rpc`; routes of other programs' protocols answer with the same
+errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..advice import advice
+
+if TYPE_CHECKING:
+    from ..errors import TiebreakError
+
+REQUESTS = {
+    "agent-missing": "give `agent`: NAME, or NAME~SESSION for one incarnation",
+    "agent-unknown": "agents.list tells who is here; or say name~session",
+    "board-arriving": "try again when the move has ended",
+    "board-damaged": "the board has to be repaired where the daemon runs",
+    "board-disk-error": "nothing was written; the disk needs attention where the daemon runs",
+    "board-moved": "the daemon has to be started again for the board at {moved}",
+    "board-moved-to-server": "the daemon has to be started again for the board at {moved}",
+    "claim-over": "tasks.claim with ref #{number} takes it again if it is free",
+    "deadlock": "give back what the others wait for (holds.release), then take all that you need in one holds.take",
+    "hold-held": "ask {holder} for it with messages.send, or take a place in line with waits.enter",
+    "hold-over": "holds.take with {resource} takes it again if it is free",
+    "jobs-need-token": "jobs need the token also on an open daemon: send it as `Authorization: Bearer TOKEN`",
+    "operation-unknown": "GET /docs lists the methods",
+    "others-are-first": "take a place in line with waits.enter, or ask {first}",
+    "pool-unknown": "holds.take with `slots` makes it",
+    "project-missing": "give `project`",
+    "schedule-unknown": "schedules.list tells what there is",
+    "session-over": "stop working; sessions.list tells who took over",
+    "session-runs": "it has to end first",
+    "session-unknown": "sessions.list with `every` lists them",
+    "slot-missing": "give `slot`; holds.list tells who has which",
+    "task-completed": "tasks.next finds other work",
+    "task-ended": "tasks.retry with ref #{number} reopens it",
+    "task-held": "events.why with ref #{number} tells more; tasks.next finds other work",
+    "task-is-yours": "tasks.extend with ref #{number} keeps it",
+    "task-unknown": "tasks.list lists them",
+    "task-waits": "wait for its next event at /events, or find other work with tasks.next",
+    "token-missing": "send it as `Authorization: Bearer TOKEN`",
+}
+
+
+def body_of(error: TiebreakError) -> dict[str, Any]:
+    """An error as the body of an answer."""
+    return error.to_dict(hint=advice(error, REQUESTS))

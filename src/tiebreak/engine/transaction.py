@@ -1,0 +1,27 @@
+"""What the transactions of both engines have in common."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..process_identity import Identity
+
+
+class LocalTransaction:
+    """A transaction that runs in this process, and can look at the other processes of this machine."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def process_of(session: str) -> Identity | None:
+        """The process of this machine that a session's token names; None for any other token."""
+        from ..process_identity import from_token
+
+        return from_token(session)
+
+    @staticmethod
+    def is_alive(process: Identity) -> bool | None:
+        """Whether that very process lives; None if that cannot be known from here."""
+        from ..process_identity import alive
+
+        return alive(process)
