@@ -27,6 +27,8 @@ from .tmux import Tmux, session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..board import Board
     from ..model import Session
 
