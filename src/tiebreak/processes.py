@@ -112,6 +112,11 @@ def alive(who: Identity) -> bool | None:
     return _runs(who.pid, who.started)
 
 
+def is_dead(who: Identity | None) -> bool:
+    """Whether that very process has ended, by proof; False for a process that nobody named, or that cannot be seen."""
+    return who is not None and alive(who) is False
+
+
 def session() -> Identity:
     """The process that stands for this session; the same for all commands of one shell or agent.
 

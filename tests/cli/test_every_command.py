@@ -14,7 +14,7 @@ import pytest
 
 import tiebreak
 from tiebreak.cli import HOMES, find, main
-from tiebreak.cli.spec import GLOBAL
+from tiebreak.cli.parser import GLOBAL
 
 from .command import PATIENCE, TB, Answer, Tb, read_lines, until
 
@@ -241,7 +241,7 @@ def test_help_lists_every_command_and_every_exit_code(words: list[str], cli: Cal
 def test_an_example_is_a_command_that_parses() -> None:
     import shlex
 
-    from tiebreak.cli.spec import Args, parse, split
+    from tiebreak.cli.parser import Args, parse, split
 
     for name in HOMES:
         example = find(name).example

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tiebreak import Unavailable
 from tiebreak.cli import main
 from tiebreak.cli.context import Context
-from tiebreak.guard.hooks import CLIENTS, respond
-from tiebreak.guard.policy import policy
+from tiebreak.guard.client_hooks import CLIENTS, respond
+from tiebreak.guard.failure_policy import policy
 
 from .actors import Claude, git
 

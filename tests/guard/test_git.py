@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.install import NAMES
+from tiebreak.guard.git_hooks import NAMES
 
 from ..cli.command import Answer, Tb
 from .actors import Claude, git

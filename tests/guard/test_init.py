@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tiebreak.guard.guide import SECTION, SKILL
+from tiebreak.guard.agent_guide import SECTION, SKILL
+from tiebreak.guard.config_merge import merge_json, merge_section, merge_toml, read
 from tiebreak.guard.init import CLIENTS
-from tiebreak.guard.merging import merge_json, merge_section, merge_toml, read
 
 from ..cli.command import Tb
 from .actors import git, put
@@ -124,13 +124,13 @@ def test_what_was_there_is_still_there_with_its_comments(lived_in: Path, tb: Tb)
 
 def test_every_hook_in_the_files_is_a_command_that_the_guard_knows(repo: Path, tb: Tb) -> None:
     tb.ok("init", "--yes", *ALL)
-    from tiebreak.guard.hooks import _speaker
+    from tiebreak.guard.client_hooks import client_module
 
     for name, client in {**HOOKS, ".cursor/hooks.json": "cursor"}.items():
         commands = re.findall(r'"tb hook (\w+) (\w+)"', (repo / name).read_text())
         assert commands, name
         assert {found for found, _ in commands} == {client}
-        assert {event for _, event in commands} == set(_speaker(client).EVENTS)
+        assert {event for _, event in commands} == set(client_module(client).EVENTS)
 
 
 def test_a_hook_from_the_settings_works_as_it_stands(repo: Path, tb: Tb) -> None:

@@ -107,7 +107,7 @@ def test_a_worker_without_memory_gives_its_jobs_back_and_ends_with_a_code(shop: 
     job = shop.submit(WAITS, max_attempts=1, grace=0.2)
     poor = changed_command(
         shop.folder,
-        "from tiebreak.worker.commands import Commands",
+        "from tiebreak.worker.command_runner import CommandRunner",
         "usual = Commands.listen",
         "def listen(commands, now):",
         "    if commands.running and __import__('os').path.exists('pids'):",

@@ -15,18 +15,18 @@ from ..errors import Invalid, TiebreakError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Command
+    from .parser import Command
 
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
-        "working": ("claim", "next", "extend", "complete", "fail", "release"),
+        "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
     },
     "Jobs": {
         "jobs": ("submit", "jobs"),
         "work": ("work",),
         "logs": ("logs",),
-        "attempt": ("progress", "guard-epoch"),
+        "inside_job": ("progress", "guard-epoch"),
         "queues": ("queue",),
         "graph": ("graph",),
         "cron": ("cron",),
@@ -110,7 +110,7 @@ def _mend_streams() -> None:
 def main(words: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
     given = sys.argv[1:] if words is None else words
     context = Context(Args(json="--json" in given))
@@ -131,7 +131,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _run(context: Context, words: list[str]) -> int:
-    from .spec import parse, split
+    from .parser import parse, split
 
     name, options, left = split(words)
     wanted = find(name or "help")
@@ -159,7 +159,7 @@ def _could_not_answer(exc: OSError, code: int) -> int:
 
 def find(name: str) -> Command:
     """The command of that name; its module is loaded on first use."""
-    from .spec import COMMANDS
+    from .parser import COMMANDS
 
     if name not in HOMES:
         from difflib import get_close_matches

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..names import STATUSES, short
 from ..text import Styled, ago, plain, table
-from .spec import Argument, Option, command
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 STYLES = {"active": "good", "idle": "accent", "stale": "warn", "gone": "dim"}
 DOING = Argument("doing", "what you work on", many=True, optional=True)

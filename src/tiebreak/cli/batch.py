@@ -13,7 +13,7 @@ import sys
 
 from ..errors import Invalid, TiebreakError
 from ..names import shown
-from .spec import command
+from .parser import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 MOST_AT_ONCE = 1000
 LONGEST_LINE = 1 << 20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..text import plain
 from .context import needed
-from .spec import Argument, Option, command
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..errors import TiebreakError
-    from .spec import Args
+    from .parser import Args
 
 
 class Context:

@@ -16,8 +16,8 @@ from ..names import ANNOUNCEMENTS, short
 from ..names import agent as check_agent
 from ..names import lease as check_lease
 from ..text import block, parse_rfc3339, plain, rfc3339
-from .family import Family
-from .spec import Args, Argument, Option, command, whole
+from .command_group import CommandGroup
+from .parser import Args, Argument, Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ TTL = Option(
 EPOCH = Option("epoch", "N", "the grant that is meant (default: the one that name has now)", convert=whole)
 CHANNEL = Option("channel", "CHANNEL", "on this channel (default: send to general, read all)")
 
-FAMILY = Family("coordination")
+GROUP = CommandGroup("coordination")
 
 
 # ── Who is there ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("announce", "Say that one is there.", AGENT, Argument("message", "at what", many=True, optional=True))
+@GROUP.command("announce", "Say that one is there.", AGENT, Argument("message", "at what", many=True, optional=True))
 def announce(context: Context, args: Args) -> None:
     """Seen among the agents and on a channel, in one step."""
     text = " ".join(args.message)
@@ -78,7 +78,7 @@ def announce(context: Context, args: Args) -> None:
     context.answer(sent, f"announced {plain(args.agent)} (message {sent.number})")
 
 
-@FAMILY.member(
+@GROUP.command(
     "status", "Who is there, and what they hold.", Argument("agent", "only what this agent holds", optional=True)
 )
 def status(context: Context, args: Args) -> None:
@@ -107,7 +107,7 @@ def _list(context: Context, title: str, lines: list[str]) -> None:
 # ── Files ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("claim", "Take a file before editing it.", AGENT, PATH, TTL)
+@GROUP.command("claim", "Take a file before editing it.", AGENT, PATH, TTL)
 def claim(context: Context, args: Args) -> None:
     """Exit 0 when it is yours, 1 when somebody else has it."""
     board = context.board
@@ -116,7 +116,7 @@ def claim(context: Context, args: Args) -> None:
     context.answer(held, f"claimed {_lease(held)}")
 
 
-@FAMILY.member("release", "Give a file back.", AGENT, PATH, EPOCH)
+@GROUP.command("release", "Give a file back.", AGENT, PATH, EPOCH)
 def release(context: Context, args: Args) -> None:
     """Exit 1 when it is not yours."""
     board = context.board
@@ -137,7 +137,7 @@ def _grant(row: Hold | Task) -> str:
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member(
+@GROUP.command(
     "send",
     "Tell others.",
     AGENT,
@@ -157,7 +157,7 @@ def send(context: Context, args: Args) -> None:
     context.answer(sent, f"sent message {sent.number} to {plain(sent.recipient or 'everybody')} on {sent.channel}")
 
 
-@FAMILY.member(
+@GROUP.command(
     "inbox",
     "What was said to an agent, or to everybody.",
     AGENT,
@@ -195,7 +195,7 @@ def _after(message: Message, since: float | int | None) -> bool:
 # ── Work ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("work-claim", "Win a piece of work; what nobody knew is put on the board.", AGENT, TASK, TTL)
+@GROUP.command("work-claim", "Win a piece of work; what nobody knew is put on the board.", AGENT, TASK, TTL)
 def work_claim(context: Context, args: Args) -> None:
     """Exit 0 when it is yours, 1 when it is somebody else's or done."""
     board = context.board
@@ -211,7 +211,7 @@ def work_claim(context: Context, args: Args) -> None:
     context.answer(task, f"claimed {_called(task)} {_grant(task)}")
 
 
-@FAMILY.member("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "what came out"), EPOCH)
+@GROUP.command("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "what came out"), EPOCH)
 def work_complete(context: Context, args: Args) -> None:
     """Exit 1 when it is not yours, or not any more."""
     task = context.board.tasks.complete(
@@ -220,14 +220,14 @@ def work_complete(context: Context, args: Args) -> None:
     context.answer(task, f"completed {_called(task)}")
 
 
-@FAMILY.member("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
+@GROUP.command("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
 def work_abandon(context: Context, args: Args) -> None:
     """It can be claimed again at once. Exit 1 when it is not yours."""
     task = context.board.tasks.release(ref=args.task, agent=args.agent, epoch=args.epoch or 0, reason=args.reason)
     context.answer(task, f"abandoned {_called(task)}")
 
 
-@FAMILY.member(
+@GROUP.command(
     "work-list",
     "What there is to do, and who does it.",
     Argument("agent", "only what this agent has claimed", optional=True),
@@ -268,8 +268,8 @@ def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
 @command(
     "coordination",
     "Speak as gptme's coordination does: AGENT first, exit 0 or 1.",
-    FAMILY.words,
-    *FAMILY.options,
+    GROUP.words,
+    *GROUP.options,
     example="tb coordination work-claim alice login-bug --ttl 60",
 )
 def coordination(context: Context, args: Args) -> int:
@@ -288,7 +288,7 @@ def coordination(context: Context, args: Args) -> int:
     """
     if args["as"]:
         raise Invalid("coordination: the first word after the subcommand says who acts, not --as")
-    wanted, inner = FAMILY.choose(args)
+    wanted, inner = GROUP.choose(args)
     if inner.agent is not None:
         check_agent(inner.agent)
     try:

@@ -6,11 +6,11 @@ from ..commands import written
 from ..errors import Invalid, NotFound
 from ..names import OF_SCHEDULES, POLICIES
 from ..text import Styled, ago, plain, rfc3339, span, table
-from .family import Family
+from .claims import who
+from .command_group import CommandGroup
 from .jobs import OPTIONS, given
-from .spec import Argument, Option, command, whole
+from .parser import Argument, Option, command, whole
 from .tasks import STYLES
-from .working import who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from ..model import Event, Schedule, Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
-FAMILY = Family("cron")
+GROUP = CommandGroup("cron")
 NAME = Argument("name", "the schedule")
 COUNT = Option("count", "N", "next, history: how many (default 5 and 20)", convert=whole)
 LONGEST = 60.0
 """Seconds after which a foreground scheduler looks again, whatever happens."""
 
 
-@FAMILY.member(
+@GROUP.command(
     "add",
     "Let a command come round, or change what comes round under this name.",
     NAME,
@@ -74,7 +74,7 @@ def local(at: float, zone: str) -> str:
     return rfc3339(at)[:19].replace("T", " ") + " UTC"
 
 
-@FAMILY.member("list", "What comes round, and when.", Option("every-project", text="list: not only of this project"))
+@GROUP.command("list", "What comes round, and when.", Option("every-project", text="list: not only of this project"))
 def listing(context: Context, args: Args) -> None:
     """By name."""
     board = context.board
@@ -95,26 +95,26 @@ def _row(each: Schedule, now: float) -> list[str]:
     return [*when, str(each.epoch), last, following, written(each.command)]
 
 
-@FAMILY.member("pause", "Let nothing run until it is resumed.", NAME, Option("reason", "TEXT", "pause: why"))
+@GROUP.command("pause", "Let nothing run until it is resumed.", NAME, Option("reason", "TEXT", "pause: why"))
 def pause(context: Context, args: Args) -> None:
     """What falls into the pause is not made up for."""
     context.answer(context.board.schedules.pause(name=args.name, reason=args.reason), f"paused {plain(args.name)}")
 
 
-@FAMILY.member("resume", "Go on with the next instant.", NAME)
+@GROUP.command("resume", "Go on with the next instant.", NAME)
 def resume(context: Context, args: Args) -> None:
     """From now on."""
     made = context.board.schedules.resume(name=args.name)
     context.answer(made, f"resumed {plain(made.name)}  {_next(context, made)}")
 
 
-@FAMILY.member("rm", "Forget a schedule; its jobs stay.", NAME)
+@GROUP.command("rm", "Forget a schedule; its jobs stay.", NAME)
 def remove(context: Context, args: Args) -> None:
     """The jobs that it has submitted are not touched."""
     context.answer(context.board.schedules.remove(name=args.name), f"removed {plain(args.name)}")
 
 
-@FAMILY.member("next", "Tell the next instants.", NAME, COUNT)
+@GROUP.command("next", "Tell the next instants.", NAME, COUNT)
 def coming(context: Context, args: Args) -> None:
     """As clocks show them in the schedule's zone."""
     board = context.board
@@ -125,7 +125,7 @@ def coming(context: Context, args: Args) -> None:
     context.answer([rfc3339(at) for at in times], table(rows) if rows else "it does not come round any more")
 
 
-@FAMILY.member(
+@GROUP.command(
     "history",
     "What became of the last instants.",
     NAME,
@@ -168,7 +168,7 @@ def _skip(event: Event) -> list[Any]:
     return [parse_rfc3339(event.data["instant"]), Styled("skipped", "dim"), "-", "-", "-", who(event.agent)]
 
 
-@FAMILY.member("run", "Submit what comes round, in the foreground, until it is ended.")
+@GROUP.command("run", "Submit what comes round, in the foreground, until it is ended.")
 def run(context: Context, args: Args) -> int:
     """For boards without a daemon or a worker, which do the same; any number may run at once."""
     board = context.board
@@ -189,8 +189,8 @@ def run(context: Context, args: Args) -> int:
 @command(
     "cron",
     "Let commands come round: each instant runs once, however many machines look.",
-    FAMILY.words,
-    *FAMILY.options,
+    GROUP.words,
+    *GROUP.options,
     rest="CMD…",
     example="tb cron add backup '30 2 * * *' --zone Europe/Berlin -- ./backup.sh",
 )
@@ -206,4 +206,4 @@ def cron(context: Context, args: Args) -> int:
     rm NAME
     run
     """
-    return FAMILY.run(context, args)
+    return GROUP.run(context, args)

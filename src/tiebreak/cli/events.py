@@ -10,9 +10,9 @@ from ..errors import NotFound, TimedOut
 from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
-from .spec import Argument, Option, command, whole
+from .claims import called, who
+from .parser import Argument, Option, command, whole
 from .tasks import STYLES
-from .working import called, who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..model import Event
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 FILTERS = (
     Option("event", "NAME", "only these: a name such as task.claimed, or its first half"),

@@ -6,17 +6,17 @@ import os
 
 from ..errors import Invalid, Unavailable
 from ..text import plain
+from .claims import REF
 from .logs import percent_of
-from .spec import Option, command
+from .parser import Option, command
 from .tasks import STYLES
-from .working import REF
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
@@ -33,7 +33,7 @@ def graph(context: Context, args: Args) -> None:
         raise Invalid("graph: --mermaid and --svg exclude each other")
     found = context.board.jobs.graph(ref=args.ref)
     if args.svg:
-        from .drawing import svg
+        from .graph_svg import svg
 
         picture = svg(found["nodes"], found["edges"], found["number"])
         if args.svg == "-":
@@ -91,7 +91,7 @@ def _line(context: Context, node: dict[str, Any], chosen: bool, others: list[str
 
 def mermaid(found: dict[str, Any]) -> str:
     """For a code block of Markdown."""
-    from .drawing import COLOURS
+    from .graph_svg import COLOURS
 
     lines = ["graph LR"]
     for node in found["nodes"]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ..errors import Invalid
 from .context import needed, standard_input
-from .spec import Argument, command
+from .parser import Argument, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..guard.install import Hooks
+    from ..guard.git_hooks import GitHooks
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def guard(context: Context, args: Args) -> int:
     """Exit 0 when all is well; 1 when a commit or push is refused, or a hook is not guarded."""
     from ..board import here
-    from ..guard.install import hooks
+    from ..guard.git_hooks import hooks
 
     actions = {"install": _install, "uninstall": _uninstall, "status": _status}
     if args.action in actions:
@@ -38,27 +38,27 @@ def guard(context: Context, args: Args) -> int:
     raise Invalid(f"guard: unknown action {args.action!r}", hint="install, uninstall, status, check or clear")
 
 
-def _install(context: Context, place: Hooks) -> int:
-    from ..guard.install import install
+def _install(context: Context, installed: GitHooks) -> int:
+    from ..guard.git_hooks import install
 
-    done = install(place)
+    done = install(installed)
     context.answer(done, "\n".join(done))
     return 0
 
 
-def _uninstall(context: Context, place: Hooks) -> int:
-    from ..guard.install import uninstall
+def _uninstall(context: Context, installed: GitHooks) -> int:
+    from ..guard.git_hooks import uninstall
 
-    done = uninstall(place)
+    done = uninstall(installed)
     context.answer(done, "\n".join(done))
     return 0
 
 
-def _status(context: Context, place: Hooks) -> int:
-    from ..guard.install import status
+def _status(context: Context, installed: GitHooks) -> int:
+    from ..guard.git_hooks import status
     from ..text import table
 
-    found = status(place)
+    found = status(installed)
     context.answer(found, table([[name, state] for name, state in found.items()]))
     return 0 if all(state.startswith("guarded") for state in found.values()) else 1
 
@@ -66,7 +66,7 @@ def _status(context: Context, place: Hooks) -> int:
 def _check(context: Context, args: Args) -> int:
     """One hook of git's."""
     from ..errors import Unavailable
-    from ..guard.policy import CLOSED, policy
+    from ..guard.failure_policy import CLOSED, policy
 
     try:
         _ask(context, args)
@@ -83,7 +83,7 @@ def _check(context: Context, args: Args) -> int:
 def _ask(context: Context, args: Args) -> None:
     from ..board import here
     from ..guard import git
-    from ..guard.install import hooks
+    from ..guard.git_hooks import hooks
 
     name = (args.words or [""])[0]
     root = hooks(here()).root
@@ -101,10 +101,10 @@ def _ask(context: Context, args: Args) -> None:
 
 def _clear(context: Context, args: Args) -> int:
     """Somebody has looked at files that a command changed while another agent held them."""
-    from ..guard.reads import release
+    from ..guard.quarantine import clear
 
     needed(args.words, "PATH")
     for path in args.words:
-        release(path)
+        clear(path)
     context.answer(args.words, f"{len(args.words)} cleared")
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..errors import Invalid
 from ..text import table
 from . import GROUPS, HOMES, find
-from .spec import GLOBAL, Argument, command, usage
+from .parser import GLOBAL, Argument, command, usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args, Command, Option
+    from .parser import Args, Command, Option
 
 TITLE = "tiebreak: when N agents reach for the same thing, exactly one wins, and everyone can see who."
 EXITS = "Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable."

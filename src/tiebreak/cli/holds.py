@@ -5,13 +5,13 @@ from __future__ import annotations
 from ..names import seconds, short
 from ..text import plain, span, table
 from .context import needed
-from .spec import Argument, Option, command, whole
+from .parser import Argument, Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Hold, Wait
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 RESOURCES = Argument("resources", "paths, globs such as 'src/auth/**', or lock:NAME, seat:NAME, pool:NAME", many=True)
 RESOURCE = Argument("resource", "a path, a glob, or lock:NAME, seat:NAME, pool:NAME")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from ..errors import TimedOut
-from .spec import Argument, command
+from .parser import Argument, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..engine import Engine
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 LONGEST = 45.0
@@ -27,11 +27,11 @@ LONGEST = 45.0
 )
 def hook(context: Context, args: Args) -> int:
     """Called by the client, with its JSON on standard input; `tb init` sets it up."""
-    from ..guard.hooks import respond
+    from ..guard.client_hooks import respond
     from ..text import json
 
     if args.client == "keep":  # a hook of ours, not of a client's
-        from ..guard.keeping import keep
+        from ..guard.lease_renewer import keep
 
         return keep(args.event)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from .spec import Option, command
+from .parser import Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..guard.init import Plan
     from ..repository import Repository
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
@@ -94,13 +94,13 @@ def _next_steps(intended: Plan) -> list[str]:
 def _undo(context: Context, found: Repository, *, git: bool) -> int:
     from ..errors import TiebreakError
     from ..guard import init as setup
-    from ..guard.install import Hooks, uninstall
+    from ..guard.git_hooks import GitHooks, uninstall
 
     done, left = setup.undo(found)
     hooks: list[str] = []
     if git:
         try:
-            hooks = uninstall(Hooks(found))
+            hooks = uninstall(GitHooks(found))
         except TiebreakError as exc:
             left.append(f"git: {exc.message}")
     lines = [f"{name}: as it was" for name in done] + hooks + left

@@ -9,10 +9,10 @@ from ..commands import written
 from ..errors import Invalid
 from ..names import STATES, seconds, shown
 from ..text import Styled, ago, parse_rfc3339, plain, span, table
-from .logs import Shown, exit_code, follow, percent_of
-from .spec import Argument, Option, command, whole
+from .claims import called, who
+from .logs import OutputPrinter, exit_code, follow, percent_of
+from .parser import Argument, Option, command, whole
 from .tasks import OPEN, STYLES
-from .working import called, who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..model import Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -117,9 +117,9 @@ def submit(context: Context, args: Args) -> int:
 
 
 def _wait(context: Context, task: Task) -> int:
-    shown = Shown(context, apart=True, progress=sys.stderr.isatty() and not context.json)
+    printer = OutputPrinter(context, apart=True, progress=sys.stderr.isatty() and not context.json)
     try:
-        ended = follow(context, task, shown)
+        ended = follow(context, task, printer)
     except KeyboardInterrupt:
         print(f"\ntb: {called(task)} goes on; `tb logs -f '#{task.number}'` shows it", file=sys.stderr)
         return 130

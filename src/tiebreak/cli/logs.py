@@ -8,8 +8,8 @@ from ..board import LOOK_AGAIN
 from ..errors import Invalid
 from ..names import FINAL
 from ..text import block, plain
-from .spec import Option, command, whole
-from .working import REF, called, who
+from .claims import REF, called, who
+from .parser import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from ..model import Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 LOOK = 0.25
 """Seconds between two looks at what a job writes: output leaves no event."""
 
 
-class Shown:
+class OutputPrinter:
     """Writes what a job wrote: as it is into a pipe, made safe on a terminal."""
 
     def __init__(self, context: Context, *, apart: bool = False, progress: bool = False) -> None:
@@ -75,7 +75,7 @@ class Shown:
             self._context.say(self._context.styled(f"── {text} ──", "dim"))
 
 
-def follow(context: Context, task: Task, shown: Shown) -> Task:
+def follow(context: Context, task: Task, printer: OutputPrinter) -> Task:
     """Show what a job writes, from its current attempt on, until it has ended; the task as it is then."""
     board, epoch, place = context.board, 0, 0
     first = task.epoch if task.claimed_at else task.epoch + 1
@@ -84,12 +84,12 @@ def follow(context: Context, task: Task, shown: Shown) -> Task:
         task = board.settled(task.id)
         # An attempt may have begun and ended between two looks.
         for newer in range(max(first, epoch + 1), task.epoch + 1 if task.claimed_at else 0):
-            _rest(context, task, epoch, place, shown)
+            _rest(context, task, epoch, place, printer)
             epoch, place = newer, 0
             if task.attempts > 1:
-                shown.heading(f"attempt {task.attempts}" if epoch == task.epoch else "an earlier attempt")
-        place = _rest(context, task, epoch, place, shown)
-        shown.standing(task)
+                printer.heading(f"attempt {task.attempts}" if epoch == task.epoch else "an earlier attempt")
+        place = _rest(context, task, epoch, place, printer)
+        printer.standing(task)
         if task.state in FINAL:
             return task
         nap = LOOK if task.state == "claimed" else LOOK_AGAIN
@@ -98,11 +98,11 @@ def follow(context: Context, task: Task, shown: Shown) -> Task:
         board.engine.wait(seen, nap, subject=task.id, project=task.project)
 
 
-def _rest(context: Context, task: Task, epoch: int, place: int, shown: Shown) -> int:
+def _rest(context: Context, task: Task, epoch: int, place: int, printer: OutputPrinter) -> int:
     """Show what an attempt has written since a place; where to go on."""
     while epoch:
         answer = context.board.jobs.output(ref=task.id, epoch=epoch, after=place)
-        shown.chunks(answer["chunks"])
+        printer.chunks(answer["chunks"])
         if answer["next"] == place or answer["next"] >= answer["total"]:
             return int(answer["next"])
         place = answer["next"]
@@ -135,17 +135,17 @@ def logs(context: Context, args: Args) -> None:
     """Control characters are made visible on a terminal, and left alone in a pipe."""
     board = context.board
     task = board.tasks.get(ref=args.ref)
-    shown_ = Shown(context)
+    printer = OutputPrinter(context)
     if args.follow and args.attempt is None:
-        follow(context, task, shown_)
+        follow(context, task, printer)
     else:
         first = board.jobs.output(ref=task.id, epoch=_epoch(context, task, args.attempt))
-        shown_.chunks(first["chunks"])
-        _rest(context, task, first["epoch"], first["next"], shown_)
+        printer.chunks(first["chunks"])
+        _rest(context, task, first["epoch"], first["next"], printer)
         if not first["chunks"] and not context.json:
             print(f"tb: {called(task)} has written nothing", file=sys.stderr)
     if context.json:
-        context.answer({"number": task.number, "id": task.id, "chunks": shown_.kept})
+        context.answer({"number": task.number, "id": task.id, "chunks": printer.kept})
 
 
 def _epoch(context: Context, task: Task, attempt: int | None) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..errors import Unavailable
-from .spec import command
+from .parser import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 EXTRA = "pip install 'tiebreak[mcp]'"
 

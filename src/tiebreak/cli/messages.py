@@ -6,13 +6,13 @@ import sys
 
 from ..text import ago, block, plain
 from .context import standard_input
-from .spec import Argument, Option, command, whole
+from .parser import Argument, Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Message
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 EVERYBODY = "all"
 

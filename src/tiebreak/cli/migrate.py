@@ -7,13 +7,13 @@ import sys
 
 from ..errors import Invalid, Refused
 from ..text import plain, span
-from .spec import Option, command
+from .parser import Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..engine.moving import Moved
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 _SAID = {
     "moved": "moved {rows} to {target}",

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from ..text import Styled, ago, plain, table
-from .family import Family
-from .spec import Argument, Option, command
-from .working import who
+from .claims import who
+from .command_group import CommandGroup
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Queue
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
-QUEUES = Family("queue")
+GROUP = CommandGroup("queue")
 QUEUE = Argument("queue", "the queue")
 
 
-@QUEUES.member("pause", "Let nobody take from a queue; what runs goes on.", QUEUE, Option("reason", "TEXT", "why"))
+@GROUP.command("pause", "Let nobody take from a queue; what runs goes on.", QUEUE, Option("reason", "TEXT", "why"))
 def pause(context: Context, args: Args) -> None:
     """Until it is resumed."""
     made = context.board.queues.pause(queue=args.queue, reason=args.reason)
     context.answer(made, f"paused {plain(made.queue)}  ({made.ready} ready)")
 
 
-@QUEUES.member("resume", "Let a queue go on.", QUEUE)
+@GROUP.command("resume", "Let a queue go on.", QUEUE)
 def resume(context: Context, args: Args) -> None:
     """From now on."""
     made = context.board.queues.resume(queue=args.queue)
     context.answer(made, f"resumed {plain(made.queue)}  ({made.ready} ready)")
 
 
-@QUEUES.member("list", "The queues in which something waits, and those that are paused.")
+@GROUP.command("list", "The queues in which something waits, and those that are paused.")
 def queues(context: Context, args: Args) -> None:
     """By name."""
     found = context.board.queues.list()
@@ -49,7 +49,7 @@ def _paused(each: Queue, now: float) -> list[str]:
 
 
 @command(
-    "queue", "Pause queues, let them go on, list them.", QUEUES.words, *QUEUES.options, example="tb queue pause mail"
+    "queue", "Pause queues, let them go on, list them.", GROUP.words, *GROUP.options, example="tb queue pause mail"
 )
 def queue(context: Context, args: Args) -> int:
     """Pausing does not touch what runs already.
@@ -58,4 +58,4 @@ def queue(context: Context, args: Args) -> int:
     resume QUEUE
     list
     """
-    return QUEUES.run(context, args)
+    return GROUP.run(context, args)

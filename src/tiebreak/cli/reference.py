@@ -8,11 +8,11 @@ from ..names import RULES
 from ..operations import every
 from . import GROUPS, find
 from .help import EXITS
-from .spec import GLOBAL, usage
+from .parser import GLOBAL, usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .spec import Option
+    from .parser import Option
 
 
 def cli() -> str:

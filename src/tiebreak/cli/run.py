@@ -15,7 +15,7 @@ import sys
 from ..errors import Fenced, Invalid
 from ..names import seconds
 from ..trees import become_subreaper, descendants, end
-from .spec import Option, command, whole
+from .parser import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..handles import Holding
     from ..processes import Identity
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 # Told the group's number, it waits for a word of good-bye. If the pipe ends without one, `tb run` was killed and
 # nobody renews the hold any more: then the whole group must go, before somebody else gets the hold.
@@ -59,14 +59,14 @@ def run(context: Context, args: Args) -> int:
         note=args.note or " ".join(args.rest)[:200],
         slots=args.slots,
     )
-    running = _Run(context, holding, grace)
+    running = _HeldCommand(context, holding, grace)
     # Started before the hold begins to renew itself: a fork is only safe while there is one thread.
     code = running.start(args.rest)
     with holding:
         return running.watch() if code is None else code
 
 
-class _Run:
+class _HeldCommand:
     """One command under one hold."""
 
     def __init__(self, context: Context, holding: Holding, grace: float) -> None:

@@ -8,7 +8,7 @@ import sys
 from ..engine import without_password
 from ..errors import Invalid, Refused, Unavailable
 from ..text import plain
-from .spec import Option, command, whole
+from .parser import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..daemon.server import Daemon
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 PATIENCE = 10.0
 MOST_WORKERS = 256
@@ -196,7 +196,7 @@ def _stop(context: Context, board: str, addr: str | None) -> int:
 
 
 def _print_unit(context: Context, args: Args, board: str) -> int:
-    from .units import launchd, systemd
+    from .service_units import launchd, systemd
 
     makers = {"systemd": systemd, "launchd": launchd}
     wanted = args["for"] or ("launchd" if sys.platform == "darwin" else "systemd")

@@ -9,7 +9,7 @@ from ..errors import Invalid, Unavailable
 from ..names import seconds, short
 from ..text import Styled, ago, block, plain, table
 from .context import standard_input
-from .spec import Argument, Option, command, whole
+from .parser import Argument, Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..model import Session
-    from ..sessions.queue import Drained
+    from ..sessions.handoff_queue import DrainResult
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 AGENT = Argument("agent", "its name, name~session or terminal, as `tb ps` shows it")
 STYLES = {"alive": "good", "starting": "accent", "fenced": "warn", "gone": "bad", "orphaned": "bad", "ended": "dim"}
@@ -44,7 +44,7 @@ def spawn(context: Context, args: Args) -> None:
     """Comes back when it is alive. Exit 1 when a coordinator is there already, or is just being started."""
     from ..board import here
     from ..names import label, lease
-    from ..sessions.spawn import Wanted, inheritable
+    from ..sessions.spawn import SessionRequest, inheritable
     from ..sessions.spawn import spawn as start
 
     if not args.rest:
@@ -52,7 +52,7 @@ def spawn(context: Context, args: Args) -> None:
     given = dict(_variable(each) for each in args.env)
     found = start(
         context.board,
-        Wanted(
+        SessionRequest(
             name=label(args.name, "name"),
             command=args.rest,
             cwd=_folder(args.cwd or here()),
@@ -260,13 +260,13 @@ def stop(context: Context, args: Args) -> None:
 def rm(context: Context, args: Args) -> None:
     """A session that still runs is refused."""
     from ..model import agent_id
-    from ..sessions import files
-    from ..sessions.records import GONE, bury, fate, find, on_this_host
+    from ..sessions import state_files
+    from ..sessions.records import GONE, fate, find, on_this_host, record_end
 
     board = context.board
     found = find(board, args.agent, ended=True)
     if not found.ended_at and fate(found) == GONE:
-        found = bury(board, found) or found
+        found = record_end(board, found) or found
     tree = (found.facts or {}).get("worktree")
     if args.worktree and tree and found.ended_at:
         from ..sessions.worktree import remove
@@ -274,7 +274,7 @@ def rm(context: Context, args: Args) -> None:
         on_this_host(found)
         remove(tree)
     gone = board.sessions.remove(session=agent_id(found))
-    files.forget(agent_id(found))
+    state_files.forget(agent_id(found))
     context.answer(gone, f"forgot {plain(agent_id(gone))}")
 
 
@@ -294,7 +294,7 @@ def handoff(context: Context, args: Args) -> None:
     from ..model import agent_id
     from ..sessions.handoff import handoff as replace
     from ..sessions.handoff import keep_document
-    from ..sessions.queue import enqueue
+    from ..sessions.handoff_queue import enqueue
     from ..sessions.stop import retire
 
     board, mark = context.board, os.urandom(6).hex()
@@ -338,13 +338,13 @@ def drain(context: Context, args: Args) -> int:
     """Exit 1 when something is left in the queue; it is never lost."""
     import time
 
-    from ..sessions.queue import DONE, LEFT
-    from ..sessions.queue import drain as go_through
+    from ..sessions.handoff_queue import DONE, LEFT
+    from ..sessions.handoff_queue import drain as go_through
 
     board = context.board
     project = None if args.every_project else board.project
     until = time.monotonic() + seconds(args.wait, "--wait")
-    told: list[Drained] = []
+    told: list[DrainResult] = []
     while True:
         found = go_through(board, project=project, patience=seconds(args.patience, "--patience"))
         told = [*(each for each in told if each.outcome != LEFT), *found]
@@ -371,13 +371,13 @@ def drain(context: Context, args: Args) -> int:
 def rc(context: Context, args: Args) -> None:
     """The flag is TIEBREAK_RC_FLAG, by default `--remote-control {session}`."""
     from ..names import project as check
-    from ..sessions import marker
+    from ..sessions import remote_control
 
     project = check(args.where) if args.where else context.board.project
-    if args.action not in (marker.UP, marker.DOWN, "status"):
+    if args.action not in (remote_control.UP, remote_control.DOWN, "status"):
         raise Invalid(f"rc: up, down or status, got {args.action!r}")
     if args.action != "status":
-        marker.put(project, args.action)
-    now = marker.state(project)
-    facts = {"project": project, "remote_control": now, "flag": marker.flag_words("{session}")}
+        remote_control.put(project, args.action)
+    now = remote_control.state(project)
+    facts = {"project": project, "remote_control": now, "flag": remote_control.flag_words("{session}")}
     context.answer(facts, f"remote control is {now} for {plain(project)}")

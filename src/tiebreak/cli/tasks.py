@@ -6,9 +6,9 @@ from ..errors import Invalid, Refused
 from ..model import encode
 from ..names import PRIORITIES, STATES
 from ..text import Styled, ago, plain, span, table
+from .claims import REASON, REF, called, who
 from .context import needed
-from .spec import Argument, Option, command, json_argument, whole
-from .working import REASON, REF, called, who
+from .parser import Argument, Option, command, json_argument, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..model import Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 STYLES = {
     "pending": "accent",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..errors import Unavailable
 from ..text import Styled, plain, table
-from .spec import Argument, Option, command
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 STYLES = {"ok": "good", "warn": "warn", "bad": "bad"}
 

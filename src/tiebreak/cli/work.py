@@ -8,7 +8,7 @@ import sys
 from ..errors import Invalid, TiebreakError
 from ..names import label, seconds, short
 from ..text import plain, span
-from .spec import Option, command, whole
+from .parser import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..processes import Identity
     from ..worker.attempt import Attempt
-    from ..worker.runner import Options
+    from ..worker.loop import WorkerOptions
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 MOST = 1000
 
@@ -35,7 +35,7 @@ MOST = 1000
     Option("drain-timeout", "DURATION", "how long running jobs may finish when told to stop", default="30s"),
     Option("burst", text="stop when nothing is left to do"),
     Option("once", text="run one job, if there is one, and stop"),
-    example="tb work --queue mail --concurrency 4 --import shop.mail",
+    example="tb work --queue batch --concurrency 4 --import shop.batch",
 )
 def work(context: Context, args: Args) -> int:
     """The first SIGTERM or Ctrl-C lets running jobs finish, the second ends them and gives them back."""
@@ -46,7 +46,7 @@ def work(context: Context, args: Args) -> int:
         try:
             return _work(context, args, options, keeper)
         except (TiebreakError, OSError, MemoryError) as exc:
-            from ..worker.runner import cannot_go_on
+            from ..worker.loop import cannot_go_on
 
             error = cannot_go_on(exc)
             context.complain(error)
@@ -64,8 +64,8 @@ def work(context: Context, args: Args) -> int:
     return keep(run, buried)
 
 
-def _options(args: Args) -> Options:
-    from ..worker.runner import Options
+def _options(args: Args) -> WorkerOptions:
+    from ..worker.loop import WorkerOptions
 
     count = args.concurrency if args.concurrency is not None else os.cpu_count() or 1
     if not 1 <= count <= MOST:
@@ -73,7 +73,7 @@ def _options(args: Args) -> Options:
     lease = seconds(args.lease, "--lease")
     if not 1 <= lease <= 86400:
         raise Invalid(f"--lease: from 1s to 1d, got {args.lease}")
-    return Options(
+    return WorkerOptions(
         queues=[label(queue, "--queue") for queue in args.queue],
         tags=[label(tag, "--tags") for tags in args.tags for tag in tags.split(",")],
         modules=args["import"],
@@ -94,7 +94,7 @@ def _forfeit(args: Args, who: Identity) -> None:
     except TiebreakError as exc:
         if "moved" not in exc.data:
             raise
-        from ..worker.courier import reopened
+        from ..worker.request_sender import reopened
 
         with reopened(exc.data["moved"], _name(args, who), args.project) as board:
             board.call(*call)
@@ -115,9 +115,9 @@ def _name(args: Args, who: Identity) -> str:
     return f"{short(given) if given else f'worker-{who.pid}'}~{token(who)}"
 
 
-def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
+def _work(context: Context, args: Args, options: WorkerOptions, keeper: int) -> int:
     from ..processes import identity
-    from ..worker.runner import Worker
+    from ..worker.loop import Worker
 
     _ask(args)
     who = identity()
@@ -156,7 +156,7 @@ class _Lines:
         self.context = context
         self.running = self.done = self.failed = 0
 
-    def begin(self, board: Board, options: Options) -> None:
+    def begin(self, board: Board, options: WorkerOptions) -> None:
         """The worker is ready."""
         queues = ", ".join(options.queues or ["every queue"])
         many = "1 job at once" if options.concurrency == 1 else f"{options.concurrency} jobs at once"
@@ -210,7 +210,7 @@ _GENERAL = {
 
 def _particular(kind: str, attempt: Attempt, about: Any) -> str:
     """What happened to a job, in words; nothing for what is not worth a line."""
-    call = attempt.is_call
+    call = attempt.is_function
     if kind == "begun":
         return "" if call else f"begun (attempt {attempt.job.attempts} of {attempt.job.max_attempts})"
     if kind == "unbegun":
@@ -242,7 +242,7 @@ def _ending(why: int) -> str:
 class _Json(_Lines):
     """One JSON object for each thing that happens, on standard output."""
 
-    def begin(self, board: Board, options: Options) -> None:
+    def begin(self, board: Board, options: WorkerOptions) -> None:
         """The worker is ready."""
         self._put({"event": "ready", "agent": board.agent, "project": board.project, "pid": os.getpid()})
 

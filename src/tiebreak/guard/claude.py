@@ -6,8 +6,23 @@ an allowed edit prints nothing at all. Cursor runs the hooks of Claude Code too:
 
 from __future__ import annotations
 
-from . import calls
-from .calls import AFTER, BEFORE, EDIT, END, NOTHING, PART_STOP, PROMPT, READ, SHELL, START, STOP, Answer, Call, Verdict
+from . import hook_call
+from .hook_call import (
+    AFTER,
+    BEFORE,
+    EDIT,
+    END,
+    NOTHING,
+    PROMPT,
+    READ,
+    SHELL,
+    START,
+    STOP,
+    SUBAGENT_STOP,
+    Answer,
+    HookCall,
+    Verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +38,7 @@ EVENTS = {
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,
-    "SubagentStop": PART_STOP,
+    "SubagentStop": SUBAGENT_STOP,
     "SessionEnd": END,
 }
 _EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
@@ -31,28 +46,28 @@ _READS = ("Read", "NotebookRead")
 _SHELLS = ("Bash", "PowerShell", "BashOutput", "KillShell")
 
 
-def understand(data: dict[str, Any], event: str) -> Call | None:
+def understand(data: dict[str, Any], event: str) -> HookCall | None:
     """The call; None when somebody else answers it."""
     if "cursor_version" in data or "conversation_id" in data:
         from . import cursor
 
         return None if cursor.has_own_hooks(data) else cursor.understand(data, event)
-    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
-    if call.what in (BEFORE, AFTER):
+    call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.phase in (BEFORE, AFTER):
         _tool(call, data, failed=event == "PostToolUseFailure")
     return call
 
 
-def _tool(call: Call, data: dict[str, Any], failed: bool) -> None:
-    name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
+    name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
     if name in _EDITS and not failed:
-        call.tool, call.whole = EDIT, name == "Write"
-        call.paths = calls.files(call, given)
+        call.tool, call.replaces_file = EDIT, name == "Write"
+        call.paths = hook_call.files(call, given)
     elif name in _READS and not failed:
-        call.tool, call.paths = READ, calls.files(call, given)
-        call.saw = _shown(data)
+        call.tool, call.paths = READ, hook_call.files(call, given)
+        call.shown = _shown(data)
     elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-        call.tool, call.seconds = SHELL, calls.duration(given)
+        call.tool, call.seconds = SHELL, hook_call.duration(given)
 
 
 def _shown(data: dict[str, Any]) -> str | None:
@@ -62,15 +77,15 @@ def _shown(data: dict[str, Any]) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def answer(call: Call, event: str, verdict: Verdict) -> Answer:
+def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
     """The verdict in its own format."""
     out: dict[str, Any] = {}
-    if verdict.deny and call.what == BEFORE:
+    if verdict.deny and call.phase == BEFORE:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": verdict.deny}
         out["hookSpecificOutput"] = {"hookEventName": event, **decision}
     elif verdict.deny:
         out.update(decision="block", reason=verdict.deny)
-    elif verdict.context and call.what in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in (START, PROMPT, AFTER):
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning

@@ -12,6 +12,7 @@ import os
 import time
 
 from ..errors import Invalid, Refused
+from ..files import lock_file
 from ..paths import confine
 from .git import add_trailers, check_commit, git, paths_in
 
@@ -32,12 +33,17 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str)
         raise Invalid("commit: the message is empty", hint="-m 'what and why'")
     names = [_name(path, root, folder) for path in given]
     private = git("rev-parse", "--absolute-git-dir", root=root).decode("utf-8", "surrogateescape").rstrip("\n")
-    with _Turn(os.path.join(private, "tiebreak-commit.lock")):
+    lock = lock_file(os.path.join(private, "tiebreak-commit.lock"), PATIENCE)  # one commit at a time in one checkout
+    if lock is None:
+        raise Refused(f"somebody else has been committing here for {PATIENCE:g} s")
+    try:
         _check_state(root, private, names)
         for _ in range(TRIES):
             made = _attempt(board, root, private, names, message)
             if made is not None:
                 return made
+    finally:
+        os.close(lock)
     raise Refused("the branch kept moving while this was committed", hint="try again")
 
 
@@ -168,29 +174,3 @@ def _entries(listing: bytes) -> Iterator[tuple[str, tuple[str, str]]]:
         if mark:
             mode, _, name = facts.decode().split(" ")
             yield os.fsdecode(path), (mode, name)
-
-
-class _Turn:
-    """One commit at a time in one checkout."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        import fcntl
-
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(self._fd)
-                    raise Refused(f"somebody else has been committing here for {PATIENCE:g} s") from None
-                time.sleep(0.02)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)

@@ -8,8 +8,23 @@ from __future__ import annotations
 
 import os
 
-from . import calls
-from .calls import AFTER, BEFORE, EDIT, END, NOTHING, PART_STOP, PROMPT, READ, SHELL, START, STOP, Answer, Call, Verdict
+from . import hook_call
+from .hook_call import (
+    AFTER,
+    BEFORE,
+    EDIT,
+    END,
+    NOTHING,
+    PROMPT,
+    READ,
+    SHELL,
+    START,
+    STOP,
+    SUBAGENT_STOP,
+    Answer,
+    HookCall,
+    Verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +39,7 @@ EVENTS = {
     "postToolUse": AFTER,
     "postToolUseFailure": AFTER,
     "stop": STOP,
-    "subagentStop": PART_STOP,
+    "subagentStop": SUBAGENT_STOP,
     "sessionEnd": END,
 }
 _EDITS = ("Write", "Edit", "MultiEdit", "StrReplace", "Delete", "NotebookEdit", "EditNotebook")
@@ -32,38 +47,38 @@ _READS = ("Read", "ReadFile")
 _SHELLS = ("Shell", "Bash")
 
 
-def understand(data: dict[str, Any], event: str) -> Call:
+def understand(data: dict[str, Any], event: str) -> HookCall:
     """The call; an event in the spelling of Claude Code counts too."""
     event = event if event in EVENTS else event[:1].lower() + event[1:]
     event = "beforeSubmitPrompt" if event == "userPromptSubmit" else event
-    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "conversation_id", "session_id")
-    if call.what in (BEFORE, AFTER):
+    call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "conversation_id", "session_id")
+    if call.phase in (BEFORE, AFTER):
         _tool(call, data, failed=event == "postToolUseFailure")
-    call.active = isinstance(data.get("loop_count"), int) and data["loop_count"] > 0
+    call.reminded = isinstance(data.get("loop_count"), int) and data["loop_count"] > 0
     return call
 
 
-def _tool(call: Call, data: dict[str, Any], failed: bool) -> None:
-    name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
+    name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
     if name in _EDITS and not failed:
-        call.tool, call.whole = EDIT, name == "Write"
-        call.paths = calls.files(call, given)
+        call.tool, call.replaces_file = EDIT, name == "Write"
+        call.paths = hook_call.files(call, given)
     elif name in _READS and not failed:
-        call.tool, call.paths = READ, calls.files(call, given)
+        call.tool, call.paths = READ, hook_call.files(call, given)
     elif name in _SHELLS or name.startswith("MCP:"):
-        call.tool, call.seconds = SHELL, calls.duration(given)
+        call.tool, call.seconds = SHELL, hook_call.duration(given)
 
 
-def answer(call: Call, event: str, verdict: Verdict) -> Answer:
+def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
     """The verdict in its own format."""
     out: dict[str, Any] = {}
-    if verdict.deny and call.what == BEFORE:
+    if verdict.deny and call.phase == BEFORE:
         out = {"permission": "deny", "user_message": verdict.deny.split("\n", 1)[0], "agent_message": verdict.deny}
-    elif verdict.deny and call.what in (STOP, PART_STOP):
+    elif verdict.deny and call.phase in (STOP, SUBAGENT_STOP):
         out = {"followup_message": verdict.deny}
-    elif verdict.context and call.what in (START, AFTER):
+    elif verdict.context and call.phase in (START, AFTER):
         out = {"additional_context": verdict.context}
-    if verdict.environ and call.what == START:
+    if verdict.environ and call.phase == START:
         out["env"] = verdict.environ
     return Answer(out, verdict.warning)
 

@@ -15,10 +15,10 @@ from ..globs import overlap
 from ..model import holder_id
 from ..names import FINAL, short
 from ..processes import same_family
-from . import reads
-from .desk import known_claims
-from .memory import Memory
-from .places import Place
+from .agent_state import AgentState
+from .guarded_file import GuardedFile
+from .hook_context import known_claims
+from .quarantine import clear, quarantined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,28 +59,28 @@ def paths_in(output: bytes) -> list[str]:
 def check_commit(board: Board, root: str, paths: list[str]) -> None:
     """Raise `Lost` or `Fenced` when these paths, from the top of the repository, may not be committed now."""
     check_grants(board)
-    places = [place for place in (_place(board, root, path) for path in paths) if place is not None]
-    holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if places else []
-    theirs = [(place, hold) for place in places for hold in holds if _in_the_way(board, place, hold)]
+    files = [file for file in (_place(board, root, path) for path in paths) if file is not None]
+    holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if files else []
+    theirs = [(file, hold) for file in files for hold in holds if _in_the_way(board, file, hold)]
     if theirs:
         raise _held(theirs)
-    for place in places:
-        _check_quarantine(place, holds)
+    for file in files:
+        _check_quarantine(file, holds)
 
 
-def _place(board: Board, root: str, path: str) -> Place | None:
+def _place(board: Board, root: str, path: str) -> GuardedFile | None:
     try:
-        return Place(os.path.join(root, path), root, board.project)
+        return GuardedFile(os.path.join(root, path), root, board.project)
     except TiebreakError:
         return None  # a name that no board can have, so nobody can hold it
 
 
-def _in_the_way(board: Board, place: Place, hold: Hold) -> bool:
-    return overlap(place.resource[5:], hold.resource[5:]) and not same_family(holder_id(hold) or "", board.agent)
+def _in_the_way(board: Board, file: GuardedFile, hold: Hold) -> bool:
+    return overlap(file.resource[5:], hold.resource[5:]) and not same_family(holder_id(hold) or "", board.agent)
 
 
-def _held(theirs: list[tuple[Place, Hold]]) -> Lost:
-    named = ", ".join(f"{place.name} by {hold.holder}" for place, hold in theirs[:SHOWN])
+def _held(theirs: list[tuple[GuardedFile, Hold]]) -> Lost:
+    named = ", ".join(f"{file.name} by {hold.holder}" for file, hold in theirs[:SHOWN])
     more = f" and {len(theirs) - SHOWN} more" if len(theirs) > SHOWN else ""
     first = theirs[0][1]
     return Lost(
@@ -89,23 +89,23 @@ def _held(theirs: list[tuple[Place, Hold]]) -> Lost:
         holder=first.holder,
         until=first.until,
         epoch=first.epoch,
-        paths=[place.name for place, _ in theirs],
+        paths=[file.name for file, _ in theirs],
     )
 
 
-def _check_quarantine(place: Place, holds: list[Hold]) -> None:
+def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
     """A mark counts as long as the grant under which it was made, and until the file is again what its holder knows."""
-    mark = reads.quarantined(place.path)
+    mark = quarantined(file.path)
     if mark is None:
         return
     by, holder, epoch = mark
-    held = [h for h in holds if h.resource == place.resource and h.epoch == epoch and holder_id(h) == holder]
-    if held and held[0].hash != digest(place.path):
+    held = [h for h in holds if h.resource == file.resource and h.epoch == epoch and holder_id(h) == holder]
+    if held and held[0].hash != digest(file.path):
         raise Refused(
-            f"{place.name} was changed by a command of {short(by)} while {short(holder)} holds it",
-            hint=f"{short(holder)} reads it again first; `tb guard clear {place.name}` when a person has looked at it",
+            f"{file.name} was changed by a command of {short(by)} while {short(holder)} holds it",
+            hint=f"{short(holder)} reads it again first; `tb guard clear {file.name}` when a person has looked at it",
         )
-    reads.release(place.path)
+    clear(file.path)
 
 
 def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
@@ -113,7 +113,7 @@ def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
     given, epoch = environ.get("TIEBREAK_TASK"), environ.get("TIEBREAK_EPOCH", "")
     if given:
         _check_named(board, given, epoch)
-    for task_id, known in known_claims(Memory(board.agent, environ)):
+    for task_id, known in known_claims(AgentState(board.agent, environ)):
         _check_known(board, task_id, known)
 
 

@@ -15,9 +15,10 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError
-from . import claude, codex, cursor, gemini, gptme, install, vscode
-from .guide import SECTION, SKILL
-from .merging import merge_json, merge_section, merge_toml
+from ..files import replace_file
+from . import claude, codex, cursor, gemini, git_hooks, gptme, vscode
+from .agent_guide import SECTION, SKILL
+from .config_merge import merge_json, merge_section, merge_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,11 +166,11 @@ def carry_out(found: Repository, intended: Plan) -> None:
         note = known.get(target) or {"before": _packed(change.before), "folders": _new_folders(target)}
         known[target] = {**note, "after": [*note.get("after", []), _packed(change.after)]}
     if intended.changes:
-        _write(_notes(found), json.dumps(known).encode(), 0o600)
+        replace_file(_notes(found), json.dumps(known).encode())
     for change in intended.changes:
         target = _target(found, change.path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        _write(target, change.after, None)
+        replace_file(target, change.after, mode=None)
 
 
 def _packed(content: bytes | None) -> str | None:
@@ -187,17 +188,6 @@ def _new_folders(target: str) -> list[str]:
         folders.append(folder)
         folder = os.path.dirname(folder)
     return folders
-
-
-def _write(path: str, content: bytes, mode: int | None) -> None:
-    partial = f"{path}.new-{os.getpid()}"
-    with open(partial, "wb") as file:
-        file.write(content)
-    if mode is not None:
-        os.chmod(partial, mode)
-    elif os.path.exists(path):
-        shutil.copymode(path, partial)
-    os.replace(partial, path)
 
 
 def undo(found: Repository) -> tuple[list[str], list[str]]:
@@ -220,7 +210,7 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
             continue
         del known[target]
     if known:
-        _write(_notes(found), json.dumps(known).encode(), 0o600)
+        replace_file(_notes(found), json.dumps(known).encode())
     elif os.path.exists(_notes(found)):
         os.unlink(_notes(found))
     return done, left
@@ -228,7 +218,7 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
 
 def _give_back(target: str, before: bytes | None, folders: list[str]) -> None:
     if before is not None:
-        _write(target, before, None)
+        replace_file(target, before, mode=None)
         return
     os.unlink(target)
     for folder in folders:
@@ -241,6 +231,6 @@ def _give_back(target: str, before: bytes | None, folders: list[str]) -> None:
 def guard_git(found: Repository) -> list[str]:
     """Install the git guard too; what was done or has to be done by hand."""
     try:
-        return install.install(install.Hooks(found))
+        return git_hooks.install(git_hooks.GitHooks(found))
     except TiebreakError as exc:
         return [f"git: {exc.message}" + (f" ({exc.hint})" if exc.hint else "")]

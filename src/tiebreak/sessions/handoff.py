@@ -11,10 +11,10 @@ import os
 
 from ..errors import Invalid, Refused
 from ..model import agent_id
-from . import files, marker
-from .gate import Gate
-from .records import GONE, bury, fate, find
-from .spawn import PATIENCE, SETTLE, Wanted, inheritable, launch, make_way, taken
+from . import remote_control, state_files
+from .records import GONE, fate, find, record_end
+from .spawn import PATIENCE, SETTLE, SessionRequest, inheritable, launch, make_way, taken
+from .spawn_lock import SpawnLock
 from .stop import current
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ def handoff(
     changes = {"document": document, "command": command, "ticket": ticket, "settle": settle, "patience": patience}
     if old.role != "coordinator":
         return _replace(board, old, changes)
-    with Gate(board.project, "handoff"):
+    with SpawnLock(board.project, "handoff"):
         return _replace(board, old, changes)
 
 
@@ -57,11 +57,11 @@ def _replace(board: Board, old: Session, changes: dict[str, Any]) -> tuple[Sessi
     if old.role == "coordinator":
         make_way(board, agent_id(old))
     elif fate(old) == GONE:
-        bury(board, old)
-    wanted = successor(old, **changes)
-    if wanted.coordinator:
-        marker.backfill(board.project, wanted.command)
-    return launch(board, wanted), current(board, old)
+        record_end(board, old)
+    request = successor(old, **changes)
+    if request.coordinator:
+        remote_control.backfill(board.project, request.command)
+    return launch(board, request), current(board, old)
 
 
 def not_replaced(old: Session) -> None:
@@ -77,7 +77,7 @@ def _answered(board: Board, ticket: str) -> Session | None:
             return found
         if not found.ended_at and fate(found) != GONE:
             raise taken(found)
-        bury(board, found)
+        record_end(board, found)
     return None
 
 
@@ -89,9 +89,9 @@ def successor(
     ticket: str | None,
     settle: float | None,
     patience: float,
-) -> Wanted:
+) -> SessionRequest:
     """A session like the old one, but for what is given."""
-    plan = files.read_json(files.spec_path(agent_id(old))) or {}
+    plan = state_files.read_json(state_files.spec_path(agent_id(old))) or {}
     facts = old.facts or {}
     environment = plan.get("environment") or inheritable()
     missing = [name for name in facts.get("env", []) if name not in environment]
@@ -103,7 +103,7 @@ def successor(
         )
     if not os.path.isdir(old.cwd or "/"):
         raise Refused(f"the folder of {old.agent} does not exist any more: {old.cwd}")
-    return Wanted(
+    return SessionRequest(
         name=old.agent,
         command=command or plan.get("command") or old.command,
         cwd=old.cwd or "/",
@@ -113,7 +113,7 @@ def successor(
         worktree=facts.get("worktree"),
         branch=facts.get("branch"),
         settle=facts.get("settle", SETTLE) if settle is None else settle,
-        lease=facts.get("lease") or Wanted.lease,
+        lease=facts.get("lease") or SessionRequest.lease,
         patience=patience,
         replaces=agent_id(old),
         ticket=ticket,
@@ -125,6 +125,6 @@ def keep_document(text: str, mark: str) -> str:
     """Store a handoff document; where it is."""
     if len(text.encode()) > MAX_DOCUMENT:
         raise Invalid(f"the handoff document has more than {MAX_DOCUMENT} bytes")
-    path = os.path.join(files.folder("handoffs", "documents"), f"{mark}.md")
-    files.write(path, text)
+    path = os.path.join(state_files.folder("handoffs", "documents"), f"{mark}.md")
+    state_files.write(path, text)
     return path

@@ -49,7 +49,7 @@ def settled_fate(found: Session) -> str:
     return now
 
 
-def bury(board: Board, found: Session, note: str = "its process was found dead") -> Session | None:
+def record_end(board: Board, found: Session, note: str = "its process was found dead") -> Session | None:
     """Write down that a session whose process is dead has ended; None if it turned out to be in other hands by now."""
     try:
         return board.sessions.end(

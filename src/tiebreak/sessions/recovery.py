@@ -10,8 +10,8 @@ from ..errors import Refused
 from ..model import agent_id, holder_id
 from ..operations.fences import SEAT
 from ..processes import identity
-from .records import GONE, ORPHANED, bury, fate
-from .spawn import dead
+from .records import GONE, ORPHANED, fate, record_end
+from .spawn import agent_is_dead
 from .stop import socket_of
 from .tmux import Tmux
 
@@ -41,7 +41,7 @@ def _records(board: Board, repair: bool) -> list[Finding]:
         now = fate(each)
         what = f"{each.agent} in {each.project}"
         if now == GONE and repair:
-            done = bury(board, each) is not None
+            done = record_end(board, each) is not None
             out.append(
                 ("ok", "sessions", f"{what}: its process is gone; {'written down' if done else 'in other hands'}")
             )
@@ -66,7 +66,7 @@ def _seats(board: Board, repair: bool) -> list[Finding]:
         if board.sessions.list(project=hold.project, session=holder):
             continue
         what = f"{SEAT} in {hold.project} is held by {hold.holder}, who is no session"
-        if not dead(board, holder):
+        if not agent_is_dead(board, holder):
             out.append(("warn", "seat", f"{what} and not known to be dead; `tb break {SEAT} --reason …` frees it"))
         elif repair and _free(board, hold):
             out.append(("ok", "seat", f"{what} and dead; it is free now"))

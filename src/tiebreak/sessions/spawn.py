@@ -18,11 +18,11 @@ from ..model import agent_id, holder_id
 from ..operations import SPAWNED
 from ..operations.fences import SEAT
 from ..operations.sessions import SEAT_LEASE
-from ..processes import Identity, alive, from_token, identity
+from ..processes import Identity, from_token, identity, is_dead
 from ..text import plain, rfc3339
-from . import files, marker, worktree
-from .gate import Gate
-from .records import ALIVE, GONE, ORPHANED, bury, described, fate, settled_fate
+from . import remote_control, state_files, worktree
+from .records import ALIVE, GONE, ORPHANED, described, fate, record_end, settled_fate
+from .spawn_lock import SpawnLock
 from .tmux import Tmux, session_name
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SessionRequest:
     """A session as somebody asks for it."""
 
     name: str
@@ -71,14 +71,14 @@ def inheritable() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
 
 
-def spawn(board: Board, wanted: Wanted) -> Session:
+def spawn(board: Board, request: SessionRequest) -> Session:
     """Start an agent and come back when it lives; for a coordinator, only if there is none."""
-    if not wanted.coordinator:
-        return launch(board, wanted)
+    if not request.coordinator:
+        return launch(board, request)
     make_way(board)  # also out here, so that a spawn in vain keeps no handoff from passing the gate
-    with Gate(board.project, "spawn"):
+    with SpawnLock(board.project, "spawn"):
         make_way(board)
-        return launch(board, wanted)
+        return launch(board, request)
 
 
 # ── Who is there already ─────────────────────────────────────────────────────────────────────────────
@@ -88,7 +88,7 @@ def make_way(board: Board, old: str | None = None) -> None:
     """Clear away coordinators that are dead by proof; raise `Lost` if one lives. `old` is about to be replaced."""
     for found in board.sessions.list(role="coordinator"):
         if settled_fate(found) == GONE:
-            bury(board, found)
+            record_end(board, found)
     veto(board, old)
     _vacate(board)
 
@@ -104,7 +104,7 @@ def _vacate(board: Board) -> None:
     """Free a seat that is held for somebody who was never a session and is dead by proof."""
     for hold in board.holds.list(matching=SEAT):
         holder = holder_id(hold) or ""
-        if not board.sessions.list(session=holder) and dead(board, holder):
+        if not board.sessions.list(session=holder) and agent_is_dead(board, holder):
             params = {"resource": SEAT, "reason": "the process of its holder is dead", "epoch": hold.epoch}
             try:
                 board.call("holds.break", params)
@@ -112,13 +112,13 @@ def _vacate(board: Board) -> None:
                 pass  # somebody was quicker
 
 
-def dead(board: Board, agent: str) -> bool:
+def agent_is_dead(board: Board, agent: str) -> bool:
     """Whether the process of an agent is known to be dead."""
     who = from_token(agent.partition("~")[2])
     for known in board.agents.list(agent=agent):
         if known.id == agent and known.pid:
             who = Identity(known.host or "", known.boot or "", known.pid, known.started)
-    return who is not None and alive(who) is False
+    return is_dead(who)
 
 
 def taken(found: Session) -> Lost:
@@ -149,56 +149,58 @@ def taken(found: Session) -> Lost:
 # ── Starting ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def launch(board: Board, wanted: Wanted) -> Session:
+def launch(board: Board, request: SessionRequest) -> Session:
     """Start a session, whoever allowed it; come back when it lives, or raise why it does not."""
     mark = os.urandom(5).hex()
-    session = f"{wanted.name}{SPAWNED}{mark}"
+    session = f"{request.name}{SPAWNED}{mark}"
     tmux = Tmux()
-    terminal = session_name(board.project, wanted.name, mark)
-    if wanted.own_worktree:
-        wanted = worktree.planned(wanted, mark)
-    flags = marker.flags(board.project, wanted.command, terminal) if wanted.coordinator else []
-    found = _begin(board, wanted, session, terminal, tmux.socket, flags)
+    terminal = session_name(board.project, request.name, mark)
+    if request.own_worktree:
+        request = worktree.planned(request, mark)
+    flags = remote_control.flags(board.project, request.command, terminal) if request.coordinator else []
+    found = _begin(board, request, session, terminal, tmux.socket, flags)
     try:
-        if wanted.own_worktree:
-            worktree.make(wanted)
-        _write_plan(board, wanted, found, terminal, tmux.socket, flags)
-        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", files.spec_path(session)]
-        tmux.start(terminal, wanted.cwd, supervise)
-        return _until_alive(board, session, tmux, terminal, wanted.patience)
+        if request.own_worktree:
+            worktree.make(request)
+        _write_plan(board, request, found, terminal, tmux.socket, flags)
+        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", state_files.spec_path(session)]
+        tmux.start(terminal, request.cwd, supervise)
+        return _until_alive(board, session, tmux, terminal, request.patience)
     except BaseException as exc:
         _give_up(board, found, exc)
         raise
 
 
-def _begin(board: Board, wanted: Wanted, session: str, terminal: str, socket: str, flags: list[str]) -> Session:
+def _begin(
+    board: Board, request: SessionRequest, session: str, terminal: str, socket: str, flags: list[str]
+) -> Session:
     me = identity()
     facts = {
-        "env": sorted(wanted.given),
-        "worktree": wanted.worktree,
-        "branch": wanted.branch,
+        "env": sorted(request.given),
+        "worktree": request.worktree,
+        "branch": request.branch,
         "socket": socket,
-        "home": files.folder(),
+        "home": state_files.folder(),
         "flags": flags,
-        "settle": wanted.settle,
-        "lease": wanted.lease,
-        "handoff": wanted.handoff,
+        "settle": request.settle,
+        "lease": request.lease,
+        "handoff": request.handoff,
     }
     try:
         return board.sessions.begin(
             session=session,
-            role="coordinator" if wanted.coordinator else "worker",
-            command=wanted.command,
-            cwd=wanted.cwd,
+            role="coordinator" if request.coordinator else "worker",
+            command=request.command,
+            cwd=request.cwd,
             tmux=terminal,
             facts={name: value for name, value in facts.items() if value},
             host=me.host,
             boot=me.boot,
             pid=me.pid,
             started=me.started,
-            lease=wanted.lease,
-            replaces=wanted.replaces,
-            ticket=wanted.ticket,
+            lease=request.lease,
+            replaces=request.replaces,
+            ticket=request.ticket,
         )
     except Lost as refusal:
         holder = f"{refusal.holder}~{refusal.data.get('session')}"
@@ -207,7 +209,9 @@ def _begin(board: Board, wanted: Wanted, session: str, terminal: str, socket: st
         raise
 
 
-def _write_plan(board: Board, wanted: Wanted, found: Session, terminal: str, socket: str, flags: list[str]) -> None:
+def _write_plan(
+    board: Board, request: SessionRequest, found: Session, terminal: str, socket: str, flags: list[str]
+) -> None:
     session = agent_id(found)
     settings = {
         "TIEBREAK_AGENT": session,
@@ -215,23 +219,23 @@ def _write_plan(board: Board, wanted: Wanted, found: Session, terminal: str, soc
         "TIEBREAK_PROJECT": board.project,
         "TIEBREAK_BOARD": address_of(board),
         "TIEBREAK_EPOCH": str(found.epoch),
-        **({"TIEBREAK_HANDOFF": wanted.handoff} if wanted.handoff else {}),
+        **({"TIEBREAK_HANDOFF": request.handoff} if request.handoff else {}),
     }
     plan = {
         "board": address_of(board),
         "agent": session,
         "project": board.project,
-        "words": [*wanted.command, *flags],
-        "command": wanted.command,
-        "cwd": wanted.cwd,
-        "environment": wanted.environment,
+        "words": [*request.command, *flags],
+        "command": request.command,
+        "cwd": request.cwd,
+        "environment": request.environment,
         "settings": settings,
-        "settle": wanted.settle,
-        "lease": wanted.lease,
+        "settle": request.settle,
+        "lease": request.lease,
         "tmux": terminal,
         "socket": socket,
     }
-    files.write_json(files.spec_path(session), plan)
+    state_files.write_json(state_files.spec_path(session), plan)
 
 
 def address_of(board: Board) -> str:
@@ -269,9 +273,9 @@ def _give_up(board: Board, found: Session, why: BaseException) -> None:
     """What was begun is over, unless its supervisor has it in hand by now."""
     note = plain(f"not started: {getattr(why, 'message', '') or type(why).__name__}")[:1000]
     try:
-        if bury(board, found, note) is None:
+        if record_end(board, found, note) is None:
             for now in board.sessions.list(session=agent_id(found)):
                 if settled_fate(now) == GONE:
-                    bury(board, now, note)
+                    record_end(board, now, note)
     except TiebreakError:
         pass  # whoever comes next finds this process dead

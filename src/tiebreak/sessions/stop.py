@@ -10,8 +10,8 @@ from ..errors import NotFound, Refused, TiebreakError, Unavailable
 from ..model import agent_id
 from ..processes import alive
 from ..trees import descendants, end, send
-from .child import GRACE
-from .records import ALIVE, GONE, ORPHANED, bury, command, fate, supervisor
+from .records import ALIVE, GONE, ORPHANED, command, fate, record_end, supervisor
+from .session_command import GRACE
 from .tmux import Tmux
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def retire(board: Board, found: Session, spare: float = SPARE) -> Session:
     kill(found)
     if fate(found) != GONE:
         raise Unavailable(f"{found.agent} cannot be ended: pid {found.child or found.pid} does not die")
-    bury(board, found, "was stopped")
+    record_end(board, found, "was stopped")
     return current(board, found)
 
 
@@ -83,7 +83,7 @@ def _ended(board: Board, found: Session, patience: float) -> Session | None:
         if now.ended_at:
             return now
         if fate(now) == GONE:
-            return bury(board, now) or current(board, found)
+            return record_end(board, now) or current(board, found)
         left = until - time.monotonic()
         if left <= 0:
             return None

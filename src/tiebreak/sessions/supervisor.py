@@ -27,8 +27,8 @@ import time
 from ..errors import Refused, TiebreakError
 from ..processes import identity
 from ..text import plain
-from .child import GRACE, ORDERS, Command, Guardian
-from .files import read_json
+from .session_command import GRACE, ORDERS, Guardian, SessionCommand
+from .state_files import read_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Supervisor:
     def run(self) -> int:
         """Supervise; the exit code of the command, or 1 if it never ran."""
         self._listen()
-        command = Command(self._plan["words"], self._plan["cwd"], self._plan["environment"])
+        command = SessionCommand(self._plan["words"], self._plan["cwd"], self._plan["environment"])
         # Threads and the board's files come after the last fork.
         guardian = Guardian(command)
         try:
@@ -95,7 +95,7 @@ class Supervisor:
     def _order(self, *_: object) -> None:
         self._ordered = True
 
-    def _adopt(self, command: Command) -> None:
+    def _adopt(self, command: SessionCommand) -> None:
         from ..board import open as open_board
 
         plan, me = self._plan, identity()
@@ -113,7 +113,7 @@ class Supervisor:
 
     # ── Living ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _watch(self, command: Command) -> int:
+    def _watch(self, command: SessionCommand) -> int:
         """Until the command has ended; how."""
         settled = time.monotonic() + self._plan["settle"]
         ending: threading.Thread | None = None

@@ -8,25 +8,25 @@ from dataclasses import replace
 
 from ..errors import Refused
 from ..repository import repository
-from . import files
+from . import state_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .spawn import Wanted
+    from .spawn import SessionRequest
 
 
-def planned(wanted: Wanted, mark: str) -> Wanted:
+def planned(request: SessionRequest, mark: str) -> SessionRequest:
     """The same, in a working tree that `make` will make."""
-    if repository(wanted.cwd) is None:
-        raise Refused(f"{wanted.cwd} is in no git repository, so there can be no worktree")
-    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in wanted.name)
-    path = os.path.join(files.folder("worktrees"), f"{safe}-{mark}")
-    return replace(wanted, source=wanted.cwd, cwd=path, worktree=path, branch=f"tb/{safe}-{mark}")
+    if repository(request.cwd) is None:
+        raise Refused(f"{request.cwd} is in no git repository, so there can be no worktree")
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in request.name)
+    path = os.path.join(state_files.folder("worktrees"), f"{safe}-{mark}")
+    return replace(request, source=request.cwd, cwd=path, worktree=path, branch=f"tb/{safe}-{mark}")
 
 
-def make(wanted: Wanted) -> None:
+def make(request: SessionRequest) -> None:
     """Make it, from what is checked out where the session was asked for."""
-    _git(wanted.source, "worktree", "add", "--quiet", "-b", str(wanted.branch), str(wanted.worktree))
+    _git(request.source, "worktree", "add", "--quiet", "-b", str(request.branch), str(request.worktree))
 
 
 def remove(path: str) -> None:

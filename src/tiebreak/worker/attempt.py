@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .calls import Caller
-    from .process import Command
+    from .command_process import CommandProcess
+    from .function_process import FunctionProcess
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when nobody says."""
-TIMED_OUT, CANCELLED, DRAINED, UNKEPT, LOST, LATE, SHORT = 1, 2, 3, 4, 5, 6, 7
+TIMED_OUT, CANCELLED, DRAINED, KEEPER_KILLED, LOST, LATE, SHORT = 1, 2, 3, 4, 5, 6, 7
 """Why an attempt is ended by its worker, a higher one outranks a lower one; or, the last two, why it never began."""
 GIVEN_BACK = (DRAINED, LATE, SHORT)
 """After these it goes back to the board without having used an attempt: nothing is known against the job."""
@@ -25,7 +25,7 @@ _REASONS = {
     CANCELLED: "cancelled",
     DRAINED: "its worker was told to stop",
     # Perhaps by the job itself, so it counts: else such a job would be begun again for ever.
-    UNKEPT: "ended because the keeper of its worker was killed",
+    KEEPER_KILLED: "ended because the keeper of its worker was killed",
     LOST: "ended because its lease was lost",
     LATE: "not begun because its lease had run out when the answer came",
     SHORT: "not begun because its worker cannot start a process at the moment",
@@ -34,7 +34,7 @@ ENDING = {
     TIMED_OUT: "its time is up",
     CANCELLED: "it was cancelled",
     DRAINED: "this worker stops",
-    UNKEPT: "this worker's keeper was killed",
+    KEEPER_KILLED: "this worker's keeper was killed",
     LOST: "its lease is lost",
 }
 """The same for whoever watches a worker."""
@@ -45,11 +45,11 @@ class Attempt:
     """A job that was won, how long it may run, and what became of it."""
 
     __slots__ = (
-        "caller",
-        "command",
+        "command_process",
         "expires",
+        "function_process",
         "grace",
-        "is_call",
+        "is_function",
         "job",
         "kill_at",
         "mark",
@@ -68,15 +68,15 @@ class Attempt:
         self.settings = settings
         self.stored: str = tuple.__getitem__(job, _COMMAND)
         """The command as the board stores it: JSON."""
-        self.is_call = self.stored.startswith("{")
+        self.is_function = self.stored.startswith("{")
         self.expires = expires
         """When the lease ends at the earliest, by this machine's clock."""
         self.mark = (job.id, str(job.epoch))
         self.timeout: float | None = settings.get("timeout")
         self.grace = float(GRACE if settings.get("grace") is None else settings["grace"])
         self.output = Output(settings.get("cap"))
-        self.command: Command | None = None
-        self.caller: Caller | None = None
+        self.command_process: CommandProcess | None = None
+        self.function_process: FunctionProcess | None = None
         self.since = elapsed()
         self.why = 0
         self.kill_at: float | None = None

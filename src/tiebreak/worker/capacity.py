@@ -15,7 +15,7 @@ class Capacity:
 
     def __init__(self, wanted: int) -> None:
         self.most = wanted
-        """Commands that may run at once."""
+        """CommandRunner that may run at once."""
         self.again_at = float("inf")
         """When one more is tried."""
         self._wanted = wanted

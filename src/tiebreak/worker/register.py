@@ -18,8 +18,9 @@ import sys
 from time import time
 
 from ..errors import TiebreakError
+from ..files import remove_file, replace_file
 from ..names import MAX_LEASE
-from ..processes import alive, from_token, identity, is_shortage, look, token
+from ..processes import from_token, identity, is_dead, is_shortage, look, token
 from ..rendezvous import private_folder
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..processes import Identity
-    from .kin import Mark
+    from .job_processes import Mark
 
 WIDTH = 128
 """Bytes of an entry."""
@@ -59,14 +60,15 @@ class Register:
     def _create(self, board: str) -> None:
         head = json.dumps(board).encode() + b"\n"
         data = head + b"".join(self._entries)
-        new = f"{self._path}.new"
-        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        replace_file(self._path, data)
+        try:
+            made = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            remove_file(self._path)  # nobody would keep it up to date
+            raise
         old, self._file, self._first = self._file, made, len(head)
         if old is not None:
             os.close(old)
-        if os.write(made, data) != len(data):
-            raise OSError(f"{new}: not written")
-        os.replace(new, self._path)
 
     def moved(self, board: str) -> None:
         """The board is somewhere else from now on."""
@@ -128,14 +130,10 @@ class Register:
             return
         os.close(self._file)
         self._file = None
-        for path in (self._path, f"{self._path}.new"):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                pass
+        remove_file(self._path)
 
 
-class Listed:
+class RegisterContents:
     """What a register says."""
 
     def __init__(self, data: bytes) -> None:
@@ -164,7 +162,7 @@ class Listed:
         }
 
 
-def listed_by(who: Identity) -> Listed | None:
+def listed_by(who: Identity) -> RegisterContents | None:
     """What the register of that worker says; None if it has none that can be read.
 
     Raises an `OSError` when this process is too short of something to look.
@@ -175,7 +173,7 @@ def listed_by(who: Identity) -> Listed | None:
         return None
 
 
-def registers() -> Iterator[tuple[Identity, Listed]]:
+def registers() -> Iterator[tuple[Identity, RegisterContents]]:
     """The registers of this user's workers that run, or died, on this machine since it booted."""
     try:
         folder = private_folder()
@@ -201,10 +199,10 @@ def _path(who: Identity) -> str:
     return os.path.join(private_folder(), token(who) + _SUFFIX)
 
 
-def _read(path: str) -> Listed | None:
+def _read(path: str) -> RegisterContents | None:
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
-            return Listed(file.read())
+            return RegisterContents(file.read())
     except OSError as exc:
         if is_shortage(exc):
             raise
@@ -221,7 +219,7 @@ def _delete_old(folder: str) -> None:
         try:
             if dot and os.stat(path).st_mtime < time() - MAX_LEASE:
                 who = from_token(stem)
-                if who is None or alive(who) is False:
+                if who is None or is_dead(who):
                     os.unlink(path)
         except OSError:
             pass

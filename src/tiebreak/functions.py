@@ -1,0 +1,115 @@
+"""Python functions as jobs: declared by their own module, run by a worker that was told to import it.
+
+    @tiebreak.job(queue="mail")
+    def send(to: str, text: str) -> None: ...
+
+    send("ada", "hello")            # a call like any other
+    send.submit("ada", "hello")     # a job; `tb work --import mail` runs it
+
+The board stores a name and JSON arguments. A name is only ever looked up here, among the functions that the
+operator's modules declared; nothing is imported, and nothing unpickled, because of what a board contains.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .errors import Invalid
+from .names import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Generic, ParamSpec, TypeVar
+
+    from .board import Board
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+else:
+
+    class _Untyped:
+        """Stands in for `typing.Generic`, so that `typing` is not imported at run time: it is slow."""
+
+        def __class_getitem__(cls, _):
+            return cls
+
+    Generic, P, R = _Untyped, None, None
+
+REGISTRY: dict[str, JobFunction[..., Any]] = {}
+"""The functions that were declared, by the name that a board knows them by."""
+
+
+class JobFunction(Generic[P, R]):
+    """A function that can be called and submitted."""
+
+    def __init__(self, function: Callable[P, R], name: str, options: dict[str, Any], board: Board | None) -> None:
+        self.function = function
+        self.name = name
+        self.options = options
+        self._board = board
+        self.__name__ = getattr(function, "__name__", name)
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
+        return self.function(*args, **kwargs)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Submit a call as a job; the task that was made."""
+        return self._on(self._board).call("jobs.submit", self._job(args, kwargs))
+
+    def on(self, board: Board) -> JobFunction[P, R]:
+        """The same function, submitted to that board."""
+        return JobFunction(self.function, self.name, self.options, board)
+
+    def with_options(self, **options: Any) -> JobFunction[P, R]:
+        """The same function, submitted with other options of `jobs.submit`: `delay`, `key`, `priority` …"""
+        return JobFunction(self.function, self.name, {**self.options, **options}, self._board)
+
+    def _job(self, args: Any, kwargs: Any) -> dict[str, Any]:
+        return {"command": {"call": self.name, "args": list(args), "kwargs": dict(kwargs)}, **self.options}
+
+    @staticmethod
+    def _on(board: Board | None) -> Board:
+        if board is not None:
+            return board
+        from .board import open
+
+        return open()
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+
+def job(
+    *, name: str | None = None, board: Board | None = None, **options: Any
+) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
+    """Declare a function as a job, under its module's and its own name; options as for `jobs.submit`."""
+
+    def declare(function: Callable[P, R]) -> JobFunction[P, R]:
+        made = JobFunction(function, name or name_of(function), options, board)
+        known = REGISTRY.get(made.name)
+        if known is not None and _place(known.function) != _place(function):
+            raise Invalid(f"two functions want to be the job {made.name}", hint="give one of them name='…'")
+        REGISTRY[made.name] = made
+        return made
+
+    return declare
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """`module.function`; a script that runs as the main program goes by its file's name, as if it were imported."""
+    module, inner = function.__module__, function.__qualname__
+    if "<" in inner:
+        raise Invalid(f"job: {shown(inner)} has no name of its own", hint="declare it in a module, or with name='…'")
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None) or ""
+        module = os.path.splitext(os.path.basename(file))[0] or module
+    return f"{module}.{inner}"
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, str]:
+    return function.__module__, function.__qualname__

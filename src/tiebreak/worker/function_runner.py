@@ -1,0 +1,298 @@
+"""The Python functions that a worker runs at the moment, in children that imported the operator's modules."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+from collections import deque
+
+from .. import trees
+from ..clock import elapsed
+from ..processes import is_shortage
+from .attempt import CANCELLED, DRAINED, LOST
+from .command_process import READ, signal_name
+from .function_child import DONE, FAILED, NOT_BEGUN, READY
+from .function_process import FunctionProcess
+from .register import HELPER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .attempt import Attempt
+    from .command_runner import Done
+    from .job_processes import JobProcesses
+    from .register import Register
+
+LONG = 0.05
+"""Seconds after which a call is not short: others need not wait behind it."""
+AGAIN = 0.1
+REST = 5.0
+"""Seconds until a child that could not import, or could not be started, is tried again."""
+
+
+class FunctionRunner:
+    """A few children, the calls that wait for them, and what becomes of both."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        processes: JobProcesses,
+        register: Register,
+        environment: Mapping[str, str],
+        done: Done,
+        wrote: Callable[[Attempt], None],
+        modules: list[str],
+        size: int,
+    ) -> None:
+        self.names: list[str] = []
+        """What the modules declared."""
+        self.broken: str | None = None
+        """Why the modules cannot be imported, if they cannot."""
+        self.backlog: deque[Attempt] = deque()
+        self.processes: dict[int, FunctionProcess] = {}
+        self._selector = selector
+        self._processes = processes
+        self._register = register
+        self._environment = environment
+        self._done = done
+        self._wrote = wrote
+        self._modules = modules
+        self._size = size
+        self.news = False
+        """Whether a child has become ready since this was last taken back."""
+        self.short: OSError | None = None
+        """Why no child could be started, since this was last taken back."""
+        self.draining = False
+        self._rest = 0.0
+
+    def start(self) -> None:
+        """Start one more child, or try again later if this worker is short of something."""
+        place = self._register.intend(HELPER)
+        try:
+            process = FunctionProcess(self._modules, self._environment)
+        except OSError as exc:
+            self._register.cancel(place)
+            if not is_shortage(exc):
+                raise
+            self.short, self._rest = exc, elapsed() + REST
+            return
+        self._register.started(place, process.pid)
+        self._register.confirm(process.pid)
+        self.processes[process.pid] = process
+        self._processes.add_helper(process.pid)
+        self._selector.register(process.answers, selectors.EVENT_READ, (self._hear, process))
+        for fd in process.pipes:
+            self._selector.register(fd, selectors.EVENT_READ, (self._overhear, process))
+
+    def tell(self, variables: Mapping[str, str]) -> None:
+        """Change the environment of the calls that begin from now on, in children that run already too."""
+        for process in self.processes.values():
+            process.tell(variables)
+            self._mind_pipe(process)
+
+    def ready(self) -> bool:
+        """Whether there is a child that can be called."""
+        return any(process.names is not None for process in self.processes.values())
+
+    def room(self) -> int:
+        """How many calls should be won now: enough to have the next ones at hand."""
+        wanted = sum(process.window for process in self.processes.values() if process.names is not None)
+        return 0 if self.draining or 2 * len(self.backlog) > wanted else wanted - len(self.backlog)
+
+    def attempts(self) -> Iterator[Attempt]:
+        """Every call that was won and not reported."""
+        yield from self.backlog
+        for process in self.processes.values():
+            yield from process.waiting.values()
+
+    def offer(self, attempts: list[Attempt]) -> None:
+        """Run these."""
+        self.backlog.extend(attempts)
+        self._feed()
+
+    def _feed(self) -> None:
+        for process in self.processes.values():
+            count = min(process.room(), len(self.backlog))
+            if count:
+                process.send([self.backlog.popleft() for _ in range(count)])
+            self._mind_pipe(process)
+
+    def _mind_pipe(self, process: FunctionProcess) -> None:
+        """Listen for room in the pipe to a child, but only while something waits for it."""
+        if process.pid not in self.processes:
+            return
+        waits, listening = process.push(), process.to in self._selector.get_map()
+        if waits and not listening:
+            self._selector.register(process.to, selectors.EVENT_WRITE, (lambda _, who: self._mind_pipe(who), process))
+        elif listening and not waits:
+            self._selector.unregister(process.to)
+
+    # ── What children say ────────────────────────────────────────────────────────────────────────────
+
+    def _hear(self, _: int, process: FunctionProcess) -> None:
+        if process.pid in self.processes:  # not closed by what came before it in the same round
+            self._answers(process)
+
+    def _answers(self, process: FunctionProcess) -> None:
+        answers, ended = process.read()
+        for ticket, code, value in answers:
+            self._answer(process, ticket, code, value)
+        if ended:
+            self._hear_no_more(process.answers)
+        self._feed()
+
+    def _hear_no_more(self, *descriptors: int) -> None:
+        for fd in descriptors:
+            if fd in self._selector.get_map():
+                self._selector.unregister(fd)
+
+    def _answer(self, process: FunctionProcess, ticket: int, code: int, value: object) -> None:
+        if ticket == 0:
+            self._said(process, code, value)
+        elif code in (1, 2):
+            attempt = process.waiting.get(ticket)
+            if attempt is not None:
+                attempt.output.feed(code, str(value).encode("utf-8", "replace"))
+                self._wrote(attempt)
+        elif (attempt := process.answered(ticket)) is not None:
+            attempt.function_process = None
+            if code == NOT_BEGUN:
+                self._not_begun(attempt)
+            else:
+                # It ended by itself, though somebody may have wanted to end it.
+                attempt.why = LOST if attempt.why == LOST else 0
+                self._done(attempt, attempt.outcome(code == DONE, value if code == DONE else None, str(value)))
+
+    def _said(self, process: FunctionProcess, code: int, value: object) -> None:
+        """Something that is about no call: at the start, or from a thread that a call left behind."""
+        if code == READY and isinstance(value, list):
+            process.names = self.names = value
+            self.news = True
+        elif code == FAILED:
+            self.broken = str(value)
+
+    def _not_begun(self, attempt: Attempt) -> None:
+        if attempt.why in (LOST, CANCELLED):
+            self._done(attempt, None)
+        elif self.draining:
+            self._give_back(attempt)
+        else:
+            self.backlog.appendleft(attempt)  # only its first lease was over
+
+    def _give_back(self, attempt: Attempt) -> None:
+        attempt.why = DRAINED
+        self._done(attempt, attempt.outcome(False))
+
+    def _overhear(self, fd: int, process: FunctionProcess) -> None:
+        """What was written past Python, by C code or a process: taken for the call that runs now."""
+        if process.pid not in self.processes:
+            return
+        try:
+            data = os.read(fd, READ)
+        except BlockingIOError:
+            return
+        if not data:
+            self._hear_no_more(fd)
+            return
+        if attempt := process.first():
+            attempt.output.feed(process.pipes[fd], data)
+            self._wrote(attempt)
+
+    def exited(self, pid: int, status: int) -> None:
+        """A child has ended: the call that it ran is over, the others had not begun."""
+        process = self.processes.pop(pid)
+        self._answers(process)
+        marks = [attempt.mark for attempt in process.waiting.values()]
+        trees.end(lambda: self._processes.of(pid, marks))
+        self._forget(process)
+        waiting = list(process.waiting.values())
+        for attempt in waiting:
+            attempt.function_process = None
+        self.backlog.extendleft(reversed(waiting[1:]))
+        if waiting:
+            self._interrupted(waiting[0], process, status)
+        if process.names is None:
+            self._rest = elapsed() + REST
+        self.mend(elapsed())
+
+    def _interrupted(self, attempt: Attempt, process: FunctionProcess, status: int) -> None:
+        if not attempt.why and process.killed:
+            self._give_back(attempt)  # it was another one that was to be ended
+            return
+        code = os.waitstatus_to_exitcode(status)
+        how = (
+            f"its process was ended by {signal_name(-code)}" if code < 0 else f"its process ended with exit code {code}"
+        )
+        outcome = attempt.outcome(False, None, attempt.sentence(how))
+        self._done(attempt, None if attempt.why == CANCELLED else outcome)
+
+    def _forget(self, process: FunctionProcess) -> None:
+        self._hear_no_more(process.answers, process.to, *process.pipes)
+        self._processes.discard(process.pid)
+        self._register.ended(process.pid)
+        process.close()
+
+    # ── Ending ───────────────────────────────────────────────────────────────────────────────────────
+
+    def end(self, attempt: Attempt, why: int, grace: float) -> None:
+        """End a call; one that has not begun is taken back."""
+        if why <= attempt.why:
+            return
+        attempt.why = why
+        process = attempt.function_process
+        if process is None:
+            self.backlog.remove(attempt)
+            self._done(attempt, attempt.outcome(False) if why == DRAINED else None)
+        elif process.first() is attempt:
+            self._end(process, attempt, grace)
+        else:
+            process.take_back(attempt)
+            attempt.kill_at = elapsed() + AGAIN
+
+    def _end(self, process: FunctionProcess, attempt: Attempt, grace: float) -> None:
+        process.killed = True
+        number = signal.SIGTERM if grace > 0 else signal.SIGKILL
+        marks = [each.mark for each in process.waiting.values()]
+        try:
+            trees.signal_tree(self._processes.of(process.pid, marks), number)
+        except OSError as exc:
+            if not is_shortage(exc):
+                raise
+            grace = 0.0  # looked at again in a moment
+        attempt.kill_at = elapsed() + (grace or AGAIN)
+
+    def drain(self) -> None:
+        """Finish what runs; give back what has not begun."""
+        self.draining = True
+        while self.backlog:
+            self._give_back(self.backlog.popleft())
+        for process in self.processes.values():
+            for attempt in list(process.waiting.values())[1:]:
+                process.take_back(attempt)
+
+    def tick(self, now: float) -> None:
+        """Look after calls that take long, and after those that are being ended."""
+        for process in list(self.processes.values()):
+            first = process.first()
+            if first is not None and first.kill_at is not None and now >= first.kill_at:
+                self._end(process, first, 0.0)
+
+    def mend(self, now: float) -> None:
+        """Have as many children as there is use for."""
+        if not self._modules:
+            return
+        if self.draining or now < self._rest or len(self.processes) >= self._size:
+            return
+        busy = [process for process in self.processes.values() if process.waiting and now - process.begun > LONG]
+        starting = any(process.names is None for process in self.processes.values())
+        if not self.processes or (self.backlog and len(busy) == len(self.processes) and not starting):
+            self.start()
+
+    def close(self) -> None:
+        """End the children, which run nothing any more."""
+        for pid, process in list(self.processes.items()):
+            trees.end(lambda pid=pid: self._processes.of(pid, []))  # type: ignore[misc]
+            self._forget(process)
+        self.processes.clear()
