@@ -76,7 +76,7 @@ def test_history_tells_what_ran_and_what_was_skipped(
 @pytest.mark.parametrize(
     ("words", "why", "code"),
     [
-        (["cron"], "WORDS is missing", 2),
+        (["cron"], "SUBCOMMAND is missing", 2),
         (["cron", "ad"], "unknown subcommand 'ad'", 2),
         (["cron", "add", "x", "* * * * *"], "CMD is missing", 2),
         (["cron", "add", "x", "* * * *", "--", "make"], "wrong number of fields", 2),

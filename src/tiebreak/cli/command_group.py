@@ -1,7 +1,7 @@
-"""Families: commands whose first word chooses another one, such as `tb cron add`.
+"""Commands with subcommands, such as `tb cron add`.
 
-The outer declaration knows the options of all its members, so that they may stand anywhere; which member takes which is
-decided when it is chosen.
+The outer command declares the options of all its subcommands, so that an option may stand before or after the
+subcommand's name. Whether the chosen subcommand takes that option is checked once it is known.
 """
 
 from __future__ import annotations
@@ -20,58 +20,62 @@ if TYPE_CHECKING:
 
 
 class CommandGroup:
-    """The members of one command."""
+    """A command and its subcommands; every subcommand also takes the `shared` options."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *shared: Option) -> None:
         self.name = name
-        self.members: dict[str, Command] = {}
+        self.subcommands: dict[str, Command] = {}
+        self._shared = shared
 
     def command(self, name: str, text: str, *parts: Argument | Option, rest: str = "") -> Callable[[Run], Run]:
-        """Declare a function as `tb FAMILY NAME`."""
+        """Declare a function as the subcommand `tb GROUP NAME`."""
 
         def declare(run: Run) -> Run:
             arguments = tuple(part for part in parts if isinstance(part, Argument))
-            options = tuple(part for part in parts if isinstance(part, Option))
-            self.members[name] = Command(f"{self.name} {name}", text, run, arguments, options, rest, "")
+            options = (*self._shared, *(part for part in parts if isinstance(part, Option)))
+            self.subcommands[name] = Command(f"{self.name} {name}", text, run, arguments, options, rest, "")
             return run
 
         return declare
 
     @property
-    def words(self) -> Argument:
-        """What stands behind the family's name."""
-        known = ", ".join(self.members)
-        return Argument("words", f"what to do: {known}; then what it is about", many=True)
+    def parts(self) -> list[Argument | Option]:
+        """What the outer command declares: the subcommand, its arguments, and the options of all subcommands."""
+        names = Argument("subcommand", ", ".join(self.subcommands))
+        words = Argument("words", "what the subcommand takes", many=True, optional=True)
+        return [names, words, *self._options()]
 
-    @property
-    def options(self) -> list[Option]:
-        """Those of all members."""
-        return list({option.name: option for each in self.members.values() for option in each.options}.values())
+    def _options(self) -> list[Option]:
+        return list({option.name: option for each in self.subcommands.values() for option in each.options}.values())
 
     def choose(self, args: Args) -> tuple[Command, Args]:
-        """The member that the words name, and its values; an option that belongs to another one is refused."""
-        first, *words = args.words
-        if first not in self.members:
-            known = ", ".join(self.members)
-            raise Invalid(f"{self.name}: unknown subcommand {first!r}", hint=f"there are: {known}")
-        wanted = self.members[first]
+        """The subcommand and its values; raises `Invalid` for an option that it does not take."""
+        if args.subcommand not in self.subcommands:
+            known = ", ".join(self.subcommands)
+            raise Invalid(f"{self.name}: unknown subcommand {args.subcommand!r}", hint=f"there are: {known}")
+        wanted = self.subcommands[args.subcommand]
+        words = list(args.words)
         if args.rest and not wanted.rest:
             words += args.rest
         inner = Args(args)
-        inner.update({option.key: [] if option.many else option.default for option in wanted.options})
+        inner.update({option.key: _default(option) for option in wanted.options})
         place(wanted, words, inner)
         inner.update(self._given(wanted, args))
         return wanted, inner
 
     def run(self, context: Context, args: Args) -> int:
-        """Choose and run."""
+        """Run the subcommand that the words name."""
         wanted, inner = self.choose(args)
         return wanted.run(context, inner) or 0
 
     def _given(self, wanted: Command, args: Args) -> dict[str, Any]:
         own = {option.name for option in wanted.options}
-        given = {option: args[option.key] for option in self.options if args[option.key] not in ([], option.default)}
+        given = {option: args[option.key] for option in self._options() if args[option.key] != _default(option)}
         for option in given:
             if option.name not in own:
                 raise Invalid(f"{wanted.name}: it takes no --{option.name}")
         return {option.key: value for option, value in given.items()}
+
+
+def _default(option: Option) -> Any:
+    return [] if option.many else option.default

@@ -1,9 +1,4 @@
-"""`tb coord …`: coord's command line, spoken to any daemon that understands coord's JSON-RPC.
-
-The words after `coord` are a command line of their own, declared like every other one. The outer declaration knows
-all their options, so that `--url` may stand before the command or behind it; which command takes which is decided
-by the inner ones.
-"""
+"""`tb coord …`: the command line of the program coord, for any daemon that understands coord's JSON-RPC."""
 
 from __future__ import annotations
 
@@ -11,11 +6,11 @@ import os
 
 from ..errors import Invalid, NotFound, TimedOut, Unavailable, from_dict
 from ..names import ANNOUNCEMENTS, seconds
-from .parser import GLOBAL, Args, Argument, Command, Option, command, json_argument, parse, whole
+from .command_group import CommandGroup
+from .parser import GLOBAL, Args, Argument, Option, command, json_argument, parse, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from .context import Context
@@ -27,7 +22,6 @@ WINDOW = 25.0
 KINDS = {-32001: "Refused", -32600: "Invalid", -32601: "Invalid", -32602: "Invalid"}
 """What an error means when a daemon does not say it in more words."""
 
-SUBCOMMANDS: dict[str, Command] = {}
 TO = Option("url", "URL", f"the daemon (default: COORD_URL, else {URL})")
 ID = Argument("id", "the task's id")
 LEASES = (
@@ -44,24 +38,13 @@ FILTERS = (
 NAME = Option("name", "NAME", "heartbeat, wait: the name to show for an agent")
 
 
-def subcommand(
-    name: str, text: str, *parts: Argument | Option
-) -> Callable[[Callable[[Context, Args], int | None]], Callable[[Context, Args], int | None]]:
-    """Declare a function as a command of coord's."""
-
-    def declare(run: Callable[[Context, Args], int | None]) -> Callable[[Context, Args], int | None]:
-        arguments = tuple(part for part in parts if isinstance(part, Argument))
-        options = (TO, *(part for part in parts if isinstance(part, Option)))
-        SUBCOMMANDS[name] = Command(f"coord {name}", text, run, arguments, options, "", "")
-        return run
-
-    return declare
+GROUP = CommandGroup("coord", TO)
 
 
 # ── Serving ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand(
+@GROUP.command(
     "serve",
     "Run the daemon.",
     Option("addr", "HOST:PORT", f"serve: where to listen (default: COORD_ADDR, else {ADDRESS})"),
@@ -79,7 +62,7 @@ def serve(context: Context, args: Args) -> int:
     return wanted.run(context, given) or 0
 
 
-@subcommand("version", "Show the version.")
+@GROUP.command("version", "Show the version.")
 def version(context: Context, args: Args) -> None:
     """Asks no daemon."""
     from .. import __version__
@@ -90,7 +73,7 @@ def version(context: Context, args: Args) -> None:
 # ── Tasks ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand(
+@GROUP.command(
     "send",
     "Post a task.",
     Argument("task", "what is to be done"),
@@ -104,7 +87,7 @@ def send(context: Context, args: Args) -> None:
     _tell(context, CoordClient(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
 
 
-@subcommand("get", "Show a task.", ID)
+@GROUP.command("get", "Show a task.", ID)
 def get(context: Context, args: Args) -> None:
     """Exit 1 when there is none."""
     task = CoordClient(args).ask("tasks/get", id=args.id)
@@ -113,7 +96,7 @@ def get(context: Context, args: Args) -> None:
     _tell(context, task)
 
 
-@subcommand(
+@GROUP.command(
     "list",
     "List tasks.",
     *FILTERS,
@@ -128,28 +111,28 @@ def listing(context: Context, args: Args) -> None:
     _show(context, found, ("id", "state", "priority", "kind", "claimed_by", "name"), "no tasks")
 
 
-SUBCOMMANDS["tasks"] = SUBCOMMANDS["list"]
+GROUP.subcommands["tasks"] = GROUP.subcommands["list"]
 
 
-@subcommand("claim", "Win a task.", ID, *LEASES)
+@GROUP.command("claim", "Win a task.", ID, *LEASES)
 def claim(context: Context, args: Args) -> None:
     """Exit 0 for the one who wins it, 1 for everybody else."""
     _tell(context, CoordClient(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
-@subcommand("extend", "Keep a claim for another lease.", ID, *LEASES)
+@GROUP.command("extend", "Keep a claim for another lease.", ID, *LEASES)
 def extend(context: Context, args: Args) -> None:
     """For the holder alone."""
     _tell(context, CoordClient(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
-@subcommand("reclaim", "Return lapsed claims to the board.")
+@GROUP.command("reclaim", "Return lapsed claims to the board.")
 def reclaim(context: Context, args: Args) -> None:
     """Lists them."""
     _tell(context, CoordClient(args).ask("tasks/reclaim"))
 
 
-@subcommand(
+@GROUP.command(
     "complete",
     "Finish a claimed task.",
     ID,
@@ -167,13 +150,13 @@ def complete(context: Context, args: Args) -> None:
     _tell(context, CoordClient(args).ask("tasks/complete", postAck=args.ack is not None, **given))
 
 
-@subcommand("cancel", "Call a task off.", ID)
+@GROUP.command("cancel", "Call a task off.", ID)
 def cancel(context: Context, args: Args) -> None:
     """What is finished stays finished."""
     _tell(context, CoordClient(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
 
 
-@subcommand(
+@GROUP.command(
     "wait",
     "Wait for a task that matches.",
     *FILTERS,
@@ -202,20 +185,20 @@ def wait(context: Context, args: Args) -> None:
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand("heartbeat", "Give a sign of life.", Argument("agent", "who (or --as)", optional=True), NAME)
+@GROUP.command("heartbeat", "Give a sign of life.", Argument("agent", "who (or --as)", optional=True), NAME)
 def heartbeat(context: Context, args: Args) -> None:
     """Also introduces an agent that is new."""
     who = args["as"] or args.agent or _agent(args)
     _tell(context, CoordClient(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
 
 
-@subcommand("agents", "List who is here.")
+@GROUP.command("agents", "List who is here.")
 def agents(context: Context, args: Args) -> None:
     """Most recently seen first."""
     _show(context, CoordClient(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
 
 
-@subcommand("status", "How many tasks and agents there are.")
+@GROUP.command("status", "How many tasks and agents there are.")
 def status(context: Context, args: Args) -> None:
     """Of the newest 1000 tasks."""
     daemon = CoordClient(args)
@@ -228,32 +211,15 @@ def status(context: Context, args: Args) -> None:
 # ── The command ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _every_option() -> list[Option]:
-    """The options of all of coord's commands; their values are read by the one that is meant."""
-    found = {option.name: option for each in SUBCOMMANDS.values() for option in each.options}
-    return [Option(option.name, option.metavar, option.text) for option in found.values()]
-
-
 @command(
     "coord",
     "Speak coord's command line to a daemon.",
-    Argument("command", ", ".join(SUBCOMMANDS)),
-    Argument("words", "what that command takes", many=True, optional=True),
-    *_every_option(),
+    *GROUP.parts,
     example="tb coord claim 01932c5e-7a4d-7b1e-8d3f-2a6b9c0d1e2f --as multi-agent-3",
 )
 def coord(context: Context, args: Args) -> int:
     """Answers in JSON, as coord does, except for lists. Exit 1 for who comes second."""
-    wanted = SUBCOMMANDS.get(args.command)
-    if wanted is None:
-        raise Invalid(f"coord: unknown command {args.command!r}", hint=f"there are: {', '.join(SUBCOMMANDS)}")
-    words = [
-        f"--{option.name}={args[option.key]}" if option.metavar else f"--{option.name}"
-        for option in _every_option()
-        if args[option.key] not in (None, False)
-    ]
-    options = Args({option.key: args[option.key] for option in GLOBAL})
-    return wanted.run(context, parse(wanted, [*words, "--", *args.words], options)) or 0
+    return GROUP.run(context, args)
 
 
 class CoordClient:

@@ -268,8 +268,7 @@ def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
 @command(
     "coordination",
     "Speak as gptme's coordination does: AGENT first, exit 0 or 1.",
-    GROUP.words,
-    *GROUP.options,
+    *GROUP.parts,
     example="tb coordination work-claim alice login-bug --ttl 60",
 )
 def coordination(context: Context, args: Args) -> int:

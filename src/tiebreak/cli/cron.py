@@ -189,8 +189,7 @@ def run(context: Context, args: Args) -> int:
 @command(
     "cron",
     "Let commands come round: each instant runs once, however many machines look.",
-    GROUP.words,
-    *GROUP.options,
+    *GROUP.parts,
     rest="CMD…",
     example="tb cron add backup '30 2 * * *' --zone Europe/Berlin -- ./backup.sh",
 )

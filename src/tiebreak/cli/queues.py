@@ -48,9 +48,7 @@ def _paused(each: Queue, now: float) -> list[str]:
     return [Styled(f"paused {ago(now - each.paused_at)}", "warn"), who(each.paused_by), each.reason or "-"]
 
 
-@command(
-    "queue", "Pause queues, let them go on, list them.", GROUP.words, *GROUP.options, example="tb queue pause mail"
-)
+@command("queue", "Pause queues, let them go on, list them.", *GROUP.parts, example="tb queue pause mail")
 def queue(context: Context, args: Args) -> int:
     """Pausing does not touch what runs already.
 
