@@ -1,4 +1,4 @@
-"""Python functions as jobs: declared by their own module, run by a worker that was told to import it.
+"""Python functions as jobs. A module declares them; a worker that was told to import the module runs them.
 
     @tiebreak.job(queue="mail")
     def send(to: str, text: str) -> None: ...
@@ -6,8 +6,8 @@
     send("ada", "hello")            # a call like any other
     send.submit("ada", "hello")     # a job; `tb work --import mail` runs it
 
-The board stores a name and JSON arguments. A name is only ever looked up here, among the functions that the
-operator's modules declared; nothing is imported, and nothing unpickled, because of what a board contains.
+The board stores the function's name and its arguments as JSON. A worker looks the name up in `REGISTRY`, among the
+functions that the operator's modules declared. Nothing that a board contains is ever imported or unpickled.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ else:
     Generic, P, R = _Untyped, None, None
 
 REGISTRY: dict[str, JobFunction[..., Any]] = {}
-"""The functions that were declared, by the name that a board knows them by."""
+"""The declared functions, by the name that boards store."""
 
 
 class JobFunction(Generic[P, R]):
-    """A function that can be called and submitted."""
+    """A function that can be called here, or submitted as a job."""
 
     def __init__(self, function: Callable[P, R], name: str, options: dict[str, Any], board: Board | None) -> None:
         self.function = function
@@ -58,15 +58,15 @@ class JobFunction(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Submit a call as a job; the task that was made."""
+        """Submit a call as a job; returns its task."""
         return self._on(self._board).call("jobs.submit", self._job(args, kwargs))
 
     def on(self, board: Board) -> JobFunction[P, R]:
-        """The same function, submitted to that board."""
+        """The same function, for another board."""
         return JobFunction(self.function, self.name, self.options, board)
 
     def with_options(self, **options: Any) -> JobFunction[P, R]:
-        """The same function, submitted with other options of `jobs.submit`: `delay`, `key`, `priority` …"""
+        """The same function with other options of `jobs.submit`: `delay`, `key`, `priority` …"""
         return JobFunction(self.function, self.name, {**self.options, **options}, self._board)
 
     def _job(self, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class JobFunction(Generic[P, R]):
 def job(
     *, name: str | None = None, board: Board | None = None, **options: Any
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
-    """Declare a function as a job, under its module's and its own name; options as for `jobs.submit`."""
+    """Declare a function as a job named `module.function`, unless `name` is given; options as for `jobs.submit`."""
 
     def declare(function: Callable[P, R]) -> JobFunction[P, R]:
         made = JobFunction(function, name or name_of(function), options, board)
@@ -101,7 +101,7 @@ def job(
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """`module.function`; a script that runs as the main program goes by its file's name, as if it were imported."""
+    """`module.function`. A main program is named after its file, as if it had been imported."""
     module, inner = function.__module__, function.__qualname__
     if "<" in inner:
         raise Invalid(f"job: {shown(inner)} has no name of its own", hint="declare it in a module, or with name='…'")

@@ -96,7 +96,7 @@ def test_what_was_not_delivered_is_told_again_in_the_same_order() -> None:
     assert said.add_to(lost, 0.0)
     assert not said.outcomes
     lost.error = Unavailable("gone")
-    lost.open()
+    lost.handle_answers()
     assert [whose for _, whose in said.outcomes] == jobs
 
 
@@ -107,19 +107,19 @@ def test_one_result_that_cannot_be_stored_does_not_take_others_along() -> None:
     first = RequestBatch()
     said.add_to(first, 0.0)
     first.answers = [ValueError("too large")]
-    first.open()
+    first.handle_answers()
     for expected in ("fine", "fine"):
         one = RequestBatch()
         said.add_to(one, 0.0)
         assert [outcome["result"] for outcome in one.calls[0][1]["outcomes"]] == [expected]
         one.answers = [[{"accepted": True, "state": "completed", "reason": None}]]
-        one.open()
+        one.handle_answers()
     assert not said
     said.done(jobs[0], jobs[0].outcome(True, "huge"))
     wrong = RequestBatch()
     said.add_to(wrong, 0.0)
     wrong.answers = [ValueError("too large")]
-    wrong.open()
+    wrong.handle_answers()
     assert [(outcome["ok"], outcome["reason"]) for outcome, _ in said.outcomes] == [
         (False, "its result cannot be stored (too large)")
     ]

@@ -108,13 +108,13 @@ def test_a_worker_without_memory_gives_its_jobs_back_and_ends_with_a_code(shop: 
     poor = changed_command(
         shop.folder,
         "from tiebreak.worker.command_runner import CommandRunner",
-        "usual = Commands.listen",
+        "usual = CommandRunner.listen",
         "def listen(commands, now):",
         "    if commands.running and __import__('os').path.exists('pids'):",
-        "        Commands.listen = usual",
+        "        CommandRunner.listen = usual",
         "        raise MemoryError",
         "    usual(commands, now)",
-        "Commands.listen = listen",
+        "CommandRunner.listen = listen",
     )
     with shop.worker(command=poor) as hand:
         [pid] = shop.pids("pids", 1)

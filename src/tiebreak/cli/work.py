@@ -52,7 +52,7 @@ def work(context: Context, args: Args) -> int:
             context.complain(error)
             return error.exit_code
 
-    def buried(who: Identity) -> None:
+    def after_crash(who: Identity) -> None:
         from ..worker.register import forget
 
         try:
@@ -61,7 +61,7 @@ def work(context: Context, args: Args) -> int:
         except TiebreakError:
             pass  # others of this machine will find out, or the leases run out
 
-    return keep(run, buried)
+    return keep(run, after_crash)
 
 
 def _options(args: Args) -> WorkerOptions:

@@ -1,4 +1,4 @@
-"""One running command: started in a session of its own, listened to, and ended with everything it started."""
+"""The process of one command: started as the leader of a process session, with pipes for its output."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 READ = 64 * 1024
 READS = 16
-"""How often a pipe is read in a row before the others get their turn."""
+"""How often one pipe is read in a row before the others get a turn."""
 
-# What posix_spawn cannot do is done by the shell that is replaced by the command.
+# posix_spawn can neither change the folder nor set limits: a shell does so and then becomes the command.
 _PREPARE = 'if [ -n "$1" ]; then cd -- "$1" || exit 126; fi; eval "$2" || exit 126; shift 2; exec "$@"'
 _LIMITS = {"memory": ("-v", 1024), "cpu": ("-t", 1), "files": ("-n", 1)}
 _SHELL = "/bin/sh"
 SPARE = 2
-"""Descriptors that stay free even while a process is started; afterwards the write ends of its pipes are free, too."""
+"""Descriptors that stay free while a process is started; the write ends of its pipes become free afterwards."""
 
 
 class CommandProcess:
-    """A command of a job while it runs, and until nothing of it is left."""
+    """A job's command while it runs, and until no process of it is left."""
 
     def __init__(
         self, command: str | list[str], settings: Mapping[str, Any], environment: Mapping[str, str], output: Output
@@ -38,14 +38,14 @@ class CommandProcess:
         self.output = output
         self.facts: dict[str, Any] = {}
         self.heard = False
-        """Whether somebody waits for what it writes."""
+        """Whether its output is polled."""
         self.over = False
         """Whether its first process has ended."""
         self.since = elapsed()
         self.pid, self.pipes = spawn(_words(command, settings), environment)
 
     def read(self, fd: int) -> bool:
-        """Take in what it wrote; False when the pipe has ended."""
+        """Read what it wrote; False when the pipe has ended."""
         stream = self.pipes[fd]
         for _ in range(READS):
             try:
@@ -58,12 +58,12 @@ class CommandProcess:
         return True
 
     def close(self, fd: int) -> None:
-        """Listen no more."""
+        """Close a pipe."""
         self.output.feed(self.pipes.pop(fd), b"", final=True)
         os.close(fd)
 
     def ended(self, status: int, usage: resource.struct_rusage) -> None:
-        """Its first process has ended: remember how."""
+        """Remember how its first process ended."""
         self.over = True
         code = os.waitstatus_to_exitcode(status)
         self.facts = {
@@ -75,7 +75,7 @@ class CommandProcess:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether it exited with 0."""
         return self.facts.get("exit") == 0
 
     def how(self) -> str:
@@ -87,9 +87,9 @@ class CommandProcess:
 def spawn(
     words: list[str], environment: Mapping[str, str], more: list[tuple[int, int]] | None = None
 ) -> tuple[int, dict[int, int]]:
-    """Start a process as the leader of a new session; its pid, and where to read each of its streams.
+    """Start a process as the leader of a new process session; its pid, and the descriptors that read its output.
 
-    Standard input is empty, unless `more` (pairs of a descriptor here and its number there) says otherwise.
+    Standard input is empty, unless `more` (pairs of a descriptor here and its number in the child) says otherwise.
     """
     ends = pipes(2)
     actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
@@ -111,9 +111,10 @@ def spawn(
 
 
 def pipes(count: int) -> list[tuple[int, int]]:
-    """So many pipes, or none and an `OSError`: also when too few descriptors would be left for the worker itself.
+    """Make that many pipes, or raise `OSError` and make none. It is also raised if too few descriptors would be left.
 
-    A worker needs some to reach its board and to look at processes; numbers are given out from the lowest on.
+    The worker itself needs some to reach its board and to look at processes. Descriptors are numbered from the lowest
+    free number on, so the largest number tells how many are left.
     """
     made: list[tuple[int, int]] = []
     try:
@@ -162,14 +163,14 @@ def signal_name(number: int) -> str:
 
 
 def _peak(usage: resource.struct_rusage) -> int | None:
-    """Its largest memory in bytes; None if that was less than the worker's own, which a new process starts with."""
+    """Its peak memory in bytes; None if not above the worker's own peak, which every new process starts with."""
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if usage.ru_maxrss <= own:
         return None
     return int(usage.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 
-# A worker blocks and ignores some signals; its jobs start like any other program.
+# A worker blocks and ignores some signals; its jobs start with the defaults, like any other program.
 _SIGNALS: dict[str, Any] = {
     "setsigmask": [],
     "setsigdef": [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGXFSZ],

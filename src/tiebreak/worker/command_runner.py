@@ -1,4 +1,4 @@
-"""The commands that a worker runs at the moment."""
+"""Runs the jobs that are commands: starts them, reads their output, and ends them with all their processes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     Done = Callable[[Attempt, dict[str, Any] | None], None]
 
 AGAIN = 0.02
-"""Seconds until one looks again at what was killed."""
+"""Seconds until killed processes are looked at again."""
 FRESH = 0.01
-"""Seconds after which a command's output is listened to; one that has ended by then is read once, at its end."""
+"""Seconds before a new command's output is polled: most commands end sooner, and reading them once is cheaper."""
 
 
 class CommandRunner:
-    """Starts commands, reads what they write, and ends them with all their kin."""
+    """All commands that this worker runs now."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class CommandRunner:
         wrote: Callable[[Attempt], None],
     ) -> None:
         self.running: dict[int, Attempt] = {}
-        """By the pid of the first process."""
+        """Attempts by the pid of their first process."""
         self.fresh: deque[Attempt] = deque()
-        """Those that are not listened to yet, in the order in which they were started."""
+        """Attempts whose output is not polled yet, oldest first."""
         self._selector = selector
         self._processes = processes
         self._register = register
@@ -56,9 +56,9 @@ class CommandRunner:
         self._wrote = wrote
 
     def start(self, attempt: Attempt) -> None:
-        """Start what was won; what cannot be started has failed.
+        """Start the command of a claimed job; a command that cannot be started fails its job.
 
-        Raises an `OSError` when it is this worker that is short of something, which tells nothing about the job.
+        Raises `OSError` when this worker lacks processes, memory or descriptors: then the job is not to blame.
         """
         settings = attempt.settings
         environment = {**self._environment, **(settings.get("env") or {}), **variables(attempt)}
@@ -80,7 +80,7 @@ class CommandRunner:
         self.fresh.append(attempt)
 
     def listen(self, now: float) -> None:
-        """Listen to those that have run for a moment."""
+        """Begin to poll the output of commands that have run for a moment."""
         while self.fresh and now >= self.fresh[0].since + FRESH:
             attempt = self.fresh.popleft()
             command = attempt.command_process
@@ -94,7 +94,7 @@ class CommandRunner:
     def _read(self, fd: int, attempt: Attempt) -> None:
         command = attempt.command_process
         if command is None or fd not in command.pipes:
-            return  # closed by what came before it in the same round
+            return  # closed by an event handled earlier in the same round
         if not command.read(fd):
             self._selector.unregister(fd)
             command.close(fd)
@@ -110,10 +110,10 @@ class CommandRunner:
         if not attempt.why and self._processes.nothing_left(pid):
             self._finish(attempt, command)
         elif attempt.kill_at is None or not attempt.why:
-            self.kill(attempt)  # what is left behind by a command that is done has nothing to wait for
+            self.kill(attempt)  # the command itself is done, so what it left behind is killed at once
 
     def end(self, attempt: Attempt, why: int, grace: float) -> None:
-        """End an attempt, gently first if there is time."""
+        """End an attempt: SIGTERM first if there is a grace period, then SIGKILL."""
         command = attempt.command_process
         if command is None or why <= attempt.why or (command.over and why != LOST):
             return
@@ -127,7 +127,7 @@ class CommandRunner:
             attempt.kill_at = min(attempt.kill_at, elapsed() + grace)
 
     def kill(self, attempt: Attempt) -> None:
-        """Kill all that belongs to an attempt; it is over when nothing is left."""
+        """Kill every process of an attempt; the attempt is over when none is left."""
         command = attempt.command_process
         assert command is not None  # noqa: S101
         attempt.stubborn += 1
@@ -139,7 +139,7 @@ class CommandRunner:
         attempt.kill_at = elapsed() + (AGAIN if attempt.stubborn < 50 else 1.0)
 
     def _left(self, attempt: Attempt, command: CommandProcess) -> list[Identity] | None:
-        """What lives of an attempt; None when this worker is too short of something to look."""
+        """The living processes of an attempt; None when this worker cannot look for lack of descriptors or memory."""
         try:
             return self._processes.of(command.pid, [attempt.mark])
         except OSError as exc:
@@ -162,24 +162,24 @@ class CommandRunner:
         )
 
     def tick(self, now: float) -> None:
-        """Look after those that are being ended."""
+        """Go on with attempts that are being ended."""
         for attempt in list(self.running.values()):
             if attempt.kill_at is None or attempt.command_process is None:
                 continue
             if now >= attempt.kill_at:
                 self.kill(attempt)
             elif attempt.command_process.over and self._left(attempt, attempt.command_process) == []:
-                self._finish(attempt, attempt.command_process)  # it was asked to end, and all of it has
+                self._finish(attempt, attempt.command_process)  # all of it has ended before the grace period was over
 
 
 def variables(attempt: Attempt) -> dict[str, str]:
-    """What a job learns about itself."""
+    """The environment variables that tell a job which one it is."""
     job = attempt.job
     return {"TIEBREAK_JOB": job.id, "TIEBREAK_EPOCH": str(job.epoch), "TIEBREAK_ATTEMPT": str(job.attempts)}
 
 
 def reap() -> list[tuple[int, int, resource.struct_rusage]]:
-    """The children that have ended, adopted ones too."""
+    """Reap all children that have ended, including orphans that this worker adopted."""
     found: list[tuple[int, int, resource.struct_rusage]] = []
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The child that runs Python functions: it imported what the operator named, and knows no other name.
+"""The child process that runs Python functions. It imports the modules that the operator named, and nothing else.
 
-The worker sends calls as JSON lines on standard input; answers go back on another pipe, each with the job's
-number. Before it begins a call the child looks whether the call was taken back meanwhile, and whether its lease may
-have ended: a child whose worker is stopped must not begin what somebody else may have by now.
+The worker sends calls as JSON lines on standard input. Answers go back on another pipe, each with the ticket of its
+call. Before the child begins a call, it checks that the worker has not taken the call back and that its lease has not
+ended: while the worker was suspended, the job may have gone to another worker.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
     from typing import Any
 
 DONE, FAILED, NOT_BEGUN, READY = 0, 10, 20, 30
-"""What an answer means; 1 and 2 are output of that stream."""
+"""Codes of answers. Codes 1 and 2 are output: standard output and standard error."""
 ANSWERS = 3
-"""The descriptor for answers."""
+"""The file descriptor that answers are written to."""
 LARGEST = 256 * 1024
-"""Characters of an answer at most: what a board takes as one JSON value."""
+"""Most characters of an answer: the board accepts no larger JSON value."""
 
 
 def serve(modules: list[str], parent: int) -> None:
-    """Import, say what is there, and run calls until the worker is gone."""
+    """Import the modules, report the functions that they declare, and run calls until the worker is gone."""
     import signal
 
     die_with_parent(signal.SIGKILL, parent)
-    sys.stdout, sys.stderr = _Told(1), _Told(2)
+    sys.stdout, sys.stderr = _OutputStream(1), _OutputStream(2)
     try:
         for module in modules:
             import_module(module)
     except BaseException as exc:
         traceback.print_exc()
-        _tell(0, FAILED, plain(f"--import {module}: {type(exc).__name__}: {exc}")[:1000])
+        _send(0, FAILED, plain(f"--import {module}: {type(exc).__name__}: {exc}")[:1000])
         os._exit(1)
-    _tell(0, READY, sorted(REGISTRY))
-    _Calls().run()
+    _send(0, READY, sorted(REGISTRY))
+    _CallQueue().run()
     os._exit(0)
 
 
-class _Calls:
-    """The calls that were sent and have not begun, in order."""
+class _CallQueue:
+    """Calls that have arrived and have not begun, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[list[Any]] = deque()
         self._rest = b""
 
     def run(self) -> None:
-        """One call after the other, until standard input ends."""
+        """Run one call after the other, until standard input ends."""
         while self._receive():
             number, expires, *call = self._waiting.popleft()
             if elapsed() >= expires:
-                _tell(number, NOT_BEGUN, None)
+                _send(number, NOT_BEGUN, None)
             else:
                 _perform(number, *call)
 
     def _receive(self) -> bool:
-        """Take in what has come; wait for something if there is nothing to do. False at the end."""
+        """Read what has arrived; wait if no call is left to run. False when standard input has ended."""
         while True:
             os.set_blocking(0, not self._waiting)
             try:
@@ -89,7 +89,7 @@ class _Calls:
             return
         for waiting in [each for each in self._waiting if each[0] == call[0]]:
             self._waiting.remove(waiting)
-            _tell(waiting[0], NOT_BEGUN, None)
+            _send(waiting[0], NOT_BEGUN, None)
 
 
 def _perform(number: int, job: str, epoch: int, attempt: int, command: dict[str, Any]) -> None:
@@ -102,10 +102,10 @@ def _perform(number: int, job: str, epoch: int, attempt: int, command: dict[str,
         result = function(*command.get("args", ()), **command.get("kwargs", {}))
         if hasattr(result, "__await__"):
             result = _awaited(result)
-        _tell(number, DONE, result)
-    except BaseException as exc:  # also SystemExit: a function that gives up has not done its job
+        _send(number, DONE, result)
+    except BaseException as exc:  # also SystemExit: a function that exits has failed
         traceback.print_exc()
-        _tell(number, FAILED, plain(f"{type(exc).__name__}: {exc}".rstrip(": "))[:1000])
+        _send(number, FAILED, plain(f"{type(exc).__name__}: {exc}".rstrip(": "))[:1000])
 
 
 def _awaited(result: Any) -> Any:
@@ -117,7 +117,7 @@ def _awaited(result: Any) -> Any:
     return asyncio.run(wait())
 
 
-def _tell(number: int, code: int, value: Any) -> None:
+def _send(number: int, code: int, value: Any) -> None:
     line = json.dumps([number, code, value], allow_nan=False, separators=(",", ":"))
     if len(line) > LARGEST:
         raise ValueError(f"the result is too large: {len(line)} characters of JSON, the limit is {LARGEST}")
@@ -127,11 +127,11 @@ def _tell(number: int, code: int, value: Any) -> None:
 
 
 _running = [0]
-"""The ticket of the call that runs."""
+"""The ticket of the running call; 0 before the first."""
 
 
-class _Told(io.TextIOBase):
-    """Standard output or error: what is written goes to the worker at once, as the output of the call that runs."""
+class _OutputStream(io.TextIOBase):
+    """Standard output or error: text goes to the worker at once, as output of the running call."""
 
     def __init__(self, stream: int) -> None:
         self._stream = stream
@@ -144,5 +144,5 @@ class _Told(io.TextIOBase):
 
     def write(self, text: str) -> int:
         for at in range(0, len(text), 16384):
-            _tell(_running[0], self._stream, text[at : at + 16384])
+            _send(_running[0], self._stream, text[at : at + 16384])
         return len(text)

@@ -1,4 +1,7 @@
-"""The worker's end of the pipes to a child that runs Python functions (see `callables`)."""
+"""A child process that runs Python functions, as the worker sees it: its pipes, and the calls sent to it.
+
+The other end of the pipes is `function_child`.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 MOST = 100
-"""Calls that are sent ahead at most, when calls are short."""
+"""Most calls that may wait in the child at once."""
 SHORT = 0.02
-"""Seconds that the calls sent ahead may take together; so many are sent that they do."""
+"""Seconds of work to keep waiting in the child: while calls are shorter than this together, more are sent ahead."""
 READ = 256 * 1024
 SERVE = "import sys; from tiebreak.worker.function_child import serve; serve(sys.argv[2:], int(sys.argv[1]))"
 
 
 class FunctionProcess:
-    """One child, and the calls that were sent to it."""
+    """One child and its unanswered calls."""
 
     def __init__(self, modules: list[str], environment: Mapping[str, str]) -> None:
         words = [sys.executable, "-c", SERVE, str(os.getpid()), *modules]
@@ -42,29 +45,29 @@ class FunctionProcess:
         os.set_blocking(self._to, False)
         os.set_blocking(self.answers, False)
         self.names: list[str] | None = None
-        """The functions that it can run, once it has said so."""
+        """The functions that it can run; None until it has imported its modules."""
         self.waiting: dict[int, Attempt] = {}
-        """The calls that it has not answered, by their tickets, in the order in which it runs them."""
+        """Unanswered calls by ticket, in the order in which the child runs them."""
         self.window = 1
-        """How many calls may be under way at once."""
+        """How many unanswered calls it may have."""
         self.begun = elapsed()
-        """When the first of them can have begun, at the earliest."""
+        """The earliest moment at which the first of them can have begun."""
         self.killed = False
-        """Whether the worker ends it."""
+        """Whether the worker is ending it."""
         self._tickets = 0
         self._unsent = bytearray()
         self._rest = b""
 
     def room(self) -> int:
-        """How many more calls it should be sent now."""
+        """How many more calls to send now."""
         return 0 if self.names is None or self.killed else max(0, self.window - len(self.waiting))
 
     def first(self) -> Attempt | None:
-        """The call that runs, as far as is known here."""
+        """The call that runs now, as far as the worker knows."""
         return next(iter(self.waiting.values()), None)
 
     def send(self, attempts: list[Attempt]) -> None:
-        """Send calls ahead."""
+        """Send calls; they run one after the other."""
         if not self.waiting:
             self.begun = elapsed()
         for attempt in attempts:
@@ -74,26 +77,26 @@ class FunctionProcess:
             self._unsent += _call(self._tickets, attempt).encode() + b"\n"
         self.push()
 
-    def tell(self, variables: Mapping[str, str]) -> None:
-        """Change the environment of the calls that begin from now on."""
+    def set_environment(self, variables: Mapping[str, str]) -> None:
+        """Set environment variables for the calls that begin from now on."""
         self._unsent += json.dumps(variables).encode() + b"\n"
         self.push()
 
     def take_back(self, wanted: Attempt) -> None:
-        """Ask not to begin a call; the child answers if it has not."""
+        """Ask the child not to begin a call. It answers `NOT_BEGUN` if it had not begun."""
         for ticket, attempt in self.waiting.items():
             if attempt is wanted:
                 self._unsent += b"[%d]\n" % ticket
         self.push()
 
     def push(self) -> bool:
-        """Send what the pipe takes; whether something is left that it did not."""
+        """Write as much as the pipe takes; whether something is left to write."""
         try:
             while self._unsent:
                 del self._unsent[: os.write(self._to, self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it is gone, which shows elsewhere
+        except OSError:  # the child is gone; `exited` deals with that
             self._unsent.clear()
         return bool(self._unsent)
 
@@ -103,7 +106,7 @@ class FunctionProcess:
         return self._to
 
     def read(self) -> tuple[list[list[Any]], bool]:
-        """The answers that have come, `[ticket, code, value]` each, and whether there will be no more."""
+        """New answers, each `[ticket, code, value]`, and whether the pipe has ended."""
         data, ended = b"", False
         try:
             while len(data) < 4 * READ:
@@ -118,11 +121,11 @@ class FunctionProcess:
         return (list(json.loads(b"[" + b",".join(lines) + b"]")) if lines else []), ended
 
     def answered(self, ticket: int) -> Attempt | None:
-        """The call that an answer is for; it is not waited for any more."""
+        """Take the call that was answered off the list."""
         attempt = self.waiting.pop(ticket, None)
         now = elapsed()
         took, self.begun = now - self.begun, now
-        # As many as pass in a moment: calls sent ahead wait behind each other, and nobody else can take them.
+        # Calls that wait in this child cannot go to another one, so only short calls are sent ahead.
         self.window = min(MOST, self.window * 2) if took * self.window < SHORT else max(1, self.window // 2)
         return attempt
 
@@ -133,6 +136,6 @@ class FunctionProcess:
 
 
 def _call(ticket: int, attempt: Attempt) -> str:
-    # The command goes on as it is stored: it was made by a JSON encoder, and the child takes it apart.
+    # The command is passed on as stored: it is JSON already, and the child decodes it.
     job = attempt.job
     return f'[{ticket},{attempt.expires},"{job.id}",{job.epoch},{job.attempts},{attempt.stored}]'

@@ -1,4 +1,4 @@
-"""The Python functions that a worker runs at the moment, in children that imported the operator's modules."""
+"""Runs the jobs that are Python functions, in child processes that have imported the operator's modules."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from .register import Register
 
 LONG = 0.05
-"""Seconds after which a call is not short: others need not wait behind it."""
+"""Seconds after which a call counts as long, so that another child is started for the calls behind it."""
 AGAIN = 0.1
+"""Seconds until a killed child is looked at again."""
 REST = 5.0
-"""Seconds until a child that could not import, or could not be started, is tried again."""
+"""Seconds until a child that could not be started, or could not import its modules, is tried again."""
 
 
 class FunctionRunner:
-    """A few children, the calls that wait for them, and what becomes of both."""
+    """The children, and the calls that they run or that wait for them."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class FunctionRunner:
         size: int,
     ) -> None:
         self.names: list[str] = []
-        """What the modules declared."""
+        """The functions that the modules declare."""
         self.broken: str | None = None
         """Why the modules cannot be imported, if they cannot."""
         self.backlog: deque[Attempt] = deque()
@@ -61,14 +62,14 @@ class FunctionRunner:
         self._modules = modules
         self._size = size
         self.news = False
-        """Whether a child has become ready since this was last taken back."""
+        """Whether a child has become ready; the loop sets it back."""
         self.short: OSError | None = None
-        """Why no child could be started, since this was last taken back."""
+        """Why no child could be started; the loop sets it back."""
         self.draining = False
         self._rest = 0.0
 
     def start(self) -> None:
-        """Start one more child, or try again later if this worker is short of something."""
+        """Start one more child; later, if this worker lacks processes, memory or descriptors now."""
         place = self._register.intend(HELPER)
         try:
             process = FunctionProcess(self._modules, self._environment)
@@ -86,29 +87,29 @@ class FunctionRunner:
         for fd in process.pipes:
             self._selector.register(fd, selectors.EVENT_READ, (self._overhear, process))
 
-    def tell(self, variables: Mapping[str, str]) -> None:
-        """Change the environment of the calls that begin from now on, in children that run already too."""
+    def set_environment(self, variables: Mapping[str, str]) -> None:
+        """Set environment variables for the calls that begin from now on, in running children too."""
         for process in self.processes.values():
-            process.tell(variables)
+            process.set_environment(variables)
             self._mind_pipe(process)
 
     def ready(self) -> bool:
-        """Whether there is a child that can be called."""
+        """Whether some child can take calls."""
         return any(process.names is not None for process in self.processes.values())
 
     def room(self) -> int:
-        """How many calls should be won now: enough to have the next ones at hand."""
+        """How many calls to claim now, so that the children need not wait for the next ones."""
         wanted = sum(process.window for process in self.processes.values() if process.names is not None)
         return 0 if self.draining or 2 * len(self.backlog) > wanted else wanted - len(self.backlog)
 
     def attempts(self) -> Iterator[Attempt]:
-        """Every call that was won and not reported."""
+        """Every claimed call that has not ended."""
         yield from self.backlog
         for process in self.processes.values():
             yield from process.waiting.values()
 
     def offer(self, attempts: list[Attempt]) -> None:
-        """Run these."""
+        """Run these calls as soon as a child has room."""
         self.backlog.extend(attempts)
         self._feed()
 
@@ -120,7 +121,7 @@ class FunctionRunner:
             self._mind_pipe(process)
 
     def _mind_pipe(self, process: FunctionProcess) -> None:
-        """Listen for room in the pipe to a child, but only while something waits for it."""
+        """Poll the pipe to a child for room, but only while something waits to be written."""
         if process.pid not in self.processes:
             return
         waits, listening = process.push(), process.to in self._selector.get_map()
@@ -132,7 +133,7 @@ class FunctionRunner:
     # ── What children say ────────────────────────────────────────────────────────────────────────────
 
     def _hear(self, _: int, process: FunctionProcess) -> None:
-        if process.pid in self.processes:  # not closed by what came before it in the same round
+        if process.pid in self.processes:  # not closed by an event handled earlier in the same round
             self._answers(process)
 
     def _answers(self, process: FunctionProcess) -> None:
@@ -161,12 +162,12 @@ class FunctionRunner:
             if code == NOT_BEGUN:
                 self._not_begun(attempt)
             else:
-                # It ended by itself, though somebody may have wanted to end it.
+                # It ended by itself, even if it was about to be ended.
                 attempt.why = LOST if attempt.why == LOST else 0
                 self._done(attempt, attempt.outcome(code == DONE, value if code == DONE else None, str(value)))
 
     def _said(self, process: FunctionProcess, code: int, value: object) -> None:
-        """Something that is about no call: at the start, or from a thread that a call left behind."""
+        """An answer that belongs to no call: sent when the child starts, or by a thread that a call left behind."""
         if code == READY and isinstance(value, list):
             process.names = self.names = value
             self.news = True
@@ -179,14 +180,14 @@ class FunctionRunner:
         elif self.draining:
             self._give_back(attempt)
         else:
-            self.backlog.appendleft(attempt)  # only its first lease was over
+            self.backlog.appendleft(attempt)  # the lease was renewed meanwhile; only the child did not know
 
     def _give_back(self, attempt: Attempt) -> None:
         attempt.why = DRAINED
         self._done(attempt, attempt.outcome(False))
 
     def _overhear(self, fd: int, process: FunctionProcess) -> None:
-        """What was written past Python, by C code or a process: taken for the call that runs now."""
+        """Output that C code or a subprocess wrote to the descriptor itself: counted as output of the running call."""
         if process.pid not in self.processes:
             return
         try:
@@ -201,7 +202,7 @@ class FunctionRunner:
             self._wrote(attempt)
 
     def exited(self, pid: int, status: int) -> None:
-        """A child has ended: the call that it ran is over, the others had not begun."""
+        """A child has ended: the call that it ran is over; the calls behind it had not begun."""
         process = self.processes.pop(pid)
         self._answers(process)
         marks = [attempt.mark for attempt in process.waiting.values()]
@@ -219,7 +220,7 @@ class FunctionRunner:
 
     def _interrupted(self, attempt: Attempt, process: FunctionProcess, status: int) -> None:
         if not attempt.why and process.killed:
-            self._give_back(attempt)  # it was another one that was to be ended
+            self._give_back(attempt)  # the child was killed because of another call
             return
         code = os.waitstatus_to_exitcode(status)
         how = (
@@ -237,7 +238,7 @@ class FunctionRunner:
     # ── Ending ───────────────────────────────────────────────────────────────────────────────────────
 
     def end(self, attempt: Attempt, why: int, grace: float) -> None:
-        """End a call; one that has not begun is taken back."""
+        """End a running call, or take back one that has not begun."""
         if why <= attempt.why:
             return
         attempt.why = why
@@ -260,11 +261,11 @@ class FunctionRunner:
         except OSError as exc:
             if not is_shortage(exc):
                 raise
-            grace = 0.0  # looked at again in a moment
+            grace = 0.0  # tried again in a moment
         attempt.kill_at = elapsed() + (grace or AGAIN)
 
     def drain(self) -> None:
-        """Finish what runs; give back what has not begun."""
+        """Let running calls finish, and give back the others."""
         self.draining = True
         while self.backlog:
             self._give_back(self.backlog.popleft())
@@ -273,14 +274,14 @@ class FunctionRunner:
                 process.take_back(attempt)
 
     def tick(self, now: float) -> None:
-        """Look after calls that take long, and after those that are being ended."""
+        """Go on with calls that are being ended."""
         for process in list(self.processes.values()):
             first = process.first()
             if first is not None and first.kill_at is not None and now >= first.kill_at:
                 self._end(process, first, 0.0)
 
     def mend(self, now: float) -> None:
-        """Have as many children as there is use for."""
+        """Start a child if there is none, or if calls wait behind long ones in every child."""
         if not self._modules:
             return
         if self.draining or now < self._rest or len(self.processes) >= self._size:
@@ -291,7 +292,7 @@ class FunctionRunner:
             self.start()
 
     def close(self) -> None:
-        """End the children, which run nothing any more."""
+        """End the children."""
         for pid, process in list(self.processes.items()):
             trees.end(lambda pid=pid: self._processes.of(pid, []))  # type: ignore[misc]
             self._forget(process)

@@ -1,8 +1,9 @@
 """Which process belongs to which job.
 
-The worker is a sub-reaper, so what a job leaves behind becomes the worker's child. Whose it was shows in its session
-(each job has one), in its environment (`TIEBREAK_JOB` and `TIEBREAK_EPOCH`), or by there being one job only. What
-none of these tells is nobody's until every job that could have started it has ended; then it is ended too.
+The worker is a subreaper, so a process whose parents have ended becomes the worker's child. The job that it belongs to
+is told by its process session (each job has its own), by its environment (`TIEBREAK_JOB` and `TIEBREAK_EPOCH`), or by
+the fact that only one job runs. If none of these tells, the process is left alone until every job that could have
+started it has ended; then it is killed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from ..processes import Identity, Process
 
 Mark = tuple[str, str]
-"""A job's id and epoch, as its processes have them in their environment."""
+"""A job's id and epoch, as they stand in the environment of its processes."""
 
 
 class JobProcesses:
-    """The worker's view of all that lives below it."""
+    """The processes below this worker, and the jobs that they belong to."""
 
     def __init__(self) -> None:
         self._known: dict[int, Mark] = {}
@@ -32,21 +33,21 @@ class JobProcesses:
         self._suspects: dict[tuple[int, int], set[Mark]] = {}
 
     def add(self, pid: int, mark: Mark) -> None:
-        """The first process of a job has started, as leader of a session."""
+        """Add the first process of a job; it leads a process session."""
         self._known[pid] = mark
 
     def discard(self, pid: int) -> None:
-        """A child of whatever sort has ended, and its number may come again."""
+        """Forget a child that has ended: its pid may be used again."""
         self._known.pop(pid, None)
         self._helpers.discard(pid)
         self._marks.pop(pid, None)
 
     def add_helper(self, pid: int) -> None:
-        """A child of the worker's own that belongs to no job."""
+        """Add a child of the worker that belongs to no single job: one that runs functions."""
         self._helpers.add(pid)
 
     def nothing_left(self, pid: int) -> bool:
-        """Whether a glance shows that an ended job left nothing: what almost every job does."""
+        """A cheap check whether an ended job left no process; False when it needs a closer look."""
         try:
             os.killpg(pid, 0)
             return False
@@ -57,30 +58,30 @@ class JobProcesses:
         try:
             strangers = trees.children() - self._known.keys() - self._helpers
             return all(self._mark(stranger) not in (None, self._known[pid]) for stranger in strangers)
-        except OSError:  # too short of something to look
+        except OSError:  # not enough descriptors or memory to look
             return False
 
     def _mark(self, pid: int) -> Mark | None:
-        """Whose a child is, by its environment; looked up once for each."""
+        """The job of a child by its environment, looked up once."""
         if pid not in self._marks:
             self._marks[pid] = mark_in(environment(pid))
         return self._marks[pid]
 
     def of(self, pid: int, marks: Iterable[Mark]) -> list[Identity]:
-        """Everything alive that belongs to the jobs of the child that has, or had, this pid."""
+        """The living processes of these jobs, and of the child that has, or had, this pid."""
         seen, mine = table(), set(marks)
         roots = [process for process in seen.values() if pid in (process.session, process.pid)]
         roots += [stranger for stranger in self._strangers(seen) if self._whose(stranger) in mine]
         return trees.identities(_living(seen, roots))
 
     def strangers(self) -> bool:
-        """Whether there is anything below this worker that it did not start itself, at a glance."""
+        """A cheap check whether this worker has children that it did not start itself."""
         return bool(trees.children() - self._known.keys() - self._helpers)
 
-    def nobodys(self, calls: Iterable[Mark], over: Iterable[Mark] = ()) -> list[Identity]:
-        """What is left of jobs that have ended, though nothing told which one of them it was.
+    def strays(self, calls: Iterable[Mark], over: Iterable[Mark] = ()) -> list[Identity]:
+        """Processes that no running job can have started: every job that could have has ended.
 
-        `calls` are the jobs that run in helpers; `over` are those that have just ended.
+        `calls` are the jobs that run in helpers; `over` are jobs that have just ended.
         """
         seen = table()
         running = {*self._known.values(), *calls}
@@ -93,7 +94,7 @@ class JobProcesses:
         return trees.identities(_living(seen, lost))
 
     def _strangers(self, seen: dict[int, Process]) -> list[Process]:
-        """Children that this worker did not start itself."""
+        """Children that this worker did not start itself: orphans of its jobs."""
         me = os.getpid()
         own = self._known.keys() | self._helpers
         return [
@@ -116,6 +117,6 @@ def _living(seen: dict[int, Process], roots: list[Process]) -> list[Process]:
 
 
 def mark_in(variables: dict[bytes, bytes] | None) -> Mark | None:
-    """The job and epoch that a process was started for, by its environment."""
+    """The job and epoch that a process was started for, as its environment says."""
     job, epoch = (variables or {}).get(b"TIEBREAK_JOB"), (variables or {}).get(b"TIEBREAK_EPOCH")
     return (job.decode("utf-8", "replace"), epoch.decode("utf-8", "replace")) if job and epoch else None

@@ -1,19 +1,19 @@
-"""What a dead worker left running, found and ended before its jobs are begun again on this machine.
+"""Ends the processes that a dead worker left running, before its jobs run again on this machine.
 
-A worker that is killed alone is cleaned up after by its keeper. When both are killed in the same instant, their jobs'
-processes live on with nobody above them. They are found by what they cannot easily lose:
+When a worker is killed, its keeper cleans up. When both are killed at once, the processes of their jobs live on with
+no parent. They are found by traits that a process cannot easily shed:
 
-- the session of the job, which the dead worker wrote into its register (`register`);
-- the mark in the environment that every process of a job is started with: `TIEBREAK_WORKER`, `TIEBREAK_JOB` and
-  `TIEBREAK_EPOCH`, and the session of a process that has it;
-- the control group of any of these, if nothing in it is older than the dead worker and so nobody else shares it;
+- the process session of the job, which the dead worker wrote into its register (`register`);
+- the environment that every process of a job starts with (`TIEBREAK_WORKER`, `TIEBREAK_JOB`, `TIEBREAK_EPOCH`), and the
+  session of a process that has it;
+- the control group of any of these, unless it contains a process older than the dead worker, which others then share;
 - descent from any of these.
 
-A process that cleared its environment, left its session and lost its parent is not found, unless its control group
-tells. Processes of other users cannot be looked at. When it is not certain that all was found and has ended, the
-job is not given back: its lease is waited for. So it is when the worker has no register, when it died before it could
-write down which session it had just started, and when the leader of a session is gone but others in it are not: the
-number of the session may have been used again.
+A process that cleared its environment, left its session and lost its parent is found only by its control group.
+Processes of other users cannot be inspected. Unless it is certain that every process was found and has ended, the job
+is not given back, and other workers wait until its lease runs out. It is never certain when the worker has no
+register, when it died before it wrote down the session that it had just started, or when the leader of a session has
+ended but other members have not: another process may have reused the session's number.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     Variables = dict[bytes, bytes]
 
 PATIENCE = 5.0
-"""Seconds that killed processes have to be gone."""
+"""Seconds that killed processes may take to disappear."""
 
 
 def end_left_by(holder: str, marks: Collection[Mark]) -> bool:
-    """End what the jobs of a dead worker left running here; whether nothing of them can run any more.
+    """End what the jobs of a dead worker left running here; True only if certainly nothing of them runs any more.
 
-    `marks` are the jobs that it held.
+    `marks` are the jobs that the worker held.
     """
     who = from_token(holder.partition("~")[2])
     if who is None:
@@ -56,7 +56,7 @@ def end_left_by(holder: str, marks: Collection[Mark]) -> bool:
     try:
         listed = listed_by(who)
         ended = _end(theirs, listed.sessions() if listed else {}, who.started, PATIENCE, looks=2)
-    except OSError:  # too short of something to look
+    except OSError:  # not enough descriptors or memory to look
         return False
     return ended and listed is not None and listed.whole
 
@@ -64,8 +64,8 @@ def end_left_by(holder: str, marks: Collection[Mark]) -> bool:
 def end_earlier(jobs: Mapping[str, int], board: str, patience: float) -> None:
     """End what earlier attempts at these jobs left running here, as far as it can be found and ended in time.
 
-    `jobs` are ids and the epochs that count now. An attempt whose worker lives is ended too if it is one at the same
-    board: that worker has lost the job and has not noticed yet, perhaps because it is stopped.
+    `jobs` maps job ids to their current epochs. An earlier attempt is ended even if its worker lives, provided that the
+    worker uses the same board: it has lost the job and has not noticed yet, perhaps because it is suspended.
     """
     here = os.fsencode(board)
 
@@ -83,16 +83,16 @@ def end_earlier(jobs: Mapping[str, int], board: str, patience: float) -> None:
                 sessions |= listed.earlier(jobs)
         _end(theirs, sessions, 0, patience, looks=1)
     except OSError:
-        pass  # too short of something to look; their leases have been waited for
+        pass  # not enough descriptors or memory to look; the earlier leases have run out anyway
 
 
 def _end(
     theirs: Callable[[Variables], bool], sessions: Mapping[int, int], since: int, patience: float, looks: int
 ) -> bool:
-    """Kill what is found until so many looks in a row find nothing; whether nothing can be left.
+    """Kill what is found until that many `looks` in a row find nothing; whether nothing can be left.
 
-    `sessions` are numbers of sessions, and when the leader of each started.
-    A process may be born behind the back of a look: once something was found, one that finds nothing is not enough.
+    `sessions` maps the numbers of process sessions to the start times of their leaders. A process may be started while
+    the process table is being read, so once something was found, a single look that finds nothing is not enough.
     """
     until, pause = monotonic() + patience, trees.LOOK_AGAIN
     look = _Search(theirs, sessions, since)
@@ -112,7 +112,7 @@ def _end(
 
 
 class _Search:
-    """A look at the processes of this machine, again and again; it remembers whose the sessions were."""
+    """Repeated looks at the process table, which remember the sessions that belong to the jobs."""
 
     def __init__(self, theirs: Callable[[Variables], bool], sessions: Mapping[int, int], since: int) -> None:
         self._theirs = theirs
@@ -124,7 +124,7 @@ class _Search:
         self._leaderless = False
 
     def again(self) -> dict[int, Process]:
-        """The living processes that are meant."""
+        """Look once more; the living processes of the jobs."""
         seen = table()
         living = [process for process in seen.values() if not process.dead]
         marked = self._marked(seen, living)
@@ -132,7 +132,7 @@ class _Search:
             if number in seen and seen[number].started == started:
                 self._sessions.add(number)
         self._sessions |= {process.session for process in marked}
-        # As long as a session has members, no process gets its number. One that has a new leader is another session.
+        # The number of a session is not reused while it has members. With another leader it is another session.
         unknown = self._listed.keys() - self._sessions - seen.keys()
         self._leaderless = any(process.session in unknown for process in living)
         roots = [*marked, *(process for process in living if process.session in self._sessions)]
@@ -146,7 +146,7 @@ class _Search:
 
     def certain(self) -> bool:
         """Whether nothing can be left that was not found."""
-        # Where its processes could be looked at, so could all others of that user.
+        # If one of their processes could be inspected, so could all others of that user.
         return (self._readable or not self._hidden) and not self._leaderless
 
     def _marked(self, seen: Mapping[int, Process], living: list[Process]) -> list[Process]:
@@ -156,7 +156,7 @@ class _Search:
             if variables is not None:
                 if self._theirs(variables):
                     found.append(process)
-            elif process.started >= self._since and 2 not in (process.pid, process.parent):  # not the kernel's
+            elif process.started >= self._since and 2 not in (process.pid, process.parent):  # 2 starts kernel threads
                 self._hidden = True
         return found
 
@@ -169,14 +169,14 @@ class _Search:
 
 
 def _unshared(groups: set[str], living: list[Process], since: int) -> set[str]:
-    """Those of these control groups in which nothing is older."""
+    """The control groups in which no process is older than `since`."""
     if not groups:
         return groups
     return groups - {control_group(process.pid) for process in living if process.started < since}
 
 
 def _above(found: Mapping[int, Process]) -> bool:
-    """Whether this process, or one that it descends from, is among these."""
+    """Whether this process or one of its ancestors is among these."""
     pid = os.getpid()
     seen = table()
     while pid in seen:

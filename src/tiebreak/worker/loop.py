@@ -1,17 +1,18 @@
-"""The worker's loop: it wins jobs, looks after their processes, keeps their leases, and reports.
+"""The worker's loop: it claims jobs, looks after their processes, renews their leases, and reports.
 
-One thread does all that concerns processes and never waits for the board; the courier does the waiting. What must
-not depend on the board's answer, the end of a job whose lease runs out, is decided here, by this machine's clock.
+One thread does everything that concerns processes. It never waits for the board; the request sender and the board
+watcher do. When the lease of a job runs out by this machine's clock, this thread ends the job, even if the board does
+not answer.
 
-Draining: the first signal lets running jobs finish and takes no new ones. After the drain time-out, or at the second
-signal, what runs is ended and goes back without having used an attempt.
+Draining: after the first signal, running jobs may finish and no new ones are claimed. After the drain time-out, or at
+the second signal, running jobs are ended and given back; their attempts do not count.
 
-A worker's own troubles are not its jobs': what it cannot start for want of descriptors, processes or memory goes back
-without having used an attempt, and it takes fewer at once. When it cannot go on at all, it gives back what it runs and
-ends with a code. A board that was moved is followed, and what was not delivered is delivered there.
+A job that cannot be started because the worker lacks descriptors, processes or memory is given back, its attempt does
+not count, and the worker runs fewer jobs at once. When the worker cannot go on at all, it gives back its jobs and exits
+with an error. When the board was moved, the worker continues at the new address and sends undelivered reports there.
 
-After an answer that never came nobody knows what the board has done: a claim may have been granted that this worker
-never heard of. So it looks what it holds there, and gives back what it does not know.
+If an answer never came, the worker does not know what the board did: it may hold a job without knowing. So it asks the
+board which jobs it holds, and gives back those that it does not know.
 """
 
 from __future__ import annotations
@@ -47,19 +48,20 @@ if TYPE_CHECKING:
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that ask a worker to stop."""
 LONG = 60.0
+"""Longest wait in seconds when nothing is due."""
 HEARTBEAT = 5.0
-"""Seconds between heartbeats at most."""
+"""Longest time in seconds between two heartbeats."""
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Seconds before a board that could not be reached is tried again."""
+"""Seconds before the first, second, … new try to reach the board."""
 LAST_TRIES = 60.0
-"""Seconds that a worker tries to deliver its last reports, and to reach a board where it was moved to."""
+"""Seconds that a stopping worker tries to deliver its last reports, and any worker to reach a moved board."""
 REMEMBERED = 10_000
-"""Jobs of which a worker knows that it ran their last attempt itself."""
+"""Most ended jobs that a worker remembers, to know that it ran their latest attempt itself."""
 _NEVER_HEARD = "given back because its worker never heard that it had it"
 
 
 class WorkerOptions:
-    """What an operator can choose."""
+    """What the operator can choose (see `tb work --help`)."""
 
     def __init__(
         self,
@@ -135,14 +137,14 @@ class Worker:
         self._stranded_at = float("inf")
         self._ended: dict[str, int] = {}
         self._file = _file(board)
-        # What ends a job before its lease ends: this much earlier, and its grace before that.
+        # A job is ended this long before its lease ends, and its grace period earlier still.
         self._margin = min(1.0, options.lease / 20)
         self._heartbeat_every = min(HEARTBEAT, options.lease / 4)
 
     # ── The loop ─────────────────────────────────────────────────────────────────────────────────────
 
     def run(self) -> int:
-        """Work until told to stop; the exit code."""
+        """Run jobs until told to stop; returns the exit code."""
         trees.become_subreaper()
         try:
             self._prepare()
@@ -154,9 +156,9 @@ class Worker:
                 self._round_or_fail()
         finally:
             self._sender.stop()
-            self._selector.close()  # to look at processes takes a descriptor
+            self._selector.close()  # looking at processes needs a descriptor
             if trees.end_descendants() and self._failure is None and not self._reports.outcomes:
-                self._register.close()  # else it tells those who give back its jobs that nothing runs
+                self._register.close()  # otherwise it stays, as proof for others that nothing runs
         for outcome, attempt in self._reports.outcomes:
             self._say("undelivered", attempt, outcome)
         if self._failure is not None:
@@ -174,7 +176,7 @@ class Worker:
             self._functions.start()
 
     def _round_or_fail(self) -> None:
-        """One round; what this worker itself cannot bear ends it, but only after its jobs were given back."""
+        """One round of the loop; after an error of the worker itself, its jobs are given back before it ends."""
         try:
             self._round()
         except (TiebreakError, OSError, MemoryError) as exc:
@@ -190,7 +192,7 @@ class Worker:
         self._tick(elapsed())
 
     def _listen(self) -> None:
-        """Signals, the two threads and the keeper all wake the loop."""
+        """Let signals, the threads and the keeper wake the loop."""
         self._wake_read, self._wake_write = os.pipe()
         for fd in (self._wake_read, self._wake_write):
             os.set_blocking(fd, False)
@@ -204,13 +206,13 @@ class Worker:
             self._selector.register(self._keeper, selectors.EVENT_READ, (self._orphaned, None))
 
     def _signalled(self, *_: Any) -> None:
-        self._signals += 1  # the loop is in the middle of something: it looks at this afterwards
+        self._signals += 1  # handled at the end of the current round
 
     def _wake(self) -> None:
         try:
             os.write(self._wake_write, b"\0")
         except BlockingIOError:
-            pass  # it rings already
+            pass  # the loop is about to wake up already
 
     def _woken(self, *_: Any) -> None:
         try:
@@ -223,7 +225,7 @@ class Worker:
             self._answered(batch)
 
     def _reap(self) -> None:
-        """Take notice of the children that have ended."""
+        """Handle the children that have ended."""
         for pid, status, usage in reap():
             if pid in self._commands.running:
                 self._commands.exited(pid, status, usage)
@@ -260,7 +262,7 @@ class Worker:
         return self._options.burst and self._found_nothing and not self._wants_claim and not self._starting()
 
     def _starting(self) -> bool:
-        """Whether functions cannot be called yet."""
+        """Whether no child is ready to run functions yet."""
         return bool(self._options.modules) and not self._functions.ready()
 
     # ── Time ─────────────────────────────────────────────────────────────────────────────────────────
@@ -276,7 +278,7 @@ class Worker:
         if attempt.why != LOST:
             yield self._last_moment(attempt)
         if attempt.timeout is not None and not attempt.why:
-            # What has not begun cannot be late, however soon it begins.
+            # The time-out of a call counts from its beginning.
             yield (attempt.since if self._runs(attempt) else elapsed()) + attempt.timeout
 
     def _runs(self, attempt: Attempt) -> bool:
@@ -291,12 +293,12 @@ class Worker:
         return min(attempt.grace, self._options.lease / 4)
 
     def _last_moment(self, attempt: Attempt) -> float:
-        """When it has to be ended, to be gone when its lease ends."""
+        """When a job has to be ended, so that it is gone before its lease ends."""
         return attempt.expires - self._margin - self._grace(attempt)
 
     def _tick(self, now: float) -> None:
         if now >= self._deadline:
-            self._reap()  # who woke up late must not end what had ended by itself
+            self._reap()  # a job that ended by itself meanwhile must not count as ended by this worker
             self._expire(now)
             self._commands.tick(now)
             self._functions.tick(now)
@@ -332,7 +334,7 @@ class Worker:
             self._force(None)
 
     def _expire(self, now: float) -> None:
-        """End what has had its time, by its own limit or by its lease."""
+        """End the jobs whose time-out or lease is over."""
         for attempt in list(self._attempts()):
             if attempt.why != LOST and now >= self._last_moment(attempt):
                 self._end(attempt, LOST, attempt.expires - self._margin - now)
@@ -345,7 +347,7 @@ class Worker:
         return now >= attempt.since + attempt.timeout
 
     def _cancel(self) -> None:
-        """Learn at once, not with the next heartbeat, of those that were cancelled."""
+        """Send a heartbeat at once if one of these jobs was cancelled: its answer ends the job."""
         if not self._watcher.cancelled:
             return
         gone = set(self._watcher.cancelled)
@@ -365,7 +367,7 @@ class Worker:
     # ── Stopping ─────────────────────────────────────────────────────────────────────────────────────
 
     def _stop(self) -> None:
-        """A signal: finish; the second one: end."""
+        """Handle a stop signal: the first lets jobs finish, the second ends them."""
         self._stops += 1
         if self._stops == 1:
             self._say("draining", None, sum(1 for _ in self._attempts()))
@@ -376,7 +378,7 @@ class Worker:
         self._give_up_at = max(elapsed(), self._drain_at) + LAST_TRIES
 
     def _orphaned(self, *_: Any) -> None:
-        """The keeper is gone: nobody would clean up after this worker, so it ends at once."""
+        """The keeper was killed: nobody would clean up after this worker, so it ends at once."""
         self._selector.unregister(self._keeper or 0)
         self._stops += 1
         self._functions.drain()
@@ -389,14 +391,14 @@ class Worker:
             self._end(attempt, DRAINED, attempt.grace if grace is None else grace)
 
     def _fail(self, why: BaseException) -> None:
-        """This worker cannot go on: it gives back what it runs, and ends with a code."""
+        """Give back all jobs, and end with this error."""
         self._failure = cannot_go_on(why)
         self._say("failing", None, self._failure)
         self._stops += 1
         self._drain_at = float("inf")
-        # With no board there is nobody to wait for.
+        # Without a board there is nobody to report to.
         self._give_up_at = elapsed() + (0.0 if isinstance(why, Unavailable) else LAST_TRIES)
-        self._must_look = True  # answers may have been lost on the way to here
+        self._must_look = True  # answers may have been lost
         self._functions.drain()
         for attempt in list(self._attempts()):
             self._end(attempt, DRAINED, self._grace(attempt))
@@ -404,16 +406,16 @@ class Worker:
     # ── Shortages ────────────────────────────────────────────────────────────────────────────────────
 
     def _lower(self, why: OSError) -> None:
-        """Take fewer jobs at once, for this worker is short of something; with none at all it ends."""
+        """Run fewer jobs at once, because the last one could not be started; if none can be, end."""
         enough = self._capacity.lower(len(self._commands.running), elapsed())
         self._say("short", None, f"{why.strerror or why}; {self._capacity}")
         if not enough and self._failure is None:
             self._fail(why)
 
-    # ── RequestBatch ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── Requests ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _done(self, attempt: Attempt, outcome: dict[str, Any] | None) -> None:
-        """An attempt is over, and nothing of it is left."""
+        """An attempt has ended, and no process of it is left."""
         if attempt.stubborn:
             self._kill_strays([attempt])
         self._ended[attempt.job.id] = attempt.job.epoch
@@ -423,30 +425,30 @@ class Worker:
         self._say("done", attempt, outcome)
 
     def _kill_strays(self, over: list[Attempt]) -> None:
-        """Kill what is left of jobs that have ended, whichever of them it was."""
+        """Kill the processes that no running job can have started."""
         calls = [each.mark for each in self._functions.attempts()]
         try:
             if self._processes.strangers():
-                trees.signal_tree(self._processes.nobodys(calls, [each.mark for each in over]), signal.SIGKILL)
+                trees.signal_tree(self._processes.strays(calls, [each.mark for each in over]), signal.SIGKILL)
         except OSError as exc:
             if not is_shortage(exc):
-                raise  # else it is tried again with the next heartbeat
+                raise  # otherwise it is tried again with the next heartbeat
 
     def _wants_more(self) -> bool:
         return not self._stops and not (self._options.once and self._won)
 
     def _send(self) -> None:
-        """Send what there is to say, if the courier is here."""
+        """Send everything that is due in one batch, unless one is under way."""
         now = elapsed()
         if self._sender.busy or now < self._retry_at:
             return
         batch = RequestBatch()
         if self._reports.add_to(batch, now):
-            self._wants_claim = True  # what waited for these may be ready now
+            self._wants_claim = True  # jobs that depend on the reported ones may be ready now
         if now >= self._heartbeat_at:
             self._add_heartbeat(batch)
             self._heartbeat_at = now + self._heartbeat_every
-        if self._unknown_grants:  # before the claims, which may win them
+        if self._unknown_grants:  # before the claims, which may win these jobs again
             batch.add("jobs.report", {"outcomes": list(self._unknown_grants)}, lambda *_: self._unknown_grants.clear())
             self._wants_claim = True
         if self._wants_claim and self._wants_more():
@@ -454,14 +456,14 @@ class Worker:
         if self._due_asked:
             self._due_asked = False
             batch.add("tasks.due", {}, self._due)
-        if self._must_look:  # the last call, so that all that this batch does is known when its answer is looked at
+        if self._must_look:  # the last call, so that its answer includes what the calls before it did
             filters = {"states": ["claimed"], "kind": "job", "agent": short(self._board.agent), "limit": 1000}
             batch.add("tasks.list", filters, self._look_through)
         if batch.calls:
             self._sender.send(batch)
 
     def _look_through(self, answer: Any, _: RequestBatch) -> None:
-        """Find what this worker holds and does not know: the answer that told of it never came."""
+        """Find the jobs that this worker holds without knowing, because the answer to its claim never came."""
         self._must_look = False
         if isinstance(answer, Exception):
             self._refused(answer)
@@ -517,7 +519,7 @@ class Worker:
             self._due_at = float("inf")
 
     def _wanted(self) -> list[dict[str, Any]]:
-        """What there is room for: commands, and calls of functions that are known here."""
+        """Parameters of the claims to make: for commands, and for functions that this worker knows."""
         free = self._capacity.most - len(self._commands.running)
         names, room = self._functions.names, min(100, self._functions.room())
         if self._options.once:
@@ -535,9 +537,9 @@ class Worker:
                 self._found_nothing = False
                 self._won += len(answer)
             if len(answer) >= count:
-                self._wants_claim = True  # there may be more
+                self._wants_claim = True  # there may be more jobs
             else:
-                self._due_asked = True  # when will there be?
+                self._due_asked = True  # ask when the next job is due
             self._begin([Attempt(job, batch.asked + self._options.lease) for job in answer])
 
         return then
@@ -546,29 +548,29 @@ class Worker:
         calls = []
         earlier = {each.job.id: each.job.epoch for each in attempts if not each.is_function and self._may_run(each)}
         if earlier:
-            # Not for so long that the leases of others suffer.
+            # Bounded, so that the leases of running jobs are renewed in time.
             end_earlier(earlier, self._environment["TIEBREAK_BOARD"], min(2.0, self._options.lease / 10))
         for attempt in attempts:
-            if self._stops:  # while it was asked for
+            if self._stops:  # told to stop while the claim was under way
                 self._give_back(attempt, DRAINED)
-            elif elapsed() >= self._last_moment(attempt):  # somebody else may have it by now
+            elif elapsed() >= self._last_moment(attempt):  # the lease has ended: somebody else may have the job by now
                 self._give_back(attempt, LATE)
             elif attempt.is_function:
                 self._say("begun", attempt, None)
                 calls.append(attempt)
-            elif len(self._commands.running) >= self._capacity.most:  # it became less while they were asked for
+            elif len(self._commands.running) >= self._capacity.most:  # lowered while the claim was under way
                 self._give_back(attempt, SHORT)
             else:
                 self._start(attempt)
         if calls and not self._stops:
             self._functions.offer(calls)
-        elif calls:  # there is no going on since a command among them could not be started
+        elif calls:  # a command among them could not be started, and the worker is ending
             for attempt in calls:
                 self._give_back(attempt, DRAINED)
         self._deadline = 0.0
 
     def _may_run(self, attempt: Attempt) -> bool:
-        """Whether somebody has had this job before, and may not have ended it."""
+        """Whether an earlier attempt at this job, by another worker, may still run."""
         return attempt.job.epoch > 1 and self._ended.get(attempt.job.id) != attempt.job.epoch - 1
 
     def _start(self, attempt: Attempt) -> None:
@@ -582,7 +584,7 @@ class Worker:
             self._say("begun", attempt, None)
 
     def _give_back(self, attempt: Attempt, why: int) -> None:
-        """It is not begun at all."""
+        """Give a job back that was not begun."""
         attempt.why = why
         self._won -= 1
         self._reports.done(attempt, attempt.outcome(False))
@@ -590,12 +592,12 @@ class Worker:
 
     def _due(self, answer: Any, _: RequestBatch) -> None:
         if isinstance(answer, (int, float)):
-            # What is due now and was not won is for somebody else, or over a limit.
+            # A job that is due and was not won is held back by a limit, or meant for other workers.
             self._due_at = elapsed() + max(answer + 0.001, 0.25)
 
     def _answered(self, batch: RequestBatch) -> None:
         trouble = batch.trouble()
-        batch.open()
+        batch.handle_answers()
         if trouble is None:
             self._failures, self._stranded_at = 0, float("inf")
             return
@@ -617,18 +619,18 @@ class Worker:
         self._heartbeat_at = 0.0
         self._environment.update(_environment(self._board))
         self._register.moved(self._environment["TIEBREAK_BOARD"])
-        self._functions.tell({"TIEBREAK_BOARD": self._environment["TIEBREAK_BOARD"]})
+        self._functions.set_environment({"TIEBREAK_BOARD": self._environment["TIEBREAK_BOARD"]})
         self._say("followed", None, where)
 
     def _give_up_if_it_is_gone(self, trouble: TiebreakError, now: float) -> None:
-        """A server may come back; a file that was deleted or replaced, or a board that moved out of reach, does not."""
+        """Give up on a board whose file was deleted or replaced, or that moved out of reach; a server may come back."""
         if "moved" in trouble.data:
             self._stranded_at = min(self._stranded_at, now)
         if self._failure is None and (self._file != _file(self._board) or now >= self._stranded_at + LAST_TRIES):
             raise trouble
 
     def _refused(self, answer: Any) -> None:
-        """A call that failed alone; only what says that this worker cannot go on ends it."""
+        """Handle a call that was refused alone: only `Invalid` means that this worker cannot go on."""
         if isinstance(answer, Invalid):
             raise answer
 
@@ -644,7 +646,7 @@ def _environment(board: Board) -> dict[str, str]:
 
 
 def _file(board: Board) -> tuple[int, int] | None:
-    """Which file a board is in, if it is in one."""
+    """The file of a board, by device and inode; None if it is not a file."""
     try:
         found = os.stat(board.engine.path) if board.engine.path is not None else None
     except OSError:
@@ -653,7 +655,7 @@ def _file(board: Board) -> tuple[int, int] | None:
 
 
 def cannot_go_on(why: BaseException) -> TiebreakError:
-    """What ends a worker, as an error with an exit code."""
+    """The error that ends a worker, with its exit code."""
     if isinstance(why, TiebreakError):
         return why
     what = getattr(why, "strerror", None) or str(why) or type(why).__name__

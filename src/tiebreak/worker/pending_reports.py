@@ -1,4 +1,4 @@
-"""What a worker has to tell: what its jobs write, and what became of them."""
+"""Output and outcomes of jobs that the board has not received yet."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from .request_sender import RequestBatch
 
     Pair = tuple[dict[str, Any], Attempt]
-    """An outcome, and whose it is."""
+    """An outcome and its attempt."""
     Say = Callable[[str, Attempt | None, Any], None]
 
 FLUSH = 0.2
-"""Seconds that output waits at most."""
+"""Longest time in seconds that output waits."""
 MOST = 200
-"""Outcomes in one batch."""
+"""Most outcomes in one batch."""
 LARGEST = 384 * 1024
-"""Bytes of one batch, roughly: a daemon takes at most a megabyte."""
+"""Most bytes in one batch, roughly: a daemon accepts at most a megabyte."""
 
 
 class PendingReports:
-    """Output and outcomes that have not been delivered yet."""
+    """What is still to be reported, and how it goes into batches."""
 
     def __init__(self, say: Say) -> None:
         self.outcomes: list[Pair] = []
         self.flush_at = float("inf")
-        """When output has waited long enough."""
+        """When the waiting output has to be sent."""
         self._say = say
         self._written: dict[tuple[int, int], Attempt] = {}
         self._singly = 0
@@ -39,7 +39,7 @@ class PendingReports:
         return bool(self.outcomes or self._written)
 
     def keys(self) -> set[tuple[int, int]]:
-        """Which attempts have an outcome that is not delivered yet."""
+        """The attempts whose outcome has not been delivered."""
         return {attempt.key for _, attempt in self.outcomes}
 
     def wrote(self, attempt: Attempt) -> None:
@@ -48,7 +48,7 @@ class PendingReports:
         self.flush_at = 0.0 if attempt.output.urgent() else min(self.flush_at, elapsed() + FLUSH)
 
     def done(self, attempt: Attempt, outcome: dict[str, Any] | None) -> None:
-        """A job is over; without an outcome there is nothing more to tell."""
+        """A job has ended; without an outcome there is nothing to report, and its output is dropped."""
         if outcome is None:
             self._written.pop(attempt.key, None)
             return
@@ -57,11 +57,11 @@ class PendingReports:
             self._written[attempt.key] = attempt
 
     def add_to(self, batch: RequestBatch, now: float) -> bool:
-        """Put into a batch what should go now; whether there is an outcome with it."""
+        """Add what is due to a batch; whether that includes an outcome."""
         most = 1 if self._singly else MOST
         outcomes, self.outcomes = self.outcomes[:most], self.outcomes[most:]
         size = self._add_output(batch, now, [attempt for _, attempt in outcomes])
-        # What its last output has not gone with must wait for it: after the report nothing more is taken.
+        # An outcome waits until all output of its job has gone: the board accepts no output after the report.
         ready = [pair for pair in outcomes if not pair[1].output.waiting]
         self.outcomes[:0] = [pair for pair in outcomes if pair[1].output.waiting]
         if ready:
@@ -92,7 +92,7 @@ class PendingReports:
             self.wrote(attempt)
 
         params = {"ref": attempt.job.id, "project": attempt.job.project, "epoch": attempt.job.epoch, "chunks": chunks}
-        # Output that is refused is nobody's any more; that the job is lost shows elsewhere.
+        # Refused output is dropped: this worker has lost the job, which the heartbeat tells.
         batch.add("jobs.append", params, lambda *_: None, again)
         return sum(len(chunk["text"]) for chunk in chunks)
 
@@ -126,10 +126,10 @@ class PendingReports:
                 self._say("told", attempt, said)
 
     def _not_taken(self, pairs: list[Pair], why: Exception) -> None:
-        """The board cannot take a report as it is: a result that is no JSON value for it, say."""
+        """The board cannot store a report, for example because of a result that is not valid JSON for it."""
         if len(pairs) > 1:
             self.outcomes[:0] = pairs
-            self._singly = len(pairs)  # one by one, so that only the wrong one suffers
+            self._singly = len(pairs)  # sent one by one, so that only the wrong one fails
             return
         outcome, attempt = pairs[0]
         if outcome["ok"]:

@@ -1,7 +1,7 @@
-"""Everything between a worker and its board, on threads of its own: the loop must never wait for a board.
+"""Sends a worker's requests to the board from a thread of its own, so that the loop never waits for the board.
 
-One batch is under way at a time. What comes together meanwhile goes with the next one, all in one transaction: a
-worker that is idle is answered at once, and a busy one pays for one commit where it would have paid for hundreds.
+One batch is under way at a time. Requests that come up meanwhile go with the next batch, in one transaction. So an idle
+worker is answered at once, and a busy worker pays for one commit instead of hundreds.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 
 class RequestBatch:
-    """Calls that go to the board together, each with what to do with its answer, and with what if none came."""
+    """Calls that go to the board together, each with a function for its answer and one for the case that none comes."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.then: list[Then] = []
         self.undo: list[Callable[[], None] | None] = []
         self.asked = 0.0
-        """When it was sent: a lease is counted from here."""
+        """When it was sent: leases that it wins are counted from here."""
         self.answers: list[Any] = []
         self.error: BaseException | None = None
         self.followed: str | None = None
-        """Where the board was found anew, if it had moved."""
+        """The board's new address, if the board had been moved and was found there."""
         self.stranded: TiebreakError | None = None
-        """Why it could not be followed there."""
+        """Why the board could not be used at its new address."""
 
     def add(self, name: str, params: dict[str, Any], then: Then, undo: Callable[[], None] | None = None) -> None:
-        """One more call. `undo` is done when it is not known to have been delivered."""
+        """Add a call. `then` gets its answer; `undo` runs instead if the board may not have received it."""
         self.calls.append((name, params))
         self.then.append(then)
         self.undo.append(undo)
 
     def trouble(self) -> BaseException | None:
-        """Why the batch, or a part of it, was not delivered; nothing if every call was answered."""
+        """Why some call of the batch was not delivered; None if every call was answered."""
         return self.stranded or self.error or next((answer for answer in self.answers if undelivered(answer)), None)
 
-    def open(self) -> None:
-        """Hand each answer to whom it is for, after what was not delivered has been taken back."""
+    def handle_answers(self) -> None:
+        """Run `undo` for the calls that were not delivered, then `then` for the others."""
         lost = [self.error is not None or undelivered(answer) for answer in self.answers or self.calls]
         for undo, gone in zip(reversed(self.undo), reversed(lost), strict=True):
             if gone and undo is not None:
@@ -63,42 +63,42 @@ class RequestBatch:
 
 
 _ABOUT_THE_CALL = ("22", "23", "54")
-"""How the SQLSTATEs begin by which a server says that it cannot take what it was given, however often it is asked."""
+"""Classes of SQLSTATE that mean: the server cannot accept this call, and trying again does not help."""
 
 
 def undelivered(answer: Any) -> bool:
-    """Whether an answer tells nothing about its call, but that the board could not be used for it."""
+    """Whether an answer only says that the board could not be reached, and nothing about the call itself."""
     if not isinstance(answer, TiebreakError) or isinstance(answer, (Invalid, Refused)):
         return False
     return not str(answer.data.get("sqlstate") or "").startswith(_ABOUT_THE_CALL)
 
 
 class RequestSender:
-    """Carries batch, one at a time; rings when an answer has come."""
+    """Sends one batch at a time, and calls `wake` when it has been answered."""
 
-    def __init__(self, board: Board, ring: Callable[[], None]) -> None:
+    def __init__(self, board: Board, wake: Callable[[], None]) -> None:
         self._board = board
-        self._ring = ring
+        self._wake = wake
         self._out: SimpleQueue[RequestBatch | None] = SimpleQueue()
         self._answered: deque[RequestBatch] = deque()
         self.busy = False
         """Whether a batch is under way."""
-        threading.Thread(target=self._run, name="courier", daemon=True).start()
+        threading.Thread(target=self._run, name="requests", daemon=True).start()
 
     def send(self, batch: RequestBatch) -> None:
-        """Send it; only when the courier is not away."""
+        """Send a batch; only while the sender is not busy."""
         self.busy = True
         self._out.put(batch)
 
     def answered(self) -> RequestBatch | None:
-        """The batch that has been answered, if it has."""
+        """The batch that was under way, once it has been answered; else None."""
         if not self._answered:
             return None
         self.busy = False
         return self._answered.popleft()
 
     def stop(self) -> None:
-        """Carry no more."""
+        """Send no more."""
         self._out.put(None)
 
     def _run(self) -> None:
@@ -106,20 +106,20 @@ class RequestSender:
             batch.asked = elapsed()
             try:
                 batch.answers = self._board.batch(batch.calls)
-            except BaseException as exc:  # the loop decides what it means
+            except BaseException as exc:  # the loop decides what to do about it
                 batch.error = exc
             try:
                 batch.followed = follow(self._board, batch.trouble())
             except TiebreakError as exc:
                 batch.stranded = exc
             self._answered.append(batch)
-            self._ring()
+            self._wake()
 
 
 def follow(board: Board, trouble: BaseException | None) -> str | None:
-    """If a board says where it was moved to, go on with it there; the new address.
+    """If the board says that it was moved, use it at its new address from now on; returns that address.
 
-    Not past a daemon: which board that serves is its operator's to say.
+    A daemon's board is not followed: the operator of the daemon decides which board it serves.
     """
     where = trouble.data.get("moved") if isinstance(trouble, Unavailable) else None
     if where is None or board.engine.address.startswith(("http:", "https:", "unix:")):
@@ -135,7 +135,7 @@ def follow(board: Board, trouble: BaseException | None) -> str | None:
 
 
 def reopened(where: str, agent: str, project: str | None) -> Board:
-    """A board where it was moved to. It knows this agent: a new and empty one, which opening would make, does not."""
+    """Open a moved board at its new address. It must know this agent, which a new and empty board does not."""
     if "://" not in where and not os.path.exists(where):
         raise Unavailable(f"board {where}: does not exist")
     there = open(where, agent=agent, project=project)
