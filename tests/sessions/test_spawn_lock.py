@@ -1,4 +1,4 @@
-"""The tests that the spawn gate was designed with, T1 to T9 and those of the drain path, each by its name.
+"""The tests that the spawn lock was designed with, T1 to T9 and those of the drain path, each by its name.
 
 One differs on purpose: on the drain path contention was a warning, and the spawn went on. Here it waits its turn.
 """
@@ -27,12 +27,12 @@ def home(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Arena:
     return arena
 
 
-# ── The gate ─────────────────────────────────────────────────────────────────────────────────────────
+# ── The spawn lock ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_t1_a_second_concurrent_spawn_for_the_same_project_fails_at_once(home: Arena) -> None:
     with SpawnLock("demo"), pytest.raises(Lost, match="another spawn is in progress"):
-        SpawnLock("demo").enter()
+        SpawnLock("demo").acquire()
 
 
 def test_t2_the_gate_is_open_again_after_its_holder_has_left(home: Arena) -> None:
@@ -50,7 +50,7 @@ def test_t3_different_projects_do_not_block_each_other(home: Arena) -> None:
     assert answer.code == 0, answer
 
 
-def test_t4_a_spawn_without_coordinator_takes_no_gate(home: Arena) -> None:
+def test_t4_a_spawn_without_coordinator_takes_no_spawn_lock(home: Arena) -> None:
     with SpawnLock("demo"):
         answer = home.spawn("worker")
     assert answer.code == 0, answer
@@ -65,8 +65,8 @@ def test_t5_the_refusal_names_the_process_in_the_gate_and_since_when(home: Arena
     assert f"pid {os.getpid()} since 20" in answer.err
     assert "tb attach" in answer.err
     me = identity()
-    with SpawnLock("demo") as gate:
-        signed = json.loads(Path(gate.path).read_text())
+    with SpawnLock("demo") as lock:
+        signed = json.loads(Path(lock.path).read_text())
     assert (signed["pid"], signed["started"]) == (me.pid, me.started)
 
 
@@ -79,7 +79,7 @@ def test_t6_of_concurrent_spawns_only_one_starts(arena: Arena) -> None:
     assert len(arena.starts(1)) == len(arena.terminals()) == 1
 
 
-def test_t7_spawn_and_drain_pass_the_same_gate(home: Arena) -> None:
+def test_t7_spawn_and_drain_take_the_same_spawn_lock(home: Arena) -> None:
     old = home.lead()
     assert home("handoff", "lead", "--queue").code == 0
     with SpawnLock("demo", "spawn"):
@@ -115,7 +115,7 @@ def test_t9_contention_on_the_drain_path_neither_spawns_nor_loses_the_file(home:
     assert [each.replaces for each in home.living()] == [agent_id(old)]
 
 
-# ── The drain path and the remote-control marker ─────────────────────────────────────────────────────
+# ── The drain path and the remote-control setting ─────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def flag(arena: Arena) -> list[str]:
 
 def test_t_drain_coord_marker_write(home: Arena, client: list[str]) -> None:
     home("spawn", "lead", "--coordinator", *QUICK, "--", *client)
-    assert home.words(1)[0] == ["ok"], "a coordinator from before the marker existed"
+    assert home.words(1)[0] == ["ok"], "a coordinator from before the setting existed"
     home("handoff", "lead", "--queue")
     assert remote_control.state("demo") == "unset"
     assert home("drain").code == 0
@@ -164,7 +164,7 @@ def test_t_drain_marker_write_failure_non_fatal(home: Arena, client: list[str]) 
     assert (home.queue(), len(home.queue("done"))) == ([], 1)
 
 
-# ── The marker on the other paths ────────────────────────────────────────────────────────────────────
+# ── The setting on the other paths ────────────────────────────────────────────────────────────────────
 
 
 def test_a_marker_that_is_up_reaches_spawns_and_handoffs_of_every_command(home: Arena) -> None:

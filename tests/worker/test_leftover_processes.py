@@ -121,7 +121,9 @@ def test_where_processes_cannot_be_looked_at_the_lease_is_waited_for(shop: Shop)
     """As with those of another user."""
     job = shop.submit(JOB.format(more=""), backoff=0)
     blind = changed_command(
-        shop.folder, "from tiebreak.worker import leftover_processes", "leftover_processes.environment = lambda pid: None"
+        shop.folder,
+        "from tiebreak.worker import leftover_processes",
+        "leftover_processes.environment = lambda pid: None",
     )
     with shop.worker("--lease", "5s") as hand:
         shop.pids("pids", 3)

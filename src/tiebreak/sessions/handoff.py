@@ -1,8 +1,8 @@
-"""Handing off: a new session takes the place of an old one, with its command, environment, worktree and seat.
+"""Handoffs: a new session replaces an old one, with the same command, environment, worktree and seat.
 
-The seat passes on in one step, with the next epoch: from then on the old one is refused whatever it writes. When the
-new one lives the old one is ended; if the new one dies before that, the seat is the old one's again, and nothing was
-lost. A handoff passes the same gate as a spawn.
+The seat passes to the new session in one step, with the next epoch; from then on the board refuses what the old session
+writes. When the new session is alive, the old one is ended. If the new one dies before that, the seat goes back to the
+old one and nothing is lost. A handoff of a coordinator takes the same spawn lock as `tb spawn`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..errors import Invalid, Refused
 from ..model import agent_id
 from . import remote_control, state_files
 from .records import GONE, fate, find, record_end
-from .spawn import PATIENCE, SETTLE, SessionRequest, inheritable, launch, make_way, taken
+from .spawn import PATIENCE, SETTLE, SessionRequest, clear_dead_coordinators, inheritable, launch, taken
 from .spawn_lock import SpawnLock
 from .stop import current
 
@@ -37,9 +37,9 @@ def handoff(
     settle: float | None = None,
     patience: float = PATIENCE,
 ) -> tuple[Session, Session]:
-    """Replace a session; the new one, which lives, and the old one, which is to be ended (see `stop.retire`).
+    """Replace a session. Returns the new one, which is alive, and the old one, which the caller ends (`stop.retire`).
 
-    With a `ticket`, at most one session ever answers it: one that does is returned as if it were new.
+    At most one session is ever started for a `ticket`: if there is one already, it is returned.
     """
     old = find(board, ref, ended=True)
     changes = {"document": document, "command": command, "ticket": ticket, "settle": settle, "patience": patience}
@@ -55,7 +55,7 @@ def _replace(board: Board, old: Session, changes: dict[str, Any]) -> tuple[Sessi
         return answered, current(board, old)
     not_replaced(current(board, old))
     if old.role == "coordinator":
-        make_way(board, agent_id(old))
+        clear_dead_coordinators(board, agent_id(old))
     elif fate(old) == GONE:
         record_end(board, old)
     request = successor(old, **changes)
@@ -65,13 +65,13 @@ def _replace(board: Board, old: Session, changes: dict[str, Any]) -> tuple[Sessi
 
 
 def not_replaced(old: Session) -> None:
-    """Refuse to replace what was replaced."""
+    """Raise `Refused` if the session was replaced already."""
     if old.replaced_by:
         raise Refused(f"{old.agent} was replaced by {old.replaced_by} already", replaced_by=old.replaced_by)
 
 
 def _answered(board: Board, ticket: str) -> Session | None:
-    """The session that answers a ticket; raises `Lost` while one is about to."""
+    """The session that was started for a ticket; raises `Lost` while one is being started."""
     for found in board.sessions.list(ticket=ticket, every=True):
         if found.alive_at:
             return found
@@ -90,7 +90,7 @@ def successor(
     settle: float | None,
     patience: float,
 ) -> SessionRequest:
-    """A session like the old one, but for what is given."""
+    """A request for a session like the old one, with these changes."""
     plan = state_files.read_json(state_files.spec_path(agent_id(old))) or {}
     facts = old.facts or {}
     environment = plan.get("environment") or inheritable()
@@ -122,7 +122,7 @@ def successor(
 
 
 def keep_document(text: str, mark: str) -> str:
-    """Store a handoff document; where it is."""
+    """Store a handoff document; returns its path."""
     if len(text.encode()) > MAX_DOCUMENT:
         raise Invalid(f"the handoff document has more than {MAX_DOCUMENT} bytes")
     path = os.path.join(state_files.folder("handoffs", "documents"), f"{mark}.md")

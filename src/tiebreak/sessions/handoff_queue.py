@@ -1,8 +1,8 @@
-"""Queued handoffs: a file first, and whoever drains the queue brings the replacement to life.
+"""Queued handoffs: each is a file, and whoever drains the queue starts the replacement.
 
-A file stays in the queue until its replacement lives, whatever happens to those who drain: contention, crashes and
-commands that fail leave it where it is. Its ticket is on the record of each session that was started for it, so a
-second run knows what the first one did, and there is exactly one replacement.
+A file stays in the queue until its replacement is alive. Contention, crashes and commands that fail leave it there. The
+record of each session that was started for a file carries the file's ticket, so a second run knows what the first one
+did, and exactly one replacement comes to life.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_TRIES = 3
-"""Replacements that may fail to come to life before a queued handoff is put aside."""
+"""Failed replacements after which a queued handoff is put aside."""
 _NEEDED = {"ticket", "board", "project", "agent", "document", "command", "settle"}
 DONE, LEFT, ASIDE = "done", "left", "put aside"
 
@@ -51,7 +51,7 @@ def enqueue(
     command: list[str] | None = None,
     settle: float | None = None,
 ) -> str:
-    """Commit to a handoff; the file, which is on the disk by now."""
+    """Put a handoff into the queue; returns its file, which is synced to disk."""
     old = find(board, ref, ended=True)
     not_replaced(old)
     order = {
@@ -77,12 +77,12 @@ def queued() -> list[str]:
 
 
 def drain(board: Board, *, project: str | None = None, patience: float = PATIENCE) -> list[DrainResult]:
-    """Go through the queue of this board once; `project` keeps to one of them."""
+    """Try each queued handoff of this board once, or only those of one project."""
     out = []
     for path in queued():
         order = state_files.read_json(path)
         if order is None and not os.path.exists(path):
-            continue  # somebody else has just drained it
+            continue  # another process has just drained it
         if order is None or not order.keys() >= _NEEDED:
             state_files.move(path, _beside(path, "aside"))
             out.append(DrainResult("?", "?", os.path.basename(path), ASIDE, "the file cannot be understood"))
@@ -92,7 +92,7 @@ def drain(board: Board, *, project: str | None = None, patience: float = PATIENC
 
 
 def _one(board: Board, path: str, order: dict[str, Any], patience: float) -> list[DrainResult]:
-    """One file, by one process at a time."""
+    """Try one file; one process at a time does."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _tried(board: Board, order: dict[str, Any], patience: float) -> tuple[str, s
 
 
 def _failed(board: Board, order: dict[str, Any], why: TiebreakError) -> tuple[str, str]:
-    if why.data.get("replaced_by") or isinstance(why, NotFound):  # whom it should replace was forgotten
+    if why.data.get("replaced_by") or isinstance(why, NotFound):  # the old session was replaced, or its record removed
         return ASIDE, why.message
     tries = len(board.sessions.list(ticket=order["ticket"], every=True))
     if tries == 0 or tries >= MOST_TRIES:

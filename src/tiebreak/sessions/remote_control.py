@@ -1,8 +1,8 @@
-"""The remote-control marker: whether a project's coordinators are started so that they can be controlled from afar.
+"""The remote-control setting of a project: whether its coordinators start with the flag that allows remote control.
 
-It is up, down, or was never set. While it is up every coordinator gets the configured flag, whether it is spawned,
-handed off or drained from the queue. A coordinator from before the marker existed is brought up to date when it is
-handed off: if its command is one that understands the flag, the marker is set up for its project. Workers never get it.
+The setting is `up`, `down`, or was never set. While it is up, every coordinator gets the configured flag, whether it is
+spawned, handed off, or started from the handoff queue. If it was never set, handing off a coordinator whose command is
+known to take the flag sets it to `up`. Workers never get the flag.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UP, DOWN, UNSET = "up", "down", "unset"
 
 
 def path(project: str) -> str:
-    """Where the marker of a project is."""
+    """The file of a project's setting."""
     return os.path.join(state_files.project_folder(project), "remote-control")
 
 
@@ -36,15 +36,15 @@ def state(project: str) -> str:
 
 
 def put(project: str, wanted: str) -> None:
-    """Set the marker."""
+    """Set it to `up` or `down`."""
     try:
         state_files.write(path(project), wanted + "\n")
     except OSError as exc:
-        raise Unavailable(f"marker {path(project)}: {exc.strerror or exc}") from exc
+        raise Unavailable(f"remote-control setting {path(project)}: {exc.strerror or exc}") from exc
 
 
 def flag_words(session: str) -> list[str]:
-    """The configured flag (`TIEBREAK_RC_FLAG`), for a terminal of this name."""
+    """The configured flag (`TIEBREAK_RC_FLAG`), with the name of this terminal filled in."""
     try:
         words = shlex.split(os.environ.get("TIEBREAK_RC_FLAG") or FLAG)
     except ValueError as exc:
@@ -53,15 +53,15 @@ def flag_words(session: str) -> list[str]:
 
 
 def flags(project: str, command: list[str], session: str) -> list[str]:
-    """What to add to the command of a coordinator."""
+    """The words to add to a coordinator's command."""
     words = flag_words(session)
     return words if state(project) == UP and words and words[0] not in command else []
 
 
 def backfill(project: str, command: list[str]) -> None:
-    """Before a coordinator is handed off: set the marker if it was never set and the command understands the flag.
+    """Before a handoff: set the project to `up` if it was never set and the command takes the flag.
 
-    A marker that cannot be written is worth a warning and no more: the command then starts as it is.
+    If that cannot be written, a warning is printed and the command starts without the flag.
     """
     if state(project) != UNSET or not understands(command):
         return

@@ -1,4 +1,4 @@
-"""The command of a session as a process, and the guardian that sees to it that it does not outlive its supervisor."""
+"""The process of a session's command, and the guardian process that kills it if its supervisor dies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from ..processes import Identity
 
 ORDERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-"""What tells a supervisor to end."""
+"""The signals that tell a supervisor to end its command."""
 GRACE = 5.0
-"""Seconds between asking and killing."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 class SessionCommand:
-    """The command's process: made at once, running only when it is let go."""
+    """The command's process. It is created at once, but runs the command only after `run`."""
 
     def __init__(self, words: list[str], cwd: str, environment: dict[str, str]) -> None:
         go, self.leash = os.pipe()
@@ -34,7 +34,7 @@ class SessionCommand:
         self.who = identity(self.pid)
 
     def run(self) -> str:
-        """Let it become the command; what went wrong, if it cannot."""
+        """Let it run the command; returns what went wrong, or "" if nothing did."""
         _give_terminal_to(self.pid)
         os.write(self.leash, b"!")
         os.close(self.leash)
@@ -42,12 +42,12 @@ class SessionCommand:
             return file.read().decode("utf-8", "replace")
 
     def forbid(self) -> None:
-        """Let it end without having run."""
+        """End the process without having run the command."""
         os.close(self.leash)
         os.waitpid(self.pid, 0)
 
     def end(self, grace: float) -> None:
-        """End it with everything below it, gently first. What has detached itself on purpose is not below it."""
+        """End it and its descendants: SIGTERM, then SIGKILL. A process that has detached itself is no descendant."""
         known: dict[Identity, None] = {}
 
         def living() -> list[Identity]:
@@ -57,7 +57,7 @@ class SessionCommand:
         end(living, grace)
 
     def sweep(self, grace: float) -> None:
-        """End what the command left behind in its process group."""
+        """End what the command has left in its process group."""
         end(lambda: _members(self.pid), grace)
 
 
@@ -66,7 +66,7 @@ def _members(group: int) -> list[Identity]:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
-        return []  # as it almost always is, and much cheaper than a look at all processes
+        return []  # the usual case, and much cheaper than a look at all processes
     except PermissionError:
         pass
     return identities(each for each in table().values() if not each.dead and _group(each.pid) == group)
@@ -97,7 +97,7 @@ def _become(words: list[str], cwd: str, environment: dict[str, str], parent: int
 
 
 class Guardian:
-    """A process that outlives the supervisor by one deed: to kill what is left of the command's group."""
+    """A process that waits for the supervisor to die, and then kills the command's process group."""
 
     def __init__(self, command: SessionCommand) -> None:
         reader, self._writer = os.pipe()
@@ -107,24 +107,24 @@ class Guardian:
         os.close(reader)
 
     def dismiss(self) -> None:
-        """The command has ended in good order."""
+        """End the guardian: the command has ended."""
         try:
             os.write(self._writer, b".")
             os.close(self._writer)
             os.waitpid(self._pid, 0)
         except (BrokenPipeError, ChildProcessError):
-            pass  # it was ended, and reaped among others
+            pass  # it has been killed, and was reaped with other children
 
 
 def _guard(reader: int, close: tuple[int, ...], group: int) -> None:
     try:
-        os.setsid()  # what is typed or hung up in the terminal is not for it
+        os.setsid()  # signals from the terminal must not reach it
         for fd in (*close, 0, 1, 2):
             os.close(fd)
         if not os.read(reader, 1):
             os.killpg(group, signal.SIGKILL)
     except OSError:
-        pass  # nothing is left
+        pass  # the group has ended already
     finally:
         os._exit(0)
 

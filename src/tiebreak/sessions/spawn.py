@@ -1,9 +1,13 @@
-"""Spawning: an agent in a terminal of its own, and for a coordinator everything under one gate.
+"""Spawning: starts an agent in a terminal of its own; for a coordinator, everything under the spawn lock.
 
-The order is what makes it safe. Look who is there; take the seat and write the record in one step, answered for by
-this process; open the terminal, whose supervisor takes over the answering before it lets the command run; come back
-when the command has lived for a moment. Killed anywhere in between, what is left can be told from the board and from
-the processes that it names, and whoever comes next clears it away.
+The order of the steps makes it safe:
+
+1. Check that no coordinator is alive.
+2. Take the seat and write the session's record in one transaction. The record names this process.
+3. Open the terminal. Its supervisor writes itself into the record before it lets the command run.
+4. Return when the command has been alive for a moment.
+
+If this process is killed at any point, the record names a dead process, and the next `tb spawn` cleans up.
 """
 
 from __future__ import annotations
@@ -31,10 +35,11 @@ if TYPE_CHECKING:
     from ..model import Session
 
 SETTLE = 0.5
-"""Seconds that a command has to live to count as alive."""
+"""Seconds that a command has to run to count as alive."""
 PATIENCE = 60.0
-"""Seconds for which a spawner waits for that."""
+"""Seconds that `tb spawn` waits for that."""
 LOOK = 0.25
+"""Seconds between two looks at a session that starts."""
 NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
     f"TIEBREAK_{name}"
     for name in ("AGENT", "SESSION", "PROJECT", "EPOCH", "HOLD", "SLOT", "HANDOFF", "JOB", "ATTEMPT", "WORKER")
@@ -43,19 +48,19 @@ NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """A session as somebody asks for it."""
+    """What a session should be like."""
 
     name: str
     command: list[str]
     cwd: str
     coordinator: bool = False
     environment: dict[str, str] = field(default_factory=dict)
-    """All of it, with the values."""
+    """The whole environment."""
     given: tuple[str, ...] = ()
-    """The names that were asked for by name: what the board may know of it."""
+    """Names of the variables that the caller added. Only names, never values, go to the board."""
     own_worktree: bool = False
     source: str = ""
-    """The folder whose repository the worktree is made from."""
+    """A folder of the repository that the worktree is made from."""
     worktree: str | None = None
     branch: str | None = None
     settle: float = SETTLE
@@ -67,41 +72,43 @@ class SessionRequest:
 
 
 def inheritable() -> dict[str, str]:
-    """The environment of this process, as far as a session should have it."""
+    """The environment of this process without the variables that must differ in a new session."""
     return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
 
 
 def spawn(board: Board, request: SessionRequest) -> Session:
-    """Start an agent and come back when it lives; for a coordinator, only if there is none."""
+    """Start an agent and return when it is alive; a coordinator only if there is none."""
     if not request.coordinator:
         return launch(board, request)
-    make_way(board)  # also out here, so that a spawn in vain keeps no handoff from passing the gate
+    clear_dead_coordinators(
+        board
+    )  # checked before taking the lock too, so that a refused spawn does not block a handoff
     with SpawnLock(board.project, "spawn"):
-        make_way(board)
+        clear_dead_coordinators(board)
         return launch(board, request)
 
 
 # ── Who is there already ─────────────────────────────────────────────────────────────────────────────
 
 
-def make_way(board: Board, old: str | None = None) -> None:
-    """Clear away coordinators that are dead by proof; raise `Lost` if one lives. `old` is about to be replaced."""
+def clear_dead_coordinators(board: Board, old: str | None = None) -> None:
+    """Record the end of coordinators that are proved dead; raise `Lost` if one is alive, except `old`."""
     for found in board.sessions.list(role="coordinator"):
         if settled_fate(found) == GONE:
             record_end(board, found)
-    veto(board, old)
-    _vacate(board)
+    refuse_second(board, old)
+    _free_seat(board)
 
 
-def veto(board: Board, old: str | None = None) -> None:
-    """Raise `Lost` if a coordinator lives here, whether or not it has its seat at this moment."""
+def refuse_second(board: Board, old: str | None = None) -> None:
+    """Raise `Lost` if a coordinator is alive, whether or not it has the seat right now."""
     for found in board.sessions.list(role="coordinator"):
         if agent_id(found) != old and not found.replaced_by and settled_fate(found) in (ALIVE, ORPHANED):
             raise taken(found)
 
 
-def _vacate(board: Board) -> None:
-    """Free a seat that is held for somebody who was never a session and is dead by proof."""
+def _free_seat(board: Board) -> None:
+    """Free a seat whose holder is not a session and is proved dead."""
     for hold in board.holds.list(matching=SEAT):
         holder = holder_id(hold) or ""
         if not board.sessions.list(session=holder) and agent_is_dead(board, holder):
@@ -109,7 +116,7 @@ def _vacate(board: Board) -> None:
             try:
                 board.call("holds.break", params)
             except Refused:
-                pass  # somebody was quicker
+                pass  # another process freed it first
 
 
 def agent_is_dead(board: Board, agent: str) -> bool:
@@ -122,7 +129,7 @@ def agent_is_dead(board: Board, agent: str) -> bool:
 
 
 def taken(found: Session) -> Lost:
-    """What the second one is told."""
+    """The error for a second coordinator."""
     name, state = found.agent, fate(found)
     facts = {"holder": name, "epoch": found.epoch, "pid": found.child or found.pid, "tmux": found.tmux}
     if state == ORPHANED:
@@ -150,7 +157,7 @@ def taken(found: Session) -> Lost:
 
 
 def launch(board: Board, request: SessionRequest) -> Session:
-    """Start a session, whoever allowed it; come back when it lives, or raise why it does not."""
+    """Start a session without further checks; return when it is alive, or raise why it is not."""
     mark = os.urandom(5).hex()
     session = f"{request.name}{SPAWNED}{mark}"
     tmux = Tmux()
@@ -239,7 +246,7 @@ def _write_plan(
 
 
 def address_of(board: Board) -> str:
-    """The whole address of a board, as its own processes need it."""
+    """The address of a board including its password, for processes that this one starts."""
     return str(getattr(board.engine, "whole", board.engine.address))
 
 
@@ -261,7 +268,7 @@ def _until_alive(board: Board, session: str, tmux: Tmux, terminal: str, patience
             raise TimedOut(f"{found.agent} is not alive after {patience:g} s", hint=f"`tb peek {found.agent}` shows it")
         if not board.engine.wait(seen, min(LOOK, left), project=board.project):
             missing = missing + 1 if _vanished(found, tmux, terminal) else 0
-            if missing > 1:  # seen twice, with another look at the board in between
+            if missing > 1:  # twice, with a look at the board in between
                 raise Refused(f"{found.agent} did not come to life: its terminal was ended")
 
 
@@ -270,7 +277,7 @@ def _vanished(found: Session, tmux: Tmux, terminal: str) -> bool:
 
 
 def _give_up(board: Board, found: Session, why: BaseException) -> None:
-    """What was begun is over, unless its supervisor has it in hand by now."""
+    """Record that the session has ended, unless its supervisor is alive."""
     note = plain(f"not started: {getattr(why, 'message', '') or type(why).__name__}")[:1000]
     try:
         if record_end(board, found, note) is None:
@@ -278,4 +285,4 @@ def _give_up(board: Board, found: Session, why: BaseException) -> None:
                 if settled_fate(now) == GONE:
                     record_end(board, now, note)
     except TiebreakError:
-        pass  # whoever comes next finds this process dead
+        pass  # the next process finds this one dead

@@ -1,8 +1,7 @@
-"""The gate: one process at a time may bring a coordinator of a project to life on this machine.
+"""The spawn lock: on this machine, one process at a time may start a coordinator of a project.
 
-It is a lock file that is never removed, for a lock on an unlinked file protects nobody. Nobody waits for it: who comes
-second is told at once who is in there and since when, and can look at what comes out. The kernel opens it when its
-holder dies, however it dies.
+It is a lock file that is never removed, because a lock on an unlinked file keeps nobody out. Nobody waits for it: a
+second process is told at once which process has it and since when. The kernel releases it when its holder dies.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LOOKS = 25
+"""How often to look for the name of the holder, which writes it just after it has the lock."""
 
 
 class SpawnLock:
-    """The right to start the coordinator of a project; a context manager that raises `Lost` if somebody else has it."""
+    """The right to start a project's coordinator: a context manager that raises `Lost` if another process has it."""
 
     def __init__(self, project: str, doing: str = "spawn") -> None:
         self.project = project
@@ -32,8 +32,8 @@ class SpawnLock:
         self._doing = doing
         self._fd = -1
 
-    def enter(self) -> None:
-        """Go in, or raise `Lost` at once."""
+    def acquire(self) -> None:
+        """Take the lock, or raise `Lost` at once."""
         try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:
@@ -46,8 +46,8 @@ class SpawnLock:
         facts = {"pid": me.pid, "started": me.started, "host": me.host, "boot": me.boot}
         self._sign({**facts, "doing": self._doing, "since": time.time()})
 
-    def leave(self) -> None:
-        """Let the next one in; the file stays."""
+    def release(self) -> None:
+        """Release the lock; the file stays."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)
             self._close()
@@ -61,7 +61,7 @@ class SpawnLock:
         self._fd = -1
 
     def _refusal(self) -> Lost:
-        who = self._occupant()
+        who = self._holder()
         text = f"another {who.get('doing', 'spawn')} is in progress"
         if who:
             text += f" (pid {who['pid']} since {rfc3339(who['since'])})"
@@ -72,8 +72,8 @@ class SpawnLock:
             **{name: who[name] for name in ("pid", "started", "since") if name in who},
         )
 
-    def _occupant(self) -> dict[str, Any]:
-        """Who is in there; {} if it has not signed yet. A signature of the dead is one that nobody has replaced yet."""
+    def _holder(self) -> dict[str, Any]:
+        """The process that has the lock; {} if it has not written its name yet, or only a dead one's name is there."""
         for _ in range(_LOOKS):
             try:
                 found = read_json(os.pread(self._fd, 4096, 0).decode("utf-8", "replace"))
@@ -86,8 +86,8 @@ class SpawnLock:
         return {}
 
     def __enter__(self) -> SpawnLock:
-        self.enter()
+        self.acquire()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        self.release()

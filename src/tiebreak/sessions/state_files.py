@@ -1,7 +1,7 @@
-"""What sessions keep in files: locks, markers, queued handoffs, documents, and the values of environments.
+"""Files that belong to sessions: locks, settings, queued handoffs, handoff documents, and session plans.
 
-All of it is below the user's state folder, in folders that only the user can enter, and every file appears whole and
-on the disk or not at all.
+All of them are below the user's state folder, in folders that only the user can enter. Each is written in one step and
+synced: after a crash it is complete or not there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def folder(*names: str) -> str:
-    """A folder of ours; made if it does not exist."""
+    """A folder below the state folder; created if needed, for the user alone."""
     path = state_folder()
     try:
         for name in names:
@@ -33,18 +33,18 @@ def folder(*names: str) -> str:
 
 
 def project_folder(project: str) -> str:
-    """The folder of a project. Its name may have characters that a file's name may not."""
+    """The folder of a project; characters that a file name cannot have are replaced."""
     safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in project)
     return folder("projects", safe if safe == project else f"{safe}-{checksum(project.encode()):016x}")
 
 
 def write(path: str, text: str) -> None:
-    """Put a file in its place, complete and synced, readable for its owner only."""
+    """Replace a file in one step and sync it; only its owner can read it."""
     replace_file(path, text.encode(), durable=True)
 
 
 def move(path: str, target: str) -> None:
-    """Move a file to another of our folders, so that it stays moved; harmless if somebody else did."""
+    """Move a file to another folder and sync both; nothing happens if it has been moved already."""
     try:
         os.replace(path, target)
     except FileNotFoundError:
@@ -54,14 +54,14 @@ def move(path: str, target: str) -> None:
 
 
 def write_json(path: str, value: Any) -> None:
-    """A value as a file."""
+    """Write a value as JSON."""
     import json
 
     write(path, json.dumps(value))
 
 
 def read_json(path: str) -> dict[str, Any] | None:
-    """The object in a file; None if there is no such file, or none that can be understood."""
+    """The JSON object in a file; None if there is no such file, or if it contains something else."""
     import json
 
     try:
@@ -73,10 +73,10 @@ def read_json(path: str) -> dict[str, Any] | None:
 
 
 def spec_path(session: str) -> str:
-    """Where the plan of a session is: what to run, and with which environment."""
+    """The path of a session's plan: what to run, and in which environment."""
     return os.path.join(folder("sessions"), f"{session.partition('~')[2]}.json")
 
 
 def forget(session: str) -> None:
-    """Remove what was kept for a session."""
+    """Remove the plan of a session."""
     remove_file(spec_path(session))

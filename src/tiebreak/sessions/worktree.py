@@ -1,4 +1,4 @@
-"""A working tree and a branch of one's own for a session, beside those of everybody else."""
+"""A git worktree and a branch for a single session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def planned(request: SessionRequest, mark: str) -> SessionRequest:
-    """The same, in a working tree that `make` will make."""
+    """The same request, in a worktree that `make` creates later."""
     if repository(request.cwd) is None:
         raise Refused(f"{request.cwd} is in no git repository, so there can be no worktree")
     safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in request.name)
@@ -25,12 +25,12 @@ def planned(request: SessionRequest, mark: str) -> SessionRequest:
 
 
 def make(request: SessionRequest) -> None:
-    """Make it, from what is checked out where the session was asked for."""
+    """Create the worktree, from the commit that is checked out in `request.source`."""
     _git(request.source, "worktree", "add", "--quiet", "-b", str(request.branch), str(request.worktree))
 
 
 def remove(path: str) -> None:
-    """Remove a working tree that has nothing in it which is not committed; its branch stays."""
+    """Remove a worktree; git refuses if something in it is not committed. The branch stays."""
     if os.path.isdir(path):
         _git(path, "worktree", "remove", path)
 
