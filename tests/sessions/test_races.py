@@ -36,7 +36,7 @@ def crowd(arena: Arena) -> Iterator[Crowd]:
 
 
 def refused_clearly(answer: Answer) -> bool:
-    """Exit 1, and a message that names the process that has the spawn lock or the live coordinator, and how to get there."""
+    """Exit 1, and a message that names the holder of the spawn lock or the live coordinator, and how to get there."""
     if answer.code != 1:
         return False
     told = answer.json

@@ -1,4 +1,4 @@
-"""What agents are told about tiebreak: a section of AGENTS.md, and a skill."""
+"""The texts that explain tiebreak to agents: a section of AGENTS.md, and a skill."""
 
 SECTION = """
 ## Working with other agents (tiebreak)

@@ -1,8 +1,8 @@
-"""What the guard remembers of one agent between two calls: small files, for the owner's eyes only.
+"""What the guard remembers about an agent between two hook calls: small files that only the user can read.
 
-A hook is a process that lives for milliseconds, and several of one agent can run at once. So each fact is a file of its
-own, replaced as a whole: there is nothing to lock and nothing to repair. Losing all of it loses no exclusion, which
-is the board's; an agent would only be asked to read a file once more, or not be asked.
+A hook is a process that lives for milliseconds, and several hooks of one agent may run at once. So each fact is a file
+of its own, replaced as a whole: nothing has to be locked or repaired. Exclusion does not depend on these files, only on
+the board. If they are lost, an agent may have to read a file once more, or may miss that a file has changed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LARGEST = 256 * 1024
-"""Bytes of a file that are kept to show what has changed in it."""
+"""Largest file in bytes whose contents are kept, to show later what has changed."""
 MOST = 400
-"""Files of which one agent's last look is kept."""
+"""Most files whose last read is remembered for one agent."""
 DAYS = 7
-"""After so many days without a sign, an agent's memory is thrown away."""
+"""Days without a hook call after which an agent's state is deleted."""
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> str:
-    """Where the guard keeps what it remembers."""
+    """The folder of the guard's state."""
     return _made(os.path.join(state_folder(environ), "guard"))
 
 
@@ -37,19 +37,19 @@ def _made(path: str) -> str:
 
 
 def key(name: str) -> str:
-    """A name of any kind as the name of a file."""
+    """A file name for any text."""
     return f"{checksum(name.encode('utf-8', 'surrogateescape')):016x}"
 
 
 class AgentState:
-    """The memory of one agent."""
+    """The remembered facts of one agent."""
 
     def __init__(self, agent: str, environ: Mapping[str, str] = os.environ) -> None:
         self.agent = agent
         self.home = os.path.join(folder(environ), key(agent))
 
     def get(self, name: str) -> bytes | None:
-        """A fact; None when nothing is known."""
+        """The value of a fact; None when it is not known."""
         try:
             with open(os.path.join(self.home, name), "rb") as file:
                 return file.read(LARGEST + 8192)
@@ -57,7 +57,7 @@ class AgentState:
             return None
 
     def put(self, name: str, value: bytes) -> None:
-        """Remember a fact in place of the last one of that name."""
+        """Store a fact, in place of the earlier one of that name."""
         path = os.path.join(self.home, name)
         try:
             replace_file(path, value)
@@ -80,19 +80,19 @@ class AgentState:
             return []
 
     def age(self, name: str) -> float:
-        """Seconds since a fact was put; for ever, when it never was."""
+        """Seconds since a fact was stored; infinite if it never was."""
         at = self.moment(name)
         return max(0.0, time.time() - at / 1e9) if at else float("inf")
 
     def moment(self, name: str) -> int:
-        """When a fact was put, by the clock that files have, in nanoseconds; 0 when it never was."""
+        """When a fact was stored, as the file's modification time in nanoseconds; 0 if it never was."""
         try:
             return os.stat(os.path.join(self.home, name)).st_mtime_ns
         except OSError:
             return 0
 
     def tidy(self) -> None:
-        """Keep to the bounds: the oldest looks go, and what agents left behind who are long gone."""
+        """Delete the oldest reads beyond the limit, and the state of agents that are long gone."""
         looks = sorted(self.names("reads"), key=self.moment)
         for name in looks[: max(0, len(looks) - MOST)]:
             self.forget(name)

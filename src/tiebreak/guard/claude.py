@@ -1,7 +1,7 @@
-"""Claude Code: its hook events and tools, its way to be told no, and where its settings are.
+"""Claude Code: its hook events, its tools, the format of a refusal, and its settings files.
 
-A refusal is exit 0 with `permissionDecision: deny`; saying nothing leaves the decision to the usual permissions, so
-an allowed edit prints nothing at all. Cursor runs the hooks of Claude Code too: where it has its own, these keep still.
+A refusal is exit code 0 with `permissionDecision: deny`. An allowed edit prints nothing, which leaves the decision to
+the user's usual permissions. Cursor runs Claude Code's hooks too; if Cursor has hooks of its own, these do nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "claude"
 READS = True
-"""Whether it has a tool that reads a file, after which an agent has seen the file as it is."""
+"""Whether it has a tool that reads files; after it, the agent knows the file's contents."""
 EVENTS = {
     "SessionStart": START,
     "UserPromptSubmit": PROMPT,
@@ -47,7 +47,7 @@ _SHELLS = ("Bash", "PowerShell", "BashOutput", "KillShell")
 
 
 def understand(data: dict[str, Any], event: str) -> HookCall | None:
-    """The call; None when somebody else answers it."""
+    """The call; None when Cursor's own hooks answer it."""
     if "cursor_version" in data or "conversation_id" in data:
         from . import cursor
 
@@ -78,7 +78,7 @@ def _shown(data: dict[str, Any]) -> str | None:
 
 
 def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
-    """The verdict in its own format."""
+    """The verdict in the client's format."""
     out: dict[str, Any] = {}
     if verdict.deny and call.phase == BEFORE:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": verdict.deny}
@@ -101,7 +101,7 @@ SKILLS = ".claude/skills"
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     matchers = {"PreToolUse": "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*", "PostToolUse": "*"}
     return [
         (".mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}),
@@ -110,7 +110,7 @@ def files() -> list[tuple[str, str, Any]]:
 
 
 def groups(client: str, events: Any, matchers: dict[str, str], timeout: int) -> dict[str, Any]:
-    """Hook settings in the form that Claude Code has and others took over."""
+    """Hook settings in the format of Claude Code, which other clients use too."""
     made: dict[str, Any] = {}
     for event in events:
         hook = {"type": "command", "command": f"tb hook {client} {event}", "timeout": timeout}

@@ -1,7 +1,7 @@
-"""The way in for every hook, as a command and over HTTP: understand, decide, answer, and never fall over.
+"""Answers the hooks of agent clients, from `tb hook` and over HTTP: parse the call, decide, answer.
 
-Whatever goes wrong in here, the client gets an answer that it understands: under the open policy the work goes on and
-a warning is left on the board, under the closed one what cannot be checked is refused.
+Whatever fails, the client gets an answer that it understands. Under the open policy the work goes on, and a warning is
+left on the board; under the closed policy, what cannot be checked is refused (`failure_policy`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def respond(
 ) -> Answer:
     """Answer one hook call of a client.
 
-    `own_process`: this runs below the client's own process, whose life is then known. Over HTTP nothing is known of it.
+    `own_process`: the client started this process, so it is known which process the client is. Over HTTP it is not.
     """
     call: HookCall | None = None
     try:
         speaker = client_module(client)
         call = speaker.understand(_read(given), event)
-        if call is None:  # somebody else answers this one
+        if call is None:  # the client's other hooks answer this one
             return Answer({} if client == "cursor" else None)
         verdict = decide(call, connect(), environ, own_process=own_process)
         answer: Answer = client_module(call.client).answer(call, event, verdict)
@@ -81,7 +81,7 @@ def _read(given: bytes | dict[str, Any]) -> dict[str, Any]:
 
 
 def decide(call: HookCall, engine: Engine, environ: Mapping[str, str], *, own_process: bool = True) -> Verdict:
-    """What to do about a call."""
+    """Decide about a call."""
     from .hook_context import HookContext
 
     hook = HookContext(engine, call, environ)
@@ -131,7 +131,7 @@ def _about_tool(hook: HookContext, *, own_process: bool) -> Verdict:
 
 
 def refused(client: str, event: str, reason: str) -> Answer:
-    """A refusal in the client's own words, for those who cannot use an exit code."""
+    """A refusal in the client's format, where an exit code cannot be used."""
     from .hook_call import HookCall
 
     answer: Answer = client_module(client).answer(HookCall(client, BEFORE, "", "/"), event, Verdict(deny=reason))
@@ -150,7 +150,7 @@ def _failed(
     connect: Callable[[], Engine],
     environ: Mapping[str, str],
 ) -> Answer:
-    """Deny or go on, as the repository wants it. Exit code 2 with a reason is a refusal in every client."""
+    """Refuse or go on, by the repository's policy. Every client takes exit code 2 as a refusal."""
     from ..text import plain
     from .failure_policy import CLOSED, policy
 
@@ -171,7 +171,7 @@ def _failed(
 
 
 def _folders(given: bytes | dict[str, Any], call: HookCall | None) -> list[str]:
-    """Where the call may have been about: one closed repository among them is enough."""
+    """The folders that the call may concern. If one is in a repository with the closed policy, the call is refused."""
     folders = [os.getcwd()]
     if call is not None:
         return [*folders, call.cwd, *map(os.path.dirname, call.paths)]
@@ -185,7 +185,7 @@ def _folders(given: bytes | dict[str, Any], call: HookCall | None) -> list[str]:
 
 
 def _comes_before(client: str, event: str) -> bool:
-    """Whether the event can still stop something; one that nobody knows might."""
+    """Whether a refusal of this event can stop something; an unknown event counts as if it could."""
     try:
         known = client_module(client).EVENTS
     except Invalid:
@@ -195,7 +195,7 @@ def _comes_before(client: str, event: str) -> bool:
 
 
 def _warn(message: str, call: HookCall | None, connect: Callable[[], Engine], environ: Mapping[str, str]) -> None:
-    """Leave a warning on the board, if there is one."""
+    """Leave a warning on the board, if it can be reached."""
     try:
         from ..board import Board
         from .guarded_file import project_of
@@ -205,4 +205,4 @@ def _warn(message: str, call: HookCall | None, connect: Callable[[], Engine], en
         project = project_of(call.cwd if call is not None else os.getcwd(), environ)
         Board(connect(), agent=agent, project=project).agents.warn(note=message[:900])
     except Exception:
-        return  # nobody can be told
+        return  # the board cannot be reached

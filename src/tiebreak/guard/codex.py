@@ -1,4 +1,4 @@
-"""Codex: the hook format of Claude Code with tools of its own. It edits with patches and reads with the shell."""
+"""Codex: the hook format of Claude Code with other tools. It edits with patches and reads with the shell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADS = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:
 
 
 def understand(data: dict[str, Any], event: str) -> HookCall:
-    """The call."""
+    """The call that a hook's JSON describes."""
     call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
     if call.phase in (BEFORE, AFTER):
         name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
@@ -46,7 +46,7 @@ def _patched(call: HookCall, given: dict[str, Any]) -> list[str]:
         patch = patch[-1] if patch else None
     if not isinstance(patch, str):
         raise Invalid("hook input: the patch is not text")
-    lines = map(str.strip, patch.split("\n"))  # it takes a head with blanks before it too
+    lines = map(str.strip, patch.split("\n"))  # Codex accepts blanks before these lines
     found = [line[len(head) :].strip() for line in lines for head in _HEADS if line.startswith(head)]
     if not found or len(found) > hook_call.MOST_PATHS or not all(found) or "\0" in patch:
         raise Invalid("hook input: the patch names no file, or too many")
@@ -62,7 +62,7 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     matchers = {"PreToolUse": "Bash|apply_patch|mcp__.*", "PostToolUse": "Bash|apply_patch|mcp__.*"}
     return [
         (".codex/config.toml", "toml", '[mcp_servers.tiebreak]\ncommand = "tb"\nargs = ["mcp"]\n'),

@@ -1,8 +1,8 @@
-"""Adding to somebody's configuration: only what is missing, only where it belongs, and not a byte elsewhere.
+"""Adds missing entries to configuration files (JSON, TOML, Markdown) and leaves every other byte as it is.
 
-A JSON file is not written anew from its values, which would lose comments, order and layout. It is read for where its
-parts begin and end, and the missing members are put in at these places. Comments and trailing commas are understood,
-as the files of editors have them.
+A JSON file is not parsed and written again, which would lose comments, order and layout. Instead it is read for the
+positions of its values, and missing members are inserted as text. Comments and trailing commas, which editors allow in
+their settings, are understood.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- tiebreak:begin -->", "<!-- tiebreak:end -->"
 
 
 class JsonPart:
-    """A value in a text: where it begins and ends, and what it has."""
+    """A JSON value in a text: where it begins and ends, and its members or items."""
 
     __slots__ = ("end", "items", "last_comma", "members", "start", "value")
 
@@ -34,7 +34,7 @@ class JsonPart:
 
 
 class _JsonReader:
-    """Reads JSON with comments and trailing commas, remembering places."""
+    """Reads JSON with comments and trailing commas, and remembers positions."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -45,7 +45,7 @@ class _JsonReader:
         return Invalid(f"line {line}: {what}")
 
     def skip(self) -> None:
-        """Over blanks and comments."""
+        """Skip blanks and comments."""
         while self.at < len(self.text):
             if self.text[self.at] in " \t\r\n\ufeff":
                 self.at += 1
@@ -121,7 +121,7 @@ class _JsonReader:
 
 
 def read(text: str) -> JsonPart:
-    """The whole of a text; `Invalid` with the line when it is not JSON."""
+    """The value of a whole text; raises `Invalid` with the line if it is not JSON."""
     reader = _JsonReader(text)
     whole = reader.value()
     reader.skip()
@@ -131,7 +131,7 @@ def read(text: str) -> JsonPart:
 
 
 def merge_json(text: str, wanted: dict[str, Any]) -> str:
-    """The text with what is missing of `wanted`; members that are there stay as they are."""
+    """The text with the missing parts of `wanted` added; existing members stay as they are."""
     if not text.strip("\ufeff \t\r\n"):
         return json.dumps(wanted, indent=2, ensure_ascii=False) + "\n"
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -144,7 +144,7 @@ def merge_json(text: str, wanted: dict[str, Any]) -> str:
 
 
 def _missing(text: str, part: JsonPart, wanted: Any, depth: int) -> tuple[int, int, str] | None:
-    """The first thing that is missing: where, in place of how many characters, and what to put there."""
+    """The first missing part: its position, how many characters it replaces, and its text."""
     if isinstance(wanted, dict):
         if part.members is None:
             raise Invalid(f"line {text.count(chr(10), 0, part.start) + 1}: an object was expected here")
@@ -152,7 +152,7 @@ def _missing(text: str, part: JsonPart, wanted: Any, depth: int) -> tuple[int, i
             if name not in part.members:
                 return _insertion(text, part, f"{json.dumps(name)}: ", value, depth)
             if isinstance(value, dict) and "command" in value:
-                continue  # a server of this name: how it is started is its owner's choice
+                continue  # an existing server of this name keeps its own settings
             edit = _missing(text, part.members[name], value, depth + 1)
             if edit is not None:
                 return edit
@@ -166,7 +166,7 @@ def _missing(text: str, part: JsonPart, wanted: Any, depth: int) -> tuple[int, i
 
 
 def _has(text: str, part: JsonPart, value: Any) -> bool:
-    """Whether a list has our entry already: one that runs the same command, however it is written otherwise."""
+    """Whether a list has an entry that runs the same command already, whatever its other members."""
     there = text[part.start : part.end]
     return all(json.dumps(command) in there for command in _commands(value))
 
@@ -179,7 +179,7 @@ def _commands(value: Any) -> list[str]:
 
 
 def _insertion(text: str, part: JsonPart, name: str, value: Any, depth: int) -> tuple[int, int, str]:
-    """A new member at the end of an object or list, in the layout of what is there."""
+    """A new member at the end of an object or list, with the indentation of the existing ones."""
     unit = _indent(text)
     own = _line_indent(text, part.start)
     inside = own + unit
@@ -199,7 +199,7 @@ def _insertion(text: str, part: JsonPart, name: str, value: Any, depth: int) -> 
 
 
 def _comment(text: str, at: int) -> str:
-    """What is left of a line, if it is a comment on what stands before."""
+    """The rest of a line, if it is a comment."""
     rest = text[at:].partition("\n")[0].rstrip("\r")
     return rest if rest.lstrip().startswith("//") else ""
 
@@ -212,7 +212,7 @@ def _after_comments(text: str, at: int) -> int:
 
 
 def _indent(text: str) -> str:
-    """One step of indentation, as the file has it."""
+    """One step of the file's indentation."""
     for line in text.splitlines():
         blank = line[: len(line) - len(line.lstrip(" \t"))]
         if blank and line.strip() and not line.strip().startswith(("*", "//")):
@@ -229,7 +229,7 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def merge_toml(text: str, blocks: list[str]) -> str:
-    """The text with the first of these blocks that fits at its end; `Invalid` when none does."""
+    """The text with the first of these blocks appended that keeps it valid TOML; raises `Invalid` if none does."""
     import tomllib
 
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -252,7 +252,7 @@ def merge_toml(text: str, blocks: list[str]) -> str:
 
 
 def merge_section(text: str, section: str) -> str:
-    """The text with our section between its marks: replaced where it is, else at the end."""
+    """The text with the section between its marks: replaced if it is there, else appended."""
     newline = "\r\n" if "\r\n" in text else "\n"
     whole = f"{BEGIN}\n{section.strip()}\n{END}".replace("\n", newline)
     start, end = text.find(BEGIN), text.find(END)

@@ -1,7 +1,7 @@
-"""Cursor: events in its own spelling, `permission: deny`, an answer in JSON whatever happens.
+"""Cursor: its own names for events, `permission: deny` for a refusal, and always an answer in JSON.
 
-It also runs the hooks of Claude Code (with its own JSON). `has_own_hooks` tells whether it has ours in its own file, so
-that an edit is not decided twice.
+Cursor also runs the hooks in Claude Code's settings, with Cursor's JSON. `has_own_hooks` tells whether tiebreak is in
+Cursor's own settings too, so that an edit is not checked twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHELLS = ("Shell", "Bash")
 
 
 def understand(data: dict[str, Any], event: str) -> HookCall:
-    """The call; an event in the spelling of Claude Code counts too."""
+    """The call that a hook's JSON describes; Claude Code's names for events are understood too."""
     event = event if event in EVENTS else event[:1].lower() + event[1:]
     event = "beforeSubmitPrompt" if event == "userPromptSubmit" else event
     call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "conversation_id", "session_id")
@@ -70,7 +70,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
 
 
 def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
-    """The verdict in its own format."""
+    """The verdict in the client's format."""
     out: dict[str, Any] = {}
     if verdict.deny and call.phase == BEFORE:
         out = {"permission": "deny", "user_message": verdict.deny.split("\n", 1)[0], "agent_message": verdict.deny}
@@ -84,7 +84,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
 
 
 def has_own_hooks(data: dict[str, Any]) -> bool:
-    """Whether Cursor itself is told to call us, in the project or for this user."""
+    """Whether Cursor's settings, of the project or of the user, call `tb hook`."""
     roots = data.get("workspace_roots")
     folders = [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else []
     for folder in [*folders, os.getcwd(), os.path.expanduser("~")]:
@@ -106,7 +106,7 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     made = {event: [{"command": f"tb hook {NAME} {event}", "timeout": 60}] for event in EVENTS}
     return [
         (".cursor/mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}),

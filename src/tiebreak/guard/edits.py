@@ -1,8 +1,7 @@
-"""Before an edit: is the file this agent's, and is it still what the agent believes it to be? And after one.
+"""Before an edit: hold the file, and check that it is what the agent last saw. After an edit: remember what it is now.
 
-The hold comes first and the look at the file second: under the hold no other guarded agent can change it between
-the look and the edit. A hold that was won stays won when the look says no, so that the agent can read the file again
-and go on.
+The hold is taken before the file is compared, so no other guarded agent can change the file between the comparison and
+the edit. If the comparison refuses the edit, the hold stays, so that the agent can read the file again and go on.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from .hook_context import HookContext
 
 ENOUGH = 600.0
-"""A hold that lasts so many seconds more need not be taken again."""
+"""A hold that lasts this many seconds more is not taken again."""
 
 
 def before(hook: HookContext, *, reading_tool: bool) -> Verdict:
-    """Let an edit pass, or say why not."""
+    """Allow an edit, or say why not."""
     files = [file for file in (guarded_file(path, hook.environ) for path in hook.call.paths) if file is not None]
     if not files:
         hook.renew()
@@ -51,7 +50,7 @@ def before(hook: HookContext, *, reading_tool: bool) -> Verdict:
 
 
 def _take(hook: HookContext, project: str, files: list[GuardedFile]) -> None:
-    """Hold the files, all of them or none; raises `Lost`."""
+    """Hold all files or none; raises `Lost`."""
     wanted = _not_held(hook, project, files)
     if not wanted:
         return
@@ -68,7 +67,7 @@ def _take(hook: HookContext, project: str, files: list[GuardedFile]) -> None:
 
 
 def _not_held(hook: HookContext, project: str, files: list[GuardedFile]) -> list[GuardedFile]:
-    """The files that the agent does not safely hold yet; reading that costs less than taking them again."""
+    """The files that the agent has to take. For a single file a read tells, which is cheaper than a write."""
     found: dict[str, Hold] = {}
     if len(files) == 1:
         found = {h.resource: h for h in hook.board.holds.list(project=project, matching=files[0].resource)}
@@ -76,7 +75,7 @@ def _not_held(hook: HookContext, project: str, files: list[GuardedFile]) -> list
 
 
 def _is_safe(hook: HookContext, hold: Hold | None) -> bool:
-    """Whether the agent holds it for long enough; by the board's clock, for this machine's may tell another time."""
+    """Whether the agent holds it for long enough, by the board's clock."""
     mine = hold is not None and holder_id(hold) == hook.agent
     return mine and hold is not None and (hold.until or 0) - hook.board.upkeep.now() > ENOUGH
 
@@ -93,7 +92,7 @@ def _grant(hook: HookContext, project: str, files: list[GuardedFile]) -> list[Ho
 
 
 def _inherit(hook: HookContext, project: str, lost: Lost) -> bool:
-    """A sub-agent gets what the agent that it is a part of holds: it was sent to work on it."""
+    """Transfer a hold from the main agent to its sub-agent, which works for it."""
     if not hook.call.subagent:
         return False
     above = main_agent(hook.call, hook.environ)
@@ -106,7 +105,7 @@ def _inherit(hook: HookContext, project: str, lost: Lost) -> bool:
 
 
 def refusal(hook: HookContext, lost: Lost, project: str) -> str:
-    """Why not: who has it, until when, what they are doing, how to ask them."""
+    """The text of a refusal: who holds the file, until when, what for, and how to ask them."""
     import shlex
 
     from ..text import plain
@@ -145,7 +144,7 @@ def _doing(hook: HookContext, lost: Lost, project: str) -> str:
 
 
 def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
-    """The reason not to overwrite a file that is not what the agent believes it to be; "" if it is."""
+    """Why the edit would overwrite changes that the agent has not seen; "" if it would not."""
     difference = read_set.changed(hook.state, file.path)
     if difference is None:
         return _unseen(hook, file)
@@ -153,7 +152,7 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
     if own and not hook.call.replaces_file:
         return ""
     again = "Read it again, then repeat the edit on what is there now."
-    if not reading_tool:  # this refusal is how it sees the file
+    if not reading_tool:  # without a reading tool, this refusal shows the agent the changes
         read_set.remember(hook.state, file.path)
         again = "Look at the difference, then repeat the edit on what is there now."
     by = ", by your own command" if own else f", not by you{_by(hook, file)}"
@@ -161,7 +160,7 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
 
 
 def _by(hook: HookContext, file: GuardedFile) -> str:
-    """Who held it last, as a guess at who it was."""
+    """Who held the file last, as a guess at who changed it."""
     events = hook.board.events.read(
         subject=file.resource, project=file.project, event="hold.taken", limit=100, newest=True
     )
@@ -170,7 +169,7 @@ def _by(hook: HookContext, file: GuardedFile) -> str:
 
 
 def _unseen(hook: HookContext, file: GuardedFile) -> str:
-    """A file that appeared while the agent was at work, and that it would replace without a look."""
+    """Why the edit would replace a new file of somebody else that the agent has never read; "" if it would not."""
     if not hook.call.replaces_file or read_set.knows(hook.state, file.path):
         return ""
     try:
@@ -187,7 +186,7 @@ def _unseen(hook: HookContext, file: GuardedFile) -> str:
 
 
 def after(hook: HookContext) -> Verdict:
-    """After an edit: what the file is now is what the agent knows, and what it vouches for."""
+    """After an edit: remember the file as the agent left it, and store its hash with the hold."""
     resources, hashes = [], []
     for path in hook.call.paths:
         file = guarded_file(path, hook.environ)
@@ -203,7 +202,7 @@ def after(hook: HookContext) -> Verdict:
 
 
 def seen(hook: HookContext) -> Verdict:
-    """After a read: the agent knows the file as it is now."""
+    """After a read: remember the file as the agent has seen it."""
     for path in hook.call.paths:
         if not read_set.remember_seen(hook.state, path, hook.call.shown):
             continue

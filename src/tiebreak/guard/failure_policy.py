@@ -1,8 +1,8 @@
-"""When the guard itself fails: open, the work goes on with a warning; closed, nothing is edited unguarded.
+"""The policy for failures of the guard itself: `open` lets the work go on with a warning, `closed` refuses it.
 
 Each repository chooses: `git config tiebreak.hooks closed`, or for all its clones `failure = "closed"` under `[hooks]`
-in `.tiebreak.toml`. It is read only when something has failed. A policy that cannot be read counts as closed: somebody
-wanted one.
+in `.tiebreak.toml`. The policy is read only after a failure. One that cannot be read counts as closed, because somebody
+has set one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gemini CLI: events come before and after tools and turns, a refusal is `decision: deny` with its reason."""
+"""Gemini CLI: hooks run before and after tools and turns; a refusal is `decision: deny` with its reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READS = ("read_file",)
 
 
 def understand(data: dict[str, Any], event: str) -> HookCall:
-    """The call."""
+    """The call that a hook's JSON describes."""
     call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
     if call.phase in (BEFORE, AFTER):
         name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
@@ -40,7 +40,7 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
 
 
 def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
-    """The verdict in its own format."""
+    """The verdict in the client's format."""
     out: dict[str, Any] = {}
     if verdict.deny:
         out = {"decision": "deny", "reason": verdict.deny}
@@ -60,7 +60,7 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     matchers = {"BeforeTool": "write_file|replace|edit|run_shell_command|mcp_.*", "AfterTool": ".*"}
     wanted = {
         "mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}},

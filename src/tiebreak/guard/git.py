@@ -1,8 +1,8 @@
-"""The git guard: what is committed and pushed is one's own.
+"""The git guard: an agent can only commit and push its own work.
 
-Before a commit: no file in it is held by somebody else or in quarantine, and the grant that the agent works under is
-still the current one. The commit then says in its trailers who made it, for which task and under which epoch. Before
-a push: the grant is asked about again, and so are the commits of this agent that are about to leave.
+A commit is refused if another agent holds one of its files, if a file is in quarantine, or if the agent's claim on its
+task has passed to somebody else. The commit's trailers name the agent, the task and the epoch. Before a push the claim
+is checked again, and so are the epochs in the trailers of the agent's commits that would be pushed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGENT, TASK, EPOCH = "Tiebreak-Agent", "Tiebreak-Task", "Tiebreak-Epoch"
 
 
 def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given: bytes | None = None) -> bytes:
-    """What git prints; `Refused` with its own words when it fails."""
+    """The output of a git command; raises `Refused` with git's error."""
     import subprocess
 
     done = subprocess.run(
@@ -49,7 +49,7 @@ def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given:
 
 
 def paths_in(output: bytes) -> list[str]:
-    """The paths in a listing of git's with NUL between them."""
+    """The paths in a NUL-separated listing."""
     return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
 
@@ -57,7 +57,7 @@ def paths_in(output: bytes) -> list[str]:
 
 
 def check_commit(board: Board, root: str, paths: list[str]) -> None:
-    """Raise `Lost` or `Fenced` when these paths, from the top of the repository, may not be committed now."""
+    """Raise `Lost`, `Refused` or `Fenced` if these paths, relative to the repository, may not be committed now."""
     check_grants(board)
     files = [file for file in (_place(board, root, path) for path in paths) if file is not None]
     holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if files else []
@@ -72,7 +72,7 @@ def _place(board: Board, root: str, path: str) -> GuardedFile | None:
     try:
         return GuardedFile(os.path.join(root, path), root, board.project)
     except TiebreakError:
-        return None  # a name that no board can have, so nobody can hold it
+        return None  # a name that the board does not accept, so nobody can hold it
 
 
 def _in_the_way(board: Board, file: GuardedFile, hold: Hold) -> bool:
@@ -94,7 +94,7 @@ def _held(theirs: list[tuple[GuardedFile, Hold]]) -> Lost:
 
 
 def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
-    """A mark counts as long as the grant under which it was made, and until the file is again what its holder knows."""
+    """Raise `Refused` for a file in quarantine, unless the holder's grant is over or the file is unchanged again."""
     mark = quarantined(file.path)
     if mark is None:
         return
@@ -109,7 +109,7 @@ def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
 
 
 def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
-    """Raise `Fenced` when this agent works under a grant that has passed to somebody else."""
+    """Raise `Fenced` if a grant that this agent works under has passed to somebody else."""
     given, epoch = environ.get("TIEBREAK_TASK"), environ.get("TIEBREAK_EPOCH", "")
     if given:
         _check_named(board, given, epoch)
@@ -118,7 +118,7 @@ def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def _check_named(board: Board, ref: str, epoch: str) -> None:
-    """The grant that the environment names must be this agent's now, or have been finished by it."""
+    """The grant in the environment must be this agent's current one, or one that it has finished."""
     if epoch and not epoch.isdecimal():
         raise Invalid(f"TIEBREAK_EPOCH: expected a whole number, got {epoch[:40]!r}")
     task = board.tasks.get(ref=ref)
@@ -132,7 +132,7 @@ def _check_known(board: Board, task_id: str, epoch: int) -> None:
     try:
         task = board.tasks.get(ref=task_id)
     except NotFound:
-        return  # pruned: long over
+        return  # pruned, so it ended long ago
     if task.epoch > epoch and not same_family(holder_id(task) or "", board.agent):
         raise _stale(task, str(epoch))
 
@@ -151,7 +151,7 @@ def _stale(task: Task, epoch: str) -> Fenced:
 
 
 def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Who commits, for which tasks, under which epochs; nothing for a person at a shell without a claim."""
+    """Trailers with agent, tasks and epochs; none for a person without a claim."""
     claims = [
         task
         for task in board.tasks.list(agent=board.agent, states=["claimed"])
@@ -170,14 +170,14 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
 
 
 def _is_agent(environ: Mapping[str, str]) -> bool:
-    """Whether somebody was introduced as an agent: by name, by session, or by the client that started the shell."""
+    """Whether an agent commits: its name or session is in the environment, or an agent client started the shell."""
     from ..processes import in_client
 
     return any(environ.get(name) for name in ("TIEBREAK_AGENT", "TIEBREAK_SESSION")) or in_client(environ)
 
 
 def add_trailers(board: Board, root: str, message: str) -> None:
-    """Put the trailers into a commit's message, in the file `message`, each once."""
+    """Add the trailers, each once, to the commit message in the file `message`."""
     words = [word for line in trailers(board) for word in ("--trailer", line)]
     if words:
         options = ["--in-place", "--if-exists", "addIfDifferent"]
@@ -188,7 +188,7 @@ def add_trailers(board: Board, root: str, message: str) -> None:
 
 
 def check_push(board: Board, root: str, lines: str) -> None:
-    """Raise `Fenced` when the grant is stale, or when a commit of this agent that would leave was made under one."""
+    """Raise `Fenced` if this agent's grant, or that of one of its commits to be pushed, has passed to somebody else."""
     check_grants(board)
     for line in lines.splitlines():
         words = line.split()
@@ -198,13 +198,13 @@ def check_push(board: Board, root: str, lines: str) -> None:
 
 
 def _own_grants(board: Board, root: str, local: str, remote: str) -> list[tuple[str, int]]:
-    """The tasks and epochs in the trailers of this agent's commits that the other side does not have."""
+    """The tasks and epochs in the trailers of this agent's commits that the remote does not have."""
     known = [] if set(remote) == {"0"} else [f"^{remote}"]
     parts = "%x1f".join(f"%(trailers:key={key},valueonly,separator=%x1e)" for key in (AGENT, TASK, EPOCH))
     words = ["log", f"--format={parts}", "--max-count=1000", local, *known, "--not", "--remotes"]
     try:
         output = git(*words, root=root)
-    except Refused:  # the other side has commits that are not here
+    except Refused:  # the remote has commits that are not here
         output = git("log", f"--format={parts}", "--max-count=1000", local, "--not", "--remotes", root=root)
     found: list[tuple[str, int]] = []
     for line in output.decode("utf-8", "replace").splitlines():
@@ -219,6 +219,6 @@ def _check_known_ref(board: Board, ref: str, epoch: int) -> None:
     try:
         task = board.tasks.get(ref=ref)
     except TiebreakError:
-        return  # pruned, or of another board
+        return  # pruned, or on another board
     if task.epoch > epoch and not same_family(holder_id(task) or "", board.agent):
         raise _stale(task, str(epoch))

@@ -1,8 +1,8 @@
-"""`tb guard install`: the git hooks, put where git looks for them, in front of nobody.
+"""`tb guard install`: installs the git hooks that call the guard.
 
-Worktrees share the hooks of their repository, so one installation serves all. A hook that is there already stays, as
-`NAME.before-tiebreak`, and runs first. Where the hooks belong to a hook manager that writes them itself, nothing is
-touched; what to add there is said instead.
+Worktrees share the hooks of their repository, so one installation serves all of them. A hook that exists already is
+renamed to `NAME.before-tiebreak`, and runs first. If a hook manager such as husky owns the hooks, nothing is changed,
+and the error says what to add to the manager's scripts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LINE = 'tb guard check {0} -- "$@"'
 
 
 class GitHooks:
-    """The hooks of a repository."""
+    """The git hooks of a repository."""
 
     def __init__(self, found: Repository) -> None:
         self.root = found.root
@@ -57,7 +57,7 @@ class GitHooks:
 
     @property
     def manager(self) -> str:
-        """The hook manager that owns the folder, or "" when it is the repository's own."""
+        """The hook manager that owns the hooks, or "" if there is none."""
         inside = (self.common, os.path.realpath(self.root))
         if not any(self.folder.startswith(folder + os.sep) for folder in inside):
             return f"the folder {self.folder}, which is not this repository's alone"
@@ -66,7 +66,7 @@ class GitHooks:
         return "husky" if os.path.basename(self.folder) == ".husky" else ""
 
     def beside(self) -> list[str]:
-        """Other managers that write into the same folder now and then."""
+        """Hook managers that may overwrite hooks in the same folder."""
         signs = {
             "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.toml"),
             "pre-commit": (".pre-commit-config.yaml",),
@@ -77,11 +77,11 @@ class GitHooks:
         return sorted(there)
 
     def script(self, name: str) -> str:
-        """Where a hook is, for us."""
+        """The path of a hook."""
         return os.path.join(self.folder, name)
 
     def ours(self, name: str) -> bool:
-        """Whether the hook that git would run is the guard."""
+        """Whether the installed hook is the guard's."""
         return MARK in _read(self.script(name))
 
     def called(self, name: str) -> bool:
@@ -99,7 +99,7 @@ def hooks(folder: str) -> GitHooks:
 
 
 def install(installed: GitHooks) -> list[str]:
-    """Put the guard into each hook; what was done, a line each. Doing it again changes nothing."""
+    """Install the guard in each hook; returns a line for each. A second run changes nothing."""
     if installed.manager:
         missing = [name for name in NAMES if not installed.called(name)]
         if not missing:
@@ -132,7 +132,7 @@ def _put(installed: GitHooks, name: str) -> str:
 
 
 def script(name: str) -> str:
-    """The text of a hook."""
+    """The text of the guard's hook."""
     import shlex
     import shutil
     import sys
@@ -143,7 +143,7 @@ def script(name: str) -> str:
 
 
 def uninstall(installed: GitHooks) -> list[str]:
-    """Take the guard away, and put back what was there before."""
+    """Remove the guard, and restore the hooks that were there before."""
     done = []
     for name in NAMES:
         path = installed.script(name)
@@ -159,7 +159,7 @@ def uninstall(installed: GitHooks) -> list[str]:
 
 
 def status(installed: GitHooks) -> dict[str, str]:
-    """Each hook: `guarded`, `guarded by husky` …, `other`, or `none`."""
+    """For each hook: `guarded`, `guarded by husky` …, `other`, or `none`."""
     found = {}
     for name in NAMES:
         if installed.ours(name):

@@ -1,4 +1,4 @@
-"""Where a file belongs: its repository, its project, and its one name on the board."""
+"""A file of a repository: its project, and the name under which the board holds it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GuardedFile:
-    """A file of a repository, as the board knows it."""
+    """A file of a repository, with its resource name on the board."""
 
     __slots__ = ("path", "project", "resource", "root")
 
@@ -28,12 +28,12 @@ class GuardedFile:
 
     @property
     def name(self) -> str:
-        """The file as people call it."""
+        """The path relative to the repository."""
         return self.resource[5:]
 
 
 def guarded_file(path: str, environ: Mapping[str, str]) -> GuardedFile | None:
-    """Where a file belongs; None for a file outside of any repository, which nobody guards."""
+    """The file at a path; None outside of any repository, where files are not guarded."""
     found = repository(os.path.dirname(os.path.realpath(path)))
     if found is None or _is_gits_own(os.path.realpath(path), found):
         return None
@@ -41,7 +41,7 @@ def guarded_file(path: str, environ: Mapping[str, str]) -> GuardedFile | None:
 
 
 def _is_gits_own(path: str, found: Repository) -> bool:
-    """Whether a file is git's data; a worktree may lie among them, as in a bare repository, and its files are not."""
+    """Whether a file is git's own data. A worktree inside the git folder, as in a bare repository, is not."""
     return _is_inside(path, found.common) and not _is_inside(found.root, found.common)
 
 
@@ -50,7 +50,7 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def project_of(folder: str, environ: Mapping[str, str]) -> str:
-    """The project that a session in this folder belongs to."""
+    """The project of a session that runs in this folder."""
     given = environ.get("TIEBREAK_PROJECT")
     if given:
         return given

@@ -21,12 +21,12 @@ START, PROMPT, BEFORE, AFTER, STOP, SUBAGENT_STOP, END, NOTHING = (
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
 PATHS = ("file_path", "notebook_path", "path", "absolute_path", "target_file", "filePath")
-"""What tools call the file that they work on."""
+"""The names that tools have for the parameter with the file's path."""
 MOST_PATHS = 200
 
 
 class HookCall:
-    """One event of a session: who, where, what."""
+    """One call of a hook: which session, where, and what is about to happen or has happened."""
 
     __slots__ = (
         "client",
@@ -46,27 +46,27 @@ class HookCall:
     def __init__(self, client: str, phase: str, session: str, cwd: str) -> None:
         self.client = client
         self.phase = phase
-        """`START` to `NOTHING`."""
+        """One of `START` to `NOTHING`."""
         self.session = session
         self.cwd = cwd
         self.subagent = ""
-        """The client's id of the sub-agent, if it is one."""
+        """The client's id of the sub-agent; "" for the main agent."""
         self.tool = OTHER
         self.tool_use = ""
-        """The client's id of this use of a tool: the same before and after."""
+        """The client's id of this use of a tool, the same before and after it."""
         self.paths: list[str] = []
         self.shown: str | None = None
-        """What a reading tool showed, if the client tells."""
+        """What a reading tool showed to the agent, if the client says so."""
         self.replaces_file = False
-        """Whether the tool replaces a file without looking at what is in it."""
+        """Whether the tool replaces the whole file, whatever it contains."""
         self.seconds = 0.0
-        """How long the tool may run, if the client said so."""
+        """How long the tool may run; 0 if the client does not say."""
         self.reminded = False
-        """Whether this stop comes after a reminder already."""
+        """Whether the agent stops again after a reminder."""
 
 
 class Verdict:
-    """What is decided: nothing to say, a refusal with its reason, or something that the agent should know."""
+    """The decision about a call: nothing to say, a refusal with its reason, or context for the agent."""
 
     __slots__ = ("context", "deny", "environ", "warning")
 
@@ -74,13 +74,13 @@ class Verdict:
         self.deny = deny
         self.context = context
         self.warning = warning
-        """For the person, not for the agent."""
+        """Shown to the person, not to the agent."""
         self.environ: dict[str, str] = {}
-        """What the session's later commands should find in their environment, where a client offers that."""
+        """Environment variables for the session's later commands, if the client supports that."""
 
 
 class Answer:
-    """What a hook process says: standard output, standard error, exit code."""
+    """What the hook process prints, and its exit code."""
 
     __slots__ = ("code", "err", "out")
 
@@ -91,7 +91,7 @@ class Answer:
 
 
 def text(data: dict[str, Any], *names: str, needed: bool = False) -> str:
-    """The first of these that is there; `Invalid` when it is no text."""
+    """The first of these members that is present; raises `Invalid` if it is not a string."""
     for name in names:
         value = data.get(name)
         if value is None:
@@ -99,7 +99,7 @@ def text(data: dict[str, Any], *names: str, needed: bool = False) -> str:
         if not isinstance(value, str):
             raise Invalid(f"hook input: {name} is not text but {shown(value)}")
         if "\0" in value or (len(value) > 1 << 20 and name in PATHS):
-            raise Invalid(f"hook input: {name} is no usable text")
+            raise Invalid(f"hook input: {name} has a NUL character, or is too long")
         return value
     if needed:
         raise Invalid(f"hook input: {' or '.join(names)} is missing")
@@ -107,7 +107,7 @@ def text(data: dict[str, Any], *names: str, needed: bool = False) -> str:
 
 
 def mapping(data: dict[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object; empty when it is missing."""
+    """A member that is an object; {} when it is missing."""
     value = data.get(name)
     if value is None:
         return {}
@@ -124,7 +124,7 @@ def mapping(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def begin(client: str, phase: str, data: dict[str, Any], *session: str) -> HookCall:
-    """The call with what every event has: the session, the folder, the sub-agent."""
+    """A call with the members that every event has: session, folder, sub-agent."""
     folder = text(data, "cwd") or _first(data.get("workspace_roots")) or os.getcwd()
     call = HookCall(client, phase, text(data, *session, needed=True), folder)
     if not call.session.strip() or len(call.session) > 1000:
@@ -144,9 +144,9 @@ def _first(roots: Any) -> str:
 
 
 def files(call: HookCall, given: dict[str, Any]) -> list[str]:
-    """The absolute paths that a tool works on; `Invalid` for a tool that needs one and names none.
+    """The absolute paths that a tool works on; raises `Invalid` if it names none.
 
-    A tool has one, but which of several names it heeds is its own affair: all of them count.
+    A tool works on one file. If its input has several path members, it is unknown which one it uses, so all count.
     """
     text(given, *PATHS, needed=True)
     found = [text(given, name) for name in PATHS if given.get(name) is not None]
@@ -156,13 +156,13 @@ def files(call: HookCall, given: dict[str, Any]) -> list[str]:
 
 
 def quoted(words: str, width: int) -> str:
-    """What another agent wrote, in quotes that it cannot close: it is shown as theirs."""
+    """What another agent wrote, in quotes that it cannot close, so that it is not mistaken for an instruction."""
     from ..text import cut, plain
 
     return '"' + cut(plain(words).replace('"', "'"), width) + '"'
 
 
 def duration(given: dict[str, Any]) -> float:
-    """The seconds that a tool may run: its `timeout`, in milliseconds."""
+    """The seconds that a tool may run, from its `timeout` in milliseconds."""
     value = given.get("timeout")
     return min(float(value) / 1000, 86_400.0) if isinstance(value, (int, float)) and value > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What a decision works with: the board as this agent sees it, its memory, and its sign of life."""
+"""What every decision about a hook call needs: the call, the agent, its board, and what the guard knows about it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from .hook_call import HookCall
 
 LEASE = 300.0
+"""Seconds for which claims are renewed."""
 HOLD_LEASE = 1800.0
+"""Seconds for which files are held."""
 PAUSE = 15.0
-"""Seconds between two renewals of everything: leases are many times longer, and most calls can spare the write."""
+"""Least seconds between two renewals. Leases are much longer, so most calls of a hook need not write to the board."""
 ROOM = 60.0
-"""Seconds that a lease outlives the longest run of a tool."""
+"""Seconds that a lease lasts beyond the longest run of a tool."""
 
 
 def agent_of(call: HookCall, environ: Mapping[str, str]) -> str:
-    """Who acts: the same id that `tb` has in the shell of this session, and one below it for a sub-agent."""
+    """The agent's id: the one that `tb` uses in this session's shell; a sub-agent has an id derived from it."""
     known = (call.client, call.session)
     name = environ.get("TIEBREAK_AGENT") or default_agent(environ, known)
     agent = check_agent(name if "~" in name else f"{name}~{incarnation(environ, known)}")
@@ -36,7 +38,7 @@ def agent_of(call: HookCall, environ: Mapping[str, str]) -> str:
 
 
 def main_agent(call: HookCall, environ: Mapping[str, str]) -> str:
-    """The agent of the session itself, of which a sub-agent is a part."""
+    """The id of the session's main agent, also for a call of a sub-agent."""
     part, call.subagent = call.subagent, ""
     try:
         return agent_of(call, environ)
@@ -45,7 +47,7 @@ def main_agent(call: HookCall, environ: Mapping[str, str]) -> str:
 
 
 class HookContext:
-    """One call at work."""
+    """One hook call, and what is needed to decide about it."""
 
     def __init__(self, engine: Engine, call: HookCall, environ: Mapping[str, str] = os.environ) -> None:
         self.call = call
@@ -55,7 +57,7 @@ class HookContext:
         self.state = AgentState(self.agent, environ)
 
     def renew(self, *, seconds: float = 0.0, resources: list[str] | None = None, hashes: Any = ()) -> list[Task]:
-        """Keep the agent's claims and holds, if it is time to; `seconds` is how long it may now be silent."""
+        """Renew the agent's claims and holds, if it is time; `seconds` is how long the next tool may run."""
         lease = max(LEASE, seconds + ROOM)
         if not resources and self._is_renewed(lease):
             return []
@@ -68,13 +70,13 @@ class HookContext:
         return claims
 
     def _is_renewed(self, lease: float) -> bool:
-        """Whether everything was renewed a moment ago, for as long as it is needed now."""
+        """Whether everything was renewed a moment ago, for at least this long."""
         known = self.state.get("renewed") or b"0"
         return self.state.age("renewed") < PAUSE and known.isdigit() and int(known) >= int(lease)
 
 
 def remember_claims(state: AgentState, claims: list[Task]) -> None:
-    """Which grants this agent works under, for the git guard: it asks later whether they are still the current ones."""
+    """Remember the agent's grants. The git guard checks later whether they are still current."""
     lines = known_claims(state)
     known = dict(lines)
     known.update((task.id, task.epoch) for task in claims)
@@ -83,7 +85,7 @@ def remember_claims(state: AgentState, claims: list[Task]) -> None:
 
 
 def known_claims(state: AgentState) -> list[tuple[str, int]]:
-    """The grants that this agent was seen to have: a task's id and the epoch."""
+    """The grants that the agent has had: task id and epoch."""
     found = (state.get("claims") or b"").decode("ascii", "replace").split("\n")
     pairs = [line.split(" ") for line in found if line.count(" ") == 1]
     return [(task, int(epoch)) for task, epoch in pairs if epoch.isdecimal()]

@@ -1,9 +1,9 @@
-"""A tool that runs for long: somebody keeps the session's claims and holds for as long as it runs.
+"""Renews a session's claims and holds while a long shell command runs.
 
-A hook has ended long before its tool has. So the hook before a command leaves a keeper behind: a process that does
-nothing for a while and ends when the tool is done, as nearly all are by then. Only otherwise it becomes `tb hook keep`
-and renews, again and again, while the tool's mark is there and the client's process lives. There is one keeper for each
-session, below a client whose process is known, and it holds nothing: when it dies, leases run out as they always do.
+The hook before a command ends long before the command does. So it leaves a background process, the renewer. At first
+the renewer only waits: nearly all commands end within two minutes, and it ends with them. Otherwise it becomes
+`tb hook keep`, which renews the leases as long as the command runs and the client's process is alive. There is at most
+one renewer for each session, and only where the client's process is known. If it dies, the leases run out as usual.
 """
 
 from __future__ import annotations
@@ -21,36 +21,38 @@ if TYPE_CHECKING:
 FIRST = 120.0
 """Seconds before the first renewal: less than half of the shortest lease."""
 PAUSE = 60.0
+"""Seconds between two renewals."""
 NAP = 1.0
-"""Seconds between two looks at whether the tool is done."""
+"""Seconds between two checks whether the command still runs."""
 LONGEST = 86_400.0
+"""Seconds after which a command without an end counts as over."""
 
 
 def start_renewer(hook: HookContext) -> None:
-    """Start a keeper beside this hook, unless the session has one, or nobody can tell whether it lives."""
+    """Start a renewer, unless the session has one or the client's process is not known."""
     from ..processes import in_client, session
 
     if not in_client({}):
         return
-    client = session()  # asked before the fork: a child of an ended hook has no client above it
-    place = os.path.join(hook.state.home, "keeper")
+    client = session()  # before the fork: when the hook has ended, the child has another parent
+    path = os.path.join(hook.state.home, "keeper")
     try:
-        fd = lock_file(place)
+        fd = lock_file(path)
     except OSError:
-        return  # the lease then lasts as long as it lasts
+        return  # without a renewer the leases run out as usual
     if fd is None:
         return
     if os.fork():
         os.close(fd)
         return
     try:
-        _become_one(hook, client, fd)
+        _wait_and_renew(hook, client, fd)
     finally:
         os._exit(0)
 
 
-def _become_one(hook: HookContext, client: Identity, fd: int) -> None:
-    """In the child: let go of everything that the hook has, wait, and go on only if the tool still runs."""
+def _wait_and_renew(hook: HookContext, client: Identity, fd: int) -> None:
+    """In the child: detach from the hook, wait, and become `tb hook keep` if the command still runs."""
     import sys
 
     os.setsid()
@@ -67,7 +69,7 @@ def _become_one(hook: HookContext, client: Identity, fd: int) -> None:
 
 
 def _still_runs(home: str, client: Identity, seconds: float) -> bool:
-    """Wait; False as soon as the tool or the client is done."""
+    """Wait that long; False as soon as the command or the client has ended."""
     from ..processes import is_dead
 
     end = time.monotonic() + seconds
@@ -80,7 +82,7 @@ def _still_runs(home: str, client: Identity, seconds: float) -> bool:
 
 
 def running(home: str) -> bool:
-    """Whether a command of the session has begun and not ended, as far as its hooks tell."""
+    """Whether a shell command of the session runs, as its hooks say."""
     old = time.time() - LONGEST
     try:
         with os.scandir(home) as found:
@@ -90,7 +92,7 @@ def running(home: str) -> bool:
 
 
 def keep(words: str) -> int:
-    """What `tb hook keep` does: renew until the tool or the client is done."""
+    """Run `tb hook keep`: renew until the command or the client has ended."""
     from .. import board as boards
     from ..errors import TiebreakError
     from ..processes import Identity
@@ -104,6 +106,6 @@ def keep(words: str) -> int:
             with boards.open(agent=agent, project=project) as board:
                 board.agents.renew(lease=300.0 + PAUSE)
         except TiebreakError:
-            pass  # perhaps it is there again next time
+            pass  # tried again after the pause
         pause = PAUSE
     return 0

@@ -1,7 +1,7 @@
-"""The read set: what each file was when an agent last saw it, and what has changed in it since.
+"""The read set: the contents of each file when an agent last read or wrote it.
 
-An agent that overwrites a file believes that it knows what is in there. The belief is checked: the file's contents
-when the agent last read or wrote it are remembered (up to a bound, to show a difference; beyond it, their hash).
+Before an agent edits a file, the guard compares the file with what the agent last saw, and shows the difference if it
+has changed. Small files are remembered with their contents, larger ones by their hash.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from .agent_state import AgentState
 
 LONGEST_DIFFERENCE = 40
-"""Lines of a difference that an agent is shown."""
+"""Most lines of a difference that an agent is shown."""
 WIDEST = 200
+"""Most characters of such a line."""
 RECENT = 10.0
-"""Seconds: a file that was changed longer ago differs from what a tool showed only by the way of showing it."""
+"""Seconds: if a file was last changed longer ago, a tool that showed other text only formatted it differently."""
 
 
 def remember(state: AgentState, path: str) -> str | None:
-    """The agent has seen this file as it is now; answers its hash."""
+    """Remember the file as it is now; returns its hash."""
     real = os.path.realpath(path)
     now, content = _now(real)
     if now is not None:
@@ -34,9 +35,9 @@ def remember(state: AgentState, path: str) -> str | None:
 
 
 def remember_seen(state: AgentState, path: str, saw: str | None) -> bool:
-    """The agent has just read this file; False if it was changed before this was written down.
+    """Remember the file that the agent has just read; False if it has changed since the agent read it.
 
-    `saw` is what the client's tool showed, if the client tells: what the agent has not seen it must not seem to know.
+    `saw` is the text that the client's tool showed, if known: only what the agent has really seen may be remembered.
     """
     if saw:
         real = os.path.realpath(path)
@@ -60,7 +61,7 @@ def _ctime(real: str) -> float:
 
 
 def _now(real: str) -> tuple[str | None, bytes | None]:
-    """A file's hash, and its contents if they are small; both of the same moment."""
+    """A file's hash, and its contents if they are small, from one read."""
     try:
         with open(real, "rb") as file:
             content = file.read(LARGEST + 1)
@@ -76,25 +77,25 @@ def _now(real: str) -> tuple[str | None, bytes | None]:
 
 
 def remember_own(state: AgentState, path: str) -> None:
-    """A command of the agent's own made this file what it is now, unseen: an edit may go on, a replacement may not."""
+    """Remember that the agent's own command changed the file: it may edit it, but not replace it unseen."""
     real = os.path.realpath(path)
     state.put(f"own/{key(real)}", (_now(real)[0] or "?").encode())
 
 
 def made_by_own_command(state: AgentState, path: str) -> bool:
-    """Whether the file is still what a command of the agent's own made of it."""
+    """Whether the file is still as the agent's own command left it."""
     real = os.path.realpath(path)
     own = state.get(f"own/{key(real)}")
     return own is not None and own.decode("ascii", "replace") == _now(real)[0]
 
 
 def knows(state: AgentState, path: str) -> bool:
-    """Whether the agent has ever seen this file."""
+    """Whether the agent has ever read or written this file."""
     return state.moment(f"reads/{key(os.path.realpath(path))}") > 0
 
 
 def changed(state: AgentState, path: str) -> str | None:
-    """What somebody else has changed since the agent last saw the file; None when it is as it was, or never seen."""
+    """What has changed since the agent last saw the file; None if nothing has, or if it never saw the file."""
     real = os.path.realpath(path)
     known = state.get(f"reads/{key(real)}")
     if known is None:

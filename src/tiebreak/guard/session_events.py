@@ -1,4 +1,4 @@
-"""The beginning and the end of a session: who it is, what waits for it, and what it leaves."""
+"""Hooks at the beginning and end of sessions and turns: register the agent, tell it the news, release its holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from .hook_context import HookContext
 
 LONGEST = 2200
-"""Bytes that a session is told at its start: well below 600 tokens."""
+"""Most bytes of context for an agent: well below 600 tokens."""
 MOST = 6
+"""Most claims, agents and messages that are listed."""
 
 
 def start(hook: HookContext, *, own_process: bool) -> Verdict:
-    """Register the agent under the session's own id, and give it what it needs to know."""
+    """A session starts: register the agent, and tell it its name, its claims, who else is here, and its messages."""
     if not hook.state.moment("born"):
         hook.state.put("born", b"")
     hook.state.tidy()
@@ -36,7 +37,7 @@ def start(hook: HookContext, *, own_process: bool) -> Verdict:
 
 
 def _introduce(hook: HookContext, own_process: bool) -> None:
-    """Tell the board who is here; the process is the client's, if this is one of its own."""
+    """Register the agent on the board, with the client's process if it is known."""
     call, facts = hook.call, {}
     if own_process:
         from ..processes import introduce, session
@@ -51,7 +52,7 @@ def _introduce(hook: HookContext, own_process: bool) -> None:
 
 
 def _export(client: str, session: str) -> None:
-    """Claude Code runs this file before each command of the session; older ones tell commands no session id."""
+    """Put the session id into the environment of later commands: older versions of Claude Code do not do so."""
     path = os.environ.get("CLAUDE_ENV_FILE")
     if client != "claude" or not path or not session.replace("-", "").isalnum():
         return
@@ -59,7 +60,7 @@ def _export(client: str, session: str) -> None:
         with open(path, "a", encoding="utf-8") as file:
             file.write(f"export CLAUDE_SESSION_ID={session}\n")
     except OSError:
-        pass  # the board can do without
+        pass  # the session id is not essential
 
 
 def _told(hook: HookContext, claims: list[Task]) -> str:
@@ -119,7 +120,7 @@ def _short(lines: list[str]) -> str:
 
 
 def prompt(hook: HookContext) -> Verdict:
-    """A new turn: tell of messages that came meanwhile, once."""
+    """A turn begins: show messages that have come since, each once."""
     hook.renew()
     shown = (hook.state.get("shown") or b"0").decode("ascii", "replace")
     unread = hook.board.messages.inbox(after=int(shown) if shown.isdecimal() else 0, limit=20)
@@ -132,7 +133,7 @@ def prompt(hook: HookContext) -> Verdict:
 
 
 def stop(hook: HookContext) -> Verdict:
-    """The end of a turn: files without changes are free again; open claims are called to mind, once."""
+    """A turn ends: release files without changes, and remind the agent of its open claims, once."""
     claims: list[Task] = hook.board.call("agents.renew", {})
     remember_claims(hook.state, claims)
     _release(hook, everything=False)
@@ -150,7 +151,7 @@ def stop(hook: HookContext) -> Verdict:
 
 
 def subagent_stop(hook: HookContext) -> Verdict:
-    """A sub-agent is done: what it held is free again."""
+    """A sub-agent has ended: release its holds."""
     if hook.call.subagent:
         _release(hook, everything=True)
         _leave(hook)
@@ -160,7 +161,7 @@ def subagent_stop(hook: HookContext) -> Verdict:
 
 
 def end(hook: HookContext) -> Verdict:
-    """The session is over: its holds are free; its claims stay for their lease, for whoever resumes it."""
+    """The session has ended: release its holds. Its claims stay until their lease ends, in case it is resumed."""
     _release(hook, everything=True)
     _leave(hook)
     return Verdict()
@@ -170,11 +171,11 @@ def _leave(hook: HookContext) -> None:
     try:
         hook.board.agents.leave(reason="session ended")
     except TiebreakError:
-        pass  # it never came
+        pass  # it was never registered
 
 
 def _release(hook: HookContext, *, everything: bool) -> None:
-    """Give holds back: all of them, or those that the guard took and whose files have no changes left."""
+    """Release holds: all of them, or those that the guard took for files without changes."""
     mine = [hold for hold in hook.board.holds.list() if holder_id(hold) == hook.agent]
     if not everything:
         taken = {(hook.state.get(name) or b"").decode() for name in hook.state.names("taken")}
@@ -187,7 +188,7 @@ def _release(hook: HookContext, *, everything: bool) -> None:
         except Invalid:
             raise
         except TiebreakError:
-            pass  # it went to somebody else meanwhile
+            pass  # somebody else has it by now
 
 
 def _without_changes(hook: HookContext, resources: list[str]) -> set[str]:

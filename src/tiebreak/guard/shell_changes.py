@@ -1,9 +1,9 @@
-"""After a shell command: which files did it change, and whose are they?
+"""After a shell command: finds the files that it changed, and whether another agent holds them.
 
-No hook can know beforehand what a command will write. So the moment before it is marked, and afterwards three kinds of
-files are looked at: those that git calls changed, those that somebody holds, and those that the agent has been told
-about. A file whose inode changed after the mark was changed meanwhile. Free ones become this agent's; one that
-somebody else holds is put in quarantine, and both are told.
+A hook cannot know beforehand what a command will write. So the time before the command is remembered. Afterwards two
+kinds of files are checked: those that git reports as changed, and those that somebody holds. A file whose inode changed
+after that time (its ctime) was changed by the command. If nobody holds it, this agent does from now on. If another
+agent holds it, it is put in quarantine, and both agents are told.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from .hook_context import HookContext
 
 MOST = 200
-"""Changed files that are held one by one; a command that changes more is reported as such."""
+"""Most changed files that are held one by one; the number of the others is only reported."""
 SHOWN = 12
 DEFAULT = 600.0
-"""Seconds that a command may run when the client does not say."""
+"""Seconds that a command may run if the client does not say."""
 
 
 def before(hook: HookContext) -> Verdict:
-    """Mark the moment, and keep everything for as long as the command may run."""
+    """Before a command: remember the time, and renew everything for as long as the command may run."""
     hook.state.put(_mark(hook), b"")
     hook.renew(seconds=hook.call.seconds or DEFAULT)
     _let_the_clock_move(hook.state.moment(_mark(hook)))
@@ -49,7 +49,7 @@ def before(hook: HookContext) -> Verdict:
 
 
 def _let_the_clock_move(mark: int) -> None:
-    """Files have the time of the kernel's last tick: what happens from now on must have a later one."""
+    """Wait for the next tick of the clock that stamps files, so that later changes have a later time."""
     ticking = getattr(time, "CLOCK_REALTIME_COARSE", None)
     for _ in range(40):
         if ticking is None or time.clock_gettime_ns(ticking) > mark:
@@ -62,7 +62,7 @@ def _mark(hook: HookContext) -> str:
 
 
 def after(hook: HookContext) -> Verdict:
-    """Look at what was changed, and tell."""
+    """After a command: find what it changed, and tell the agents."""
     since = hook.state.moment(_mark(hook))
     hook.state.forget(_mark(hook))
     hook.renew(seconds=0.0)
@@ -74,7 +74,7 @@ def after(hook: HookContext) -> Verdict:
     names = {*(status or ()), *_held_names(holds)}
     changed = [name for name in names if _changed_since(found.root, name, since)]
     files = [file_in(hook, found.root, name) for name in sorted(changed)]
-    verdict = _sorted_out(hook, [file for file in files if file is not None], holds)
+    verdict = _hold_or_report(hook, [file for file in files if file is not None], holds)
     if status is None:
         verdict.warning = (
             "tiebreak: git does not tell what has changed here, so only files that are held were looked at"
@@ -84,12 +84,12 @@ def after(hook: HookContext) -> Verdict:
 
 def _held_names(holds: list[Hold]) -> Iterator[str]:
     for hold in holds:
-        if not is_glob(hold.resource[5:]):  # what a glob means is known when git names it
+        if not is_glob(hold.resource[5:]):  # files that match a glob are known when git reports them
             yield "/".join(unescape(part) for part in hold.resource[5:].split("/"))
 
 
 def status_of(root: str) -> list[str] | None:
-    """What git calls changed or untracked, from the top of the repository; None when it cannot tell."""
+    """The changed and untracked files that git reports, relative to the repository; None if git fails."""
     import subprocess
 
     words = ["git", "-C", root, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--no-renames", "-uall"]
@@ -103,12 +103,12 @@ def status_of(root: str) -> list[str] | None:
 
 
 def _changed_since(root: str, name: str, since: int) -> bool:
-    """Whether a file was written, replaced or removed since then, by the kernel's own record."""
+    """Whether a file was written, replaced or removed since then, by the ctime of its inode."""
     path = os.path.join(root, name)
     try:
         return os.stat(path, follow_symlinks=False).st_ctime_ns > since
     except OSError:
-        pass  # it is gone: then its folder tells when
+        pass  # it is gone: the ctime of its folder tells when
     try:
         return os.stat(os.path.dirname(path)).st_ctime_ns > since
     except OSError:
@@ -116,14 +116,14 @@ def _changed_since(root: str, name: str, since: int) -> bool:
 
 
 def file_in(hook: HookContext, root: str, name: str) -> GuardedFile | None:
-    """A file by its name from the top of the repository; None for a name that no board can have."""
+    """A file by its path in the repository; None for a name that the board does not accept."""
     try:
         return GuardedFile(os.path.join(root, name), root, hook.board.project)
     except TiebreakError:
         return None
 
 
-def _sorted_out(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) -> Verdict:
+def _hold_or_report(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) -> Verdict:
     mine: list[GuardedFile] = []
     taken: list[GuardedFile] = []
     theirs: list[tuple[GuardedFile, str]] = []
@@ -134,7 +134,7 @@ def _sorted_out(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) 
             mine.append(file)
             continue
         if hold is not None and hold.hash is not None and digest(file.path) == hold.hash:
-            continue  # touched, not changed
+            continue  # its contents are the same
         try:
             hook.board.holds.take(resources=[file.resource], hashes=[digest(file.path)], lease=HOLD_LEASE, again=True)
             hook.state.put(f"taken/{key(file.resource)}", file.resource.encode())
@@ -150,7 +150,7 @@ def _sorted_out(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) 
 
 
 def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) -> list[GuardedFile]:
-    """If not all can be looked at, then those that somebody else holds."""
+    """If there are too many to check, those that other agents hold come first."""
     if len(files) <= MOST:
         return files
     others = [hold.resource for hold in holds if holder_id(hold) != hook.agent]
@@ -172,7 +172,7 @@ def _not_mine(
     theirs.append((file, lost.holder))
     known = quarantined(file.path)
     if known == (hook.agent, holder, lost.epoch):
-        return  # said already
+        return  # reported already
     quarantine(file.path, by=hook.agent, holder=holder, epoch=lost.epoch)
     hook.board.messages.send(
         to=lost.holder,
