@@ -1,4 +1,4 @@
-"""The hot commands on tasks: winning one and working on it."""
+"""The frequent commands on tasks: claim, next, extend, complete, fail, release. They import as little as possible."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from .parser import Args
 
 REF = Argument("ref", "the task: #number, key, id or a unique beginning of the id")
-EPOCH = Option("epoch", "N", "the grant that is meant (default: the one you have now)", default=0, convert=whole)
-LEASE = Option("lease", "DURATION", "how long it lasts unless renewed (default 5m)", default="5m")
-WAIT = Option("wait", "DURATION", "wait that long for it", default="0s")
+EPOCH = Option("epoch", "N", "the epoch of your claim (default: the current one)", default=0, convert=whole)
+LEASE = Option("lease", "DURATION", "how long the claim lasts unless renewed (default 5m)", default="5m")
+WAIT = Option("wait", "DURATION", "wait that long if it is not available", default="0s")
 REASON = Option("reason", "TEXT", "why")
 
 
 def called(task: Task) -> str:
-    """A task as people call it: its number and its name."""
+    """A task's number and name, for messages."""
     return f"#{task.number} {plain(task.name)}"
 
 
 def grant(context: Context, task: Task, verb: str, lease: float) -> None:
-    """Tell about a won or renewed claim."""
+    """Print a won or renewed claim."""
     text = ""
     if not context.json:
         text = f"{context.styled(verb, 'good')} {called(task)}  epoch {task.epoch}, for {span(lease)}"
@@ -36,15 +36,15 @@ def grant(context: Context, task: Task, verb: str, lease: float) -> None:
 
 @command(
     "claim",
-    "Win a task, or learn who has it.",
+    "Claim a task, or learn who has it.",
     REF,
     LEASE,
     WAIT,
-    Option("no-create", text="do not post a key that nobody has posted yet"),
+    Option("no-create", text="do not create a task for a key that does not exist"),
     example="tb claim login-bug --lease 20m",
 )
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 when won; 1 when lost, naming the holder."""
+    """Exit 0 if you have it now; 1 if somebody else has it, who is named."""
     task = context.board.win(args.ref, lease=args.lease, create=not args.no_create, wait=args.wait)
     created = task.created_at == task.claimed_at
     grant(context, task, "posted and won" if created else "won", seconds(args.lease))
@@ -52,17 +52,17 @@ def claim(context: Context, args: Args) -> None:
 
 @command(
     "next",
-    "Win the next ready tasks: highest priority first, then oldest.",
+    "Claim the next ready tasks: highest priority first, then oldest.",
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only from this queue"),
     Option("tag", "TAG", "only with this tag"),
-    Option("count", "N", "up to so many at once, 1 to 100 (default 1)", default=1, convert=whole),
+    Option("count", "N", "at most this many, 1 to 100 (default 1)", default=1, convert=whole),
     LEASE,
     WAIT,
     example="tb next --kind bug --wait 60s",
 )
 def next_ready(context: Context, args: Args) -> int:
-    """Exit 0 when something was won; 1 when nothing is ready (2 after waiting in vain)."""
+    """Exit 0 if a task was claimed; 1 if none is ready; 2 if none became ready while waiting."""
     won = context.board.win_next(
         kind=args.kind, queue=args.queue, tag=args.tag, count=args.count, lease=args.lease, wait=args.wait
     )
@@ -75,9 +75,9 @@ def next_ready(context: Context, args: Args) -> int:
     return 0 if won else 2 if seconds(args.wait) else 1
 
 
-@command("extend", "Keep a claim for another lease.", REF, LEASE, EPOCH, example="tb extend '#42' --lease 30m")
+@command("extend", "Renew a claim for another lease.", REF, LEASE, EPOCH, example="tb extend '#42' --lease 30m")
 def extend(context: Context, args: Args) -> None:
-    """The lease counts from now."""
+    """The new lease counts from now."""
     task = context.board.tasks.extend(ref=args.ref, lease=args.lease, epoch=args.epoch)
     grant(context, task, "extended", seconds(args.lease))
 
@@ -86,16 +86,16 @@ def extend(context: Context, args: Args) -> None:
     "complete",
     "Finish a task that you have claimed.",
     REF,
-    Option("result", "JSON", "what came out: JSON, @FILE or -", convert=json_argument),
-    Option("ack", text="announce it in the same step"),
-    Option("ack-name", "TEXT", "what the announcement says"),
-    Option("ack-priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
-    Option("ack-payload", "JSON", "what the announcement carries", convert=json_argument),
+    Option("result", "JSON", "the result: JSON, @FILE or - for standard input", convert=json_argument),
+    Option("ack", text="post an announcement in the same transaction"),
+    Option("ack-name", "TEXT", "the announcement's name"),
+    Option("ack-priority", "PRIORITY", "the announcement's priority: low, normal, high or urgent", default="normal"),
+    Option("ack-payload", "JSON", "the announcement's payload", convert=json_argument),
     EPOCH,
     example='tb complete login-bug --result \'{"commit": "1a2b3c"}\' --ack',
 )
 def complete(context: Context, args: Args) -> None:
-    """Refused when the claim is not yours any more."""
+    """Refused if the claim is no longer yours."""
     params: dict[str, Any] = {}
     if args.ack or args.ack_name or args.ack_payload is not None:
         params = {
@@ -110,7 +110,7 @@ def complete(context: Context, args: Args) -> None:
 
 @command(
     "fail",
-    "Report that an attempt failed; it is tried again while attempts are left.",
+    "Report that an attempt failed; the task is retried while attempts are left.",
     REF,
     REASON,
     Option("no-retry", text="do not try again"),
@@ -118,7 +118,7 @@ def complete(context: Context, args: Args) -> None:
     example="tb fail '#42' --reason 'tests are red'",
 )
 def fail(context: Context, args: Args) -> None:
-    """Becomes ready again after a backoff, or failed."""
+    """The task becomes ready again after a backoff, or failed if no attempt is left."""
     task = context.board.tasks.fail(ref=args.ref, epoch=args.epoch, reason=args.reason, retry=not args.no_retry)
     left = task.max_attempts - task.attempts
     _tell(context, task, "failed" if task.state == "failed" else f"will be retried ({left} left)", "warn")
@@ -126,14 +126,14 @@ def fail(context: Context, args: Args) -> None:
 
 @command(
     "release",
-    "Give a claim back without using the attempt up.",
+    "Give a claim back; the attempt does not count.",
     REF,
     REASON,
     EPOCH,
     example="tb release '#42'",
 )
 def release(context: Context, args: Args) -> None:
-    """It is ready again at once."""
+    """The task is ready again at once."""
     task = context.board.tasks.release(ref=args.ref, epoch=args.epoch, reason=args.reason)
     _tell(context, task, "released", "good")
 

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7777"
 ADDRESS = "127.0.0.1:7777"
 WINDOW = 25.0
-"""Seconds of one wait; between two of them whoever waits gives a sign of life."""
+"""Longest single wait in seconds; after each one a waiting agent sends a heartbeat."""
 KINDS = {-32001: "Refused", -32600: "Invalid", -32601: "Invalid", -32602: "Invalid"}
-"""What an error means when a daemon does not say it in more words."""
+"""The kinds of errors by JSON-RPC code, for daemons that do not send the kind."""
 
 TO = Option("url", "URL", f"the daemon (default: COORD_URL, else {URL})")
 ID = Argument("id", "the task's id")
 LEASES = (
-    Option("lease", "SECONDS", "how long without a renewal (default 300)"),
-    Option("lease-seconds", "SECONDS", "the same"),
+    Option("lease", "SECONDS", "how long the claim lasts unless renewed (default 300)"),
+    Option("lease-seconds", "SECONDS", "the same as --lease"),
 )
 PRIORITY = Option("priority", "PRIORITY", "low, normal, high or urgent")
 FILTERS = (
@@ -49,7 +49,7 @@ GROUP = CommandGroup("coord", TO)
     "Run the daemon.",
     Option("addr", "HOST:PORT", f"serve: where to listen (default: COORD_ADDR, else {ADDRESS})"),
     Option("db", "PATH", "serve: the database (default: COORD_DB, else your own board)"),
-    Option("open", text="serve: no token on loopback, for clients that know of none"),
+    Option("open", text="serve: need no token on loopback, for clients that send none"),
 )
 def serve(context: Context, args: Args) -> int:
     """The same daemon as `tb serve`."""
@@ -64,7 +64,7 @@ def serve(context: Context, args: Args) -> int:
 
 @GROUP.command("version", "Show the version.")
 def version(context: Context, args: Args) -> None:
-    """Asks no daemon."""
+    """Needs no daemon."""
     from .. import __version__
 
     _tell(context, {"tiebreak": __version__, "protocol": "coord, JSON-RPC 2.0"})
@@ -79,7 +79,7 @@ def version(context: Context, args: Args) -> None:
     Argument("task", "what is to be done"),
     FILTERS[0],
     PRIORITY,
-    Option("payload", "JSON", "send: what it carries: JSON, @FILE or -", convert=json_argument),
+    Option("payload", "JSON", "send: its payload: JSON, @FILE or - for standard input", convert=json_argument),
 )
 def send(context: Context, args: Args) -> None:
     """Prints the task, its id first."""
@@ -89,7 +89,7 @@ def send(context: Context, args: Args) -> None:
 
 @GROUP.command("get", "Show a task.", ID)
 def get(context: Context, args: Args) -> None:
-    """Exit 1 when there is none."""
+    """Exit 1 if there is no such task."""
     task = CoordClient(args).ask("tasks/get", id=args.id)
     if task is None:
         raise NotFound(f"no task {args.id!r}")
@@ -100,8 +100,8 @@ def get(context: Context, args: Args) -> None:
     "list",
     "List tasks.",
     *FILTERS,
-    Option("limit", "N", "list: at most so many (default 50)", convert=whole),
-    Option("wait-ms", "N", "list: wait that long for the first one", convert=whole),
+    Option("limit", "N", "list: at most this many (default 50)", convert=whole),
+    Option("wait-ms", "N", "list: wait that many milliseconds for the first one", convert=whole),
 )
 def listing(context: Context, args: Args) -> None:
     """Newest first."""
@@ -114,21 +114,21 @@ def listing(context: Context, args: Args) -> None:
 GROUP.subcommands["tasks"] = GROUP.subcommands["list"]
 
 
-@GROUP.command("claim", "Win a task.", ID, *LEASES)
+@GROUP.command("claim", "Claim a task.", ID, *LEASES)
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 for the one who wins it, 1 for everybody else."""
+    """Exit 0 if you have it now, 1 if somebody else has it."""
     _tell(context, CoordClient(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
-@GROUP.command("extend", "Keep a claim for another lease.", ID, *LEASES)
+@GROUP.command("extend", "Renew a claim for another lease.", ID, *LEASES)
 def extend(context: Context, args: Args) -> None:
-    """For the holder alone."""
+    """Only the holder can do it."""
     _tell(context, CoordClient(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
-@GROUP.command("reclaim", "Return lapsed claims to the board.")
+@GROUP.command("reclaim", "Make tasks with lapsed claims available again.")
 def reclaim(context: Context, args: Args) -> None:
-    """Lists them."""
+    """Lists these tasks."""
     _tell(context, CoordClient(args).ask("tasks/reclaim"))
 
 
@@ -136,13 +136,13 @@ def reclaim(context: Context, args: Args) -> None:
     "complete",
     "Finish a claimed task.",
     ID,
-    Option("result", "JSON", "complete: what came of it: JSON, @FILE or -", convert=json_argument),
-    Option("ack", "NAME", "complete: announce it under this name, in the same step"),
+    Option("result", "JSON", "complete: the result: JSON, @FILE or - for standard input", convert=json_argument),
+    Option("ack", "NAME", "complete: post an announcement of this name in the same transaction"),
     Option("ack-priority", "PRIORITY", "complete: the announcement's priority (default high)"),
-    Option("ack-payload", "JSON", "complete: what the announcement carries", convert=json_argument),
+    Option("ack-payload", "JSON", "complete: the announcement's payload", convert=json_argument),
 )
 def complete(context: Context, args: Args) -> None:
-    """For the holder alone."""
+    """Only the holder can do it."""
     ack = {"ackName": args.ack, "ackPriority": args.ack_priority, "ackPayload": args.ack_payload}
     if args.ack is None and any(value is not None for value in ack.values()):
         raise Invalid("coord complete: --ack-priority and --ack-payload only make sense with --ack")
@@ -150,9 +150,9 @@ def complete(context: Context, args: Args) -> None:
     _tell(context, CoordClient(args).ask("tasks/complete", postAck=args.ack is not None, **given))
 
 
-@GROUP.command("cancel", "Call a task off.", ID)
+@GROUP.command("cancel", "Cancel a task.", ID)
 def cancel(context: Context, args: Args) -> None:
-    """What is finished stays finished."""
+    """A finished task stays as it is."""
     _tell(context, CoordClient(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
 
 
@@ -164,7 +164,7 @@ def cancel(context: Context, args: Args) -> None:
     Option("timeout", "SECONDS", "wait: give up after (default 600)", default="600"),
 )
 def wait(context: Context, args: Args) -> None:
-    """The daemon does the matching. Exit 2 when time is up."""
+    """Exit 2 if none was found in time."""
     from time import monotonic
 
     usual = "completed" if args.kind in ANNOUNCEMENTS else "pending"
@@ -185,20 +185,22 @@ def wait(context: Context, args: Args) -> None:
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@GROUP.command("heartbeat", "Give a sign of life.", Argument("agent", "who (or --as)", optional=True), NAME)
+@GROUP.command(
+    "heartbeat", "Show that an agent is still active.", Argument("agent", "who (or --as)", optional=True), NAME
+)
 def heartbeat(context: Context, args: Args) -> None:
-    """Also introduces an agent that is new."""
+    """Registers an agent that is new."""
     who = args["as"] or args.agent or _agent(args)
     _tell(context, CoordClient(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
 
 
-@GROUP.command("agents", "List who is here.")
+@GROUP.command("agents", "List agents.")
 def agents(context: Context, args: Args) -> None:
     """Most recently seen first."""
     _show(context, CoordClient(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
 
 
-@GROUP.command("status", "How many tasks and agents there are.")
+@GROUP.command("status", "Count tasks and agents.")
 def status(context: Context, args: Args) -> None:
     """Of the newest 1000 tasks."""
     daemon = CoordClient(args)
@@ -218,12 +220,12 @@ def status(context: Context, args: Args) -> None:
     example="tb coord claim 01932c5e-7a4d-7b1e-8d3f-2a6b9c0d1e2f --as multi-agent-3",
 )
 def coord(context: Context, args: Args) -> int:
-    """Answers in JSON, as coord does, except for lists. Exit 1 for who comes second."""
+    """Answers in JSON, as coord does, except for lists. Exit 1 if somebody else has the task."""
     return GROUP.run(context, args)
 
 
 class CoordClient:
-    """Whatever answers coord's JSON-RPC at the URL."""
+    """A client of the daemon that speaks coord's JSON-RPC at the URL."""
 
     def __init__(self, args: Args) -> None:
         from ..remote import RemoteEngine
@@ -236,7 +238,7 @@ class CoordClient:
         self._engine = RemoteEngine(url)
 
     def ask(self, method: str, nap: float = 0.0, **params: Any) -> Any:
-        """The result; raises what the daemon refused. A write that is repeated gets its first answer."""
+        """Call a method; raises what the daemon refused. A repeated write gets its first answer."""
         from ..remote import ANSWER
         from ..text import json, read_json
 

@@ -1,9 +1,8 @@
-"""A picture of what comes after what: layers from left to right, drawn as SVG.
+"""Draws a dependency graph as SVG, in layers from left to right (Sugiyama's layout).
 
-The layout is the usual one for such graphs. A node's layer is the longest way to it from a beginning. An edge over
-several layers gets an invisible place in each of them. The places of a layer are put in the order of the middle of
-their neighbours, back and forth until nothing crosses less. Then each is moved towards its neighbours as far as the
-others in its layer leave room.
+A node's layer is the length of the longest path to it. An edge that spans several layers gets an invisible node in each
+layer between. The nodes of a layer are ordered by the mean position of their neighbours, forwards and backwards, and
+the order with the fewest crossings is kept. Finally each node is moved towards its neighbours as far as there is room.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Place = tuple[int, int]
-    """Of a node: (its number, -1). Of an edge that passes through a layer: (the edge's number, the layer)."""
+    """A node: (its number, -1). An edge that passes through a layer: (the edge's number, the layer)."""
 
 HEIGHT, GAP, ROOM, EDGE = 46, 18, 64, 24
 LETTER = 7.4
@@ -49,7 +48,7 @@ _STYLE = """
 
 
 class GraphLayout:
-    """Where everything stands."""
+    """The positions of all nodes and edges."""
 
     def __init__(self, nodes: list[dict[str, Any]], edges: list[list[int]]) -> None:
         self.nodes = {node["number"]: node for node in nodes}
@@ -139,7 +138,7 @@ def _middle(near: list[Place], stands: dict[Place, Any], own: float) -> float:
 
 
 def _spread(layer: list[Place], wanted: list[float]) -> list[float]:
-    """The places closest to where they want to be, in their order and without overlap: neighbours in a crowd share."""
+    """The positions closest to the wanted ones, in order and without overlap; neighbours share the shift."""
     groups: list[tuple[float, list[float]]] = []
     for place, at in zip(layer, wanted, strict=True):
         size = HEIGHT + GAP if place[1] < 0 else GAP + 8.0
@@ -168,7 +167,7 @@ def _title(node: dict[str, Any]) -> tuple[str, str]:
 
 
 def svg(nodes: list[dict[str, Any]], edges: list[list[int]], chosen: int) -> str:
-    """The whole picture."""
+    """The graph as an SVG document."""
     made = GraphLayout(nodes, edges)
     wide = made.x[-1] + made.widths[-1] + EDGE if made.x else 2 * EDGE
     high = max((y for y in made.y.values()), default=0.0) + HEIGHT + EDGE

@@ -1,4 +1,4 @@
-"""`tb guard …`: the git hooks, and what they ask."""
+"""`tb guard …`: installs the git hooks, and runs their checks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @command(
     "guard",
-    "Let git refuse what is not one's own: install, uninstall, status, check HOOK, clear PATH….",
+    "Let git refuse commits of files that others hold: install, uninstall, status, check HOOK, clear PATH….",
     Argument(
-        "action", "install, uninstall, status; check (called by git); clear (a file is fit to be committed again)"
+        "action", "install, uninstall, status; check (called by git); clear (allow a quarantined file to be committed)"
     ),
     Argument("words", "the hook for check, the paths for clear", many=True, optional=True),
     rest="ARGS…",
     example="tb guard install",
 )
 def guard(context: Context, args: Args) -> int:
-    """Exit 0 when all is well; 1 when a commit or push is refused, or a hook is not guarded."""
+    """Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed."""
     from ..board import here
     from ..guard.git_hooks import hooks
 
@@ -64,7 +64,7 @@ def _status(context: Context, installed: GitHooks) -> int:
 
 
 def _check(context: Context, args: Args) -> int:
-    """One hook of git's."""
+    """Run the check of one git hook."""
     from ..errors import Unavailable
     from ..guard.failure_policy import CLOSED, policy
 
@@ -76,7 +76,7 @@ def _check(context: Context, args: Args) -> int:
         if policy(here()) == CLOSED:
             raise
         context.complain(exc)
-        return 0  # the board is not there, and the repository would rather go on
+        return 0  # the board is unavailable, and the policy is to go on
     return 0
 
 
@@ -100,7 +100,7 @@ def _ask(context: Context, args: Args) -> None:
 
 
 def _clear(context: Context, args: Args) -> int:
-    """Somebody has looked at files that a command changed while another agent held them."""
+    """Take files out of quarantine, after a person has looked at them."""
     from ..guard.quarantine import clear
 
     needed(args.words, "PATH")

@@ -1,4 +1,4 @@
-"""Help, completion and version: all told from the commands' own declarations."""
+"""Help, shell completion and version, made from the declarations of the commands."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def overview() -> str:
         names = [name for module in modules.values() for name in module]
         lines.append(table([[f"  {name}", find(name).text] for name in names]))
         lines.append("")
-    lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` tells more."]
+    lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` shows more."]
     return "\n".join(lines)
 
 
 def describe(wanted: Command) -> str:
-    """One command in full."""
+    """The help of one command."""
     if wanted.name == "help":
         return overview()
     lines = [f"usage: {usage(wanted)}", "", wanted.text]
@@ -60,7 +60,7 @@ def show_help(context: Context, args: Args) -> None:
 
 @command("version", "Show the versions of tiebreak and SQLite.")
 def version(context: Context, args: Args) -> None:
-    """For bug reports."""
+    """Useful in bug reports."""
     import platform
 
     import apsw
@@ -82,7 +82,7 @@ def version(context: Context, args: Args) -> None:
     example='eval "$(tb completion bash)"',
 )
 def completion(context: Context, args: Args) -> None:
-    """Put it where your shell looks for it."""
+    """Evaluate it in your shell's start-up file, or store it where your shell looks for completions."""
     if args.shell not in SHELLS:
         raise Invalid(f"shell: one of {', '.join(SHELLS)}, got {args.shell!r}")
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]()

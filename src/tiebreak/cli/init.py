@@ -1,4 +1,4 @@
-"""`tb init`: set a repository up for all agent clients that are here."""
+"""`tb init`: sets a repository up for the installed agent clients."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @command(
     "init",
-    "Set this repository up: agents get tiebreak's tools and hooks, git gets its guard.",
+    "Set this repository up: agents get tiebreak's tools and hooks, and git gets its hooks.",
     Option("client", "NAME", "only this one: claude, codex, cursor, gemini, vscode or gptme (repeatable)", many=True),
     Option("yes", text="do not ask"),
     Option("dry-run", text="show what would change, and change nothing"),
-    Option("undo", text="give back every byte as it was"),
-    Option("no-git", text="leave the git hooks alone"),
+    Option("undo", text="restore every changed file as it was"),
+    Option("no-git", text="do not install git hooks"),
     example="tb init --dry-run",
 )
 def init(context: Context, args: Args) -> int:
-    """Shows the differences first and asks. Exit 1 when something has to be done by hand, or the answer was no."""
+    """Shows the changes first and asks. Exit 1 if something has to be done by hand, or the answer was no."""
     from ..board import here
     from ..errors import Invalid
     from ..guard import init as setup
@@ -33,7 +33,7 @@ def init(context: Context, args: Args) -> int:
 
     found = repository(here())
     if found is None:
-        raise Invalid("init: this is no git repository", hint="`git init` makes one")
+        raise Invalid("init: not in a git repository", hint="`git init` makes one")
     if args.undo:
         return _undo(context, found, git=not args.no_git)
     clients = setup.named(args.client) if args.client else setup.present(found.root)

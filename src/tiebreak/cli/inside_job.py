@@ -1,4 +1,4 @@
-"""What a job says and asks while it runs: how far it is, and whether it is still the one that may act."""
+"""Commands that a job runs itself: report its progress, and check that its claim is still valid."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def _this_job(ref: str | None, epoch: int | None) -> tuple[str, int]:
-    """The job and the grant that are meant: those of the job that this runs in, unless others are named."""
+    """The job and its epoch: those in the environment, unless others are given."""
     job, own = os.environ.get("TIEBREAK_JOB"), os.environ.get("TIEBREAK_EPOCH", "0")
     if not ref and not job:
-        raise Invalid("this is not inside of a job: TIEBREAK_JOB is not set", hint="name the job")
+        raise Invalid("this does not run inside of a job: TIEBREAK_JOB is not set", hint="name the job")
     if epoch is None and ref in (None, job):
         epoch = whole(own)
     return ref or job or "", epoch or 0
 
 
-EPOCH = Option("epoch", "N", "the grant that is meant (default: TIEBREAK_EPOCH)", convert=whole)
+EPOCH = Option("epoch", "N", "the epoch of the job's claim (default: TIEBREAK_EPOCH)", convert=whole)
 
 
 @command(
     "progress",
-    "Say how far this job is; used inside of a job.",
+    "Report how far a job is; used inside of the job.",
     Argument("percent", "0 to 100"),
     Argument("note", "what it is doing", optional=True),
     Option("ref", "REF", "the job (default: TIEBREAK_JOB)"),
@@ -37,7 +37,7 @@ EPOCH = Option("epoch", "N", "the grant that is meant (default: TIEBREAK_EPOCH)"
     example='tb progress 40 "linking"',
 )
 def progress(context: Context, args: Args) -> None:
-    """Shown in lists and events; refused when the job is not this process's any more."""
+    """Shown in lists and events. Refused if the job was given to another worker meanwhile."""
     ref, epoch = _this_job(args.ref, args.epoch)
     try:
         share = float(args.percent.removesuffix("%"))
@@ -49,12 +49,12 @@ def progress(context: Context, args: Args) -> None:
 
 @command(
     "guard-epoch",
-    "Check that this job is still this process's, before it does something that cannot be undone.",
+    "Check that a job still has its claim, before it does something that cannot be undone.",
     Argument("ref", "the job (default: TIEBREAK_JOB)", optional=True),
     EPOCH,
     example="tb guard-epoch",
 )
 def guard_epoch(context: Context, args: Args) -> None:
-    """Exit 0 when it is, 1 when it is not any more: `tb guard-epoch && ./deploy.sh`. Says nothing when all is well."""
+    """Exit 0 if it has, 1 if it has lost it: `tb guard-epoch && ./deploy.sh`. Prints nothing on success."""
     ref, epoch = _this_job(args.ref, args.epoch)
     context.answer(context.board.tasks.check(ref=ref, epoch=epoch))

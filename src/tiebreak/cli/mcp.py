@@ -1,4 +1,4 @@
-"""The command that agents' clients start to get at the board by MCP."""
+"""`tb mcp`: the MCP server that agent clients start."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ EXTRA = "pip install 'tiebreak[mcp]'"
 
 @command(
     "mcp",
-    "Serve the board as six tools by the Model Context Protocol, over standard input and output.",
+    "Serve the board as six MCP tools, over standard input and output.",
     example="tb mcp",
 )
 def mcp(context: Context, _: Args) -> None:
-    """Started by an agent's client, never by hand; ends when the client goes. Needs no daemon."""
+    """Started by an agent client, not by hand; ends with the client. Needs no daemon."""
     import asyncio
 
     try:

@@ -1,8 +1,8 @@
-"""Commands, declared: from one declaration come parsing, help, completion and the reference.
+"""Declarations of commands, and the parser for them. Help, completion and reference come from the same declarations.
 
-This is a small parser of our own because of time, not taste: importing a ready one costs more than the whole
-rest of a command (docs/decisions/002). It knows what the commands need and no more: `--name VALUE`,
-`--name=VALUE`, repeated options, flags, arguments, and `--` before a command to run.
+It is our own because importing `argparse` takes longer than the whole rest of a command (docs/decisions/002). It
+supports what the commands need and no more: `--name VALUE`, `--name=VALUE`, repeated options, flags, arguments, and
+`--` before a command to run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Option:
-    """`--name METAVAR`, or a flag without one. `many`: may be repeated and gives a list. `short`: `-s` means it too."""
+    """`--name METAVAR`, or a flag without METAVAR. `many`: repeatable, gives a list. `short`: its one-letter form."""
 
     __slots__ = ("convert", "default", "many", "metavar", "name", "short", "text")
 
@@ -44,17 +44,17 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name under which its value is found."""
+        """The name of its value in `Args`."""
         return self.name.replace("-", "_")
 
     @property
     def shown(self) -> str:
-        """As help writes it."""
+        """The option as help shows it."""
         return f"{f'-{self.short}, ' if self.short else ''}--{self.name} {self.metavar}".rstrip()
 
 
 class Argument:
-    """A word without dashes. `many`: all that are left. `optional`: may be missing."""
+    """A positional argument. `many`: takes all remaining words. `optional`: may be missing."""
 
     __slots__ = ("many", "name", "optional", "text")
 
@@ -66,7 +66,7 @@ class Argument:
 
 
 class Args(dict):  # type: ignore[type-arg]
-    """The parsed values, as attributes."""
+    """The parsed values, also as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -76,7 +76,7 @@ class Args(dict):  # type: ignore[type-arg]
 
 
 class Command:
-    """One command: its words, its help and the function that runs it."""
+    """One command: its arguments, options, help, and the function that runs it."""
 
     __slots__ = ("arguments", "example", "name", "options", "rest", "run", "text")
 
@@ -108,7 +108,7 @@ GLOBAL = (
 )
 
 COMMANDS: dict[str, Command] = {}
-HELP = "`tb help{0}` or --help shows them; after -- everything is a word"
+HELP = "`tb help{0}` or --help lists them; after -- nothing is taken for an option"
 
 
 def command(
@@ -146,7 +146,7 @@ def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
 
 
 def parse(wanted: Command, words: list[str], found: Args) -> Args:
-    """The values of a command's words; raises `Invalid` with what is wrong and how it should be."""
+    """Parse the words of a command; raises `Invalid` with what is wrong and the correct usage."""
     known = {option.name: option for option in (*wanted.options, *GLOBAL)}
     found.update({option.key: [] if option.many else option.default for option in wanted.options})
     shorts = {f"-{option.short}": f"--{option.name}" for option in wanted.options if option.short}
@@ -194,7 +194,10 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
         return
     if not mark:
         if not left or left[0].startswith("--"):
-            raise Invalid(f"{at}--{name} needs a value ({option.metavar})", hint=f"--{name}=VALUE takes any value")
+            raise Invalid(
+                f"{at}--{name} needs a value ({option.metavar})",
+                hint=f"--{name}=VALUE accepts a value that begins with --",
+            )
         value = left.pop(0)
     if option.convert is not None:
         try:
@@ -208,7 +211,7 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
 
 
 def place(wanted: Command, plain: list[str], found: Args) -> None:
-    """Give a command's arguments their words; raises `Invalid` if there are too few or too many."""
+    """Assign words to a command's arguments; raises `Invalid` if there are too few or too many."""
     for argument in wanted.arguments:
         if argument.many:
             found[argument.name], plain = plain, []
@@ -223,7 +226,7 @@ def place(wanted: Command, plain: list[str], found: Args) -> None:
 
 
 def usage(wanted: Command) -> str:
-    """One line: how to call it."""
+    """The usage of a command in one line."""
     words = [f"tb {wanted.name}"]
     for argument in wanted.arguments:
         word = argument.name.upper() + ("…" if argument.many else "")

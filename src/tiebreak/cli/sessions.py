@@ -1,4 +1,4 @@
-"""Commands on sessions: agents in terminals of their own, and the one coordinator of a project."""
+"""Commands about sessions: agents that run in terminals of their own, and the one coordinator of a project."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ LEVELS = {"ok": "good", "warn": "warn", "bad": "bad"}
 
 @command(
     "spawn",
-    "Start an agent in a terminal of its own; at most one coordinator for each project.",
+    "Start an agent in a terminal of its own; a project has at most one coordinator.",
     Argument("name", "what to call the agent"),
-    Option("coordinator", text="as the project's coordinator; refused if there is one"),
-    Option("worktree", text="in a git worktree and on a branch of its own"),
+    Option("coordinator", text="as the project's coordinator; refused if there is one already"),
+    Option("worktree", text="in a new git worktree with a new branch"),
     Option("cwd", "FOLDER", "where it runs (default: here)"),
-    Option("env", "NAME=VALUE", "one more variable; may be repeated", many=True),
-    Option("settle", "DURATION", "how long it must live to count as alive (default 0.5s)", default="0.5s"),
-    Option("lease", "DURATION", "of a coordinator's seat, renewed every third of this (default 60s)", default="60s"),
+    Option("env", "NAME=VALUE", "an environment variable (repeatable)", many=True),
+    Option("settle", "DURATION", "how long it must run to count as alive (default 0.5s)", default="0.5s"),
+    Option(
+        "lease", "DURATION", "lease of a coordinator's seat, renewed every third of this (default 60s)", default="60s"
+    ),
     Option("patience", "DURATION", "how long to wait until it is alive (default 60s)", default="60s"),
     rest="COMMAND…",
     example="tb spawn lead --coordinator -- claude --continue",
 )
 def spawn(context: Context, args: Args) -> None:
-    """Comes back when it is alive. Exit 1 when a coordinator is there already, or is just being started."""
+    """Returns when it is alive. Exit 1 if there is a coordinator already, or one is being started."""
     from ..board import here
     from ..names import label, lease
     from ..sessions.spawn import SessionRequest, inheritable
@@ -92,14 +94,14 @@ def _alive(context: Context, found: Session) -> str:
 
 @command(
     "ps",
-    "List the sessions: who runs where, and who is the coordinator.",
-    Option("all", text="those that have ended too"),
-    Option("check", text="compare with processes and terminals, and mend what is safe to mend"),
-    Option("every-project", text="not only of this project"),
+    "List sessions: who runs where, and who is the coordinator.",
+    Option("all", text="also sessions that have ended"),
+    Option("check", text="compare with processes and terminals, and repair what is safe to repair"),
+    Option("every-project", text="of all projects, not only this one"),
     example="tb ps --check",
 )
 def ps(context: Context, args: Args) -> int:
-    """Exit 3 when --check finds something that is wrong and not mended."""
+    """Exit 3 if --check finds a problem that it does not repair."""
     board = context.board
     findings = []
     if args.check:
@@ -151,7 +153,7 @@ def _show(context: Context, board: Board, found: list[Session]) -> None:
 
 
 def _word(found: Session) -> str:
-    """One word for how a session is: its state, unless the processes or the seat tell otherwise."""
+    """The state of a session in one word, from its record, its processes and its seat."""
     from ..sessions.records import fate
 
     if found.ended_at:
@@ -162,9 +164,9 @@ def _word(found: Session) -> str:
     return "fenced" if found.fenced_by else found.state
 
 
-@command("attach", "Go to the terminal of a session.", AGENT, example="tb attach lead")
+@command("attach", "Attach to the terminal of a session.", AGENT, example="tb attach lead")
 def attach(context: Context, args: Args) -> None:
-    """Leave it as tmux sessions are left: Ctrl-b d."""
+    """Detach as from every tmux session: Ctrl-b d."""
     from ..sessions.records import find, on_this_host
     from ..sessions.stop import socket_of
     from ..sessions.tmux import Tmux
@@ -175,7 +177,7 @@ def attach(context: Context, args: Args) -> None:
     if context.json or not sys.stdin.isatty():
         from shlex import join
 
-        context.answer({"command": words}, f"this is no terminal; in one, this leads there: {join(words)}")
+        context.answer({"command": words}, f"this is not a terminal; in one, run: {join(words)}")
         return
     environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     context.close()
@@ -187,13 +189,13 @@ def attach(context: Context, args: Args) -> None:
 
 @command(
     "peek",
-    "Show the last screen of a session.",
+    "Show the screen of a session.",
     AGENT,
-    Option("lines", "N", "so many lines above it too (default 0)", default=0, convert=whole),
+    Option("lines", "N", "also this many lines above the screen (default 0)", default=0, convert=whole),
     example="tb peek lead",
 )
 def peek(context: Context, args: Args) -> None:
-    """Nothing is typed and nobody is disturbed."""
+    """Does not affect the session."""
     from ..sessions.records import find, on_this_host
     from ..sessions.stop import socket_of
     from ..sessions.tmux import Tmux
@@ -208,7 +210,7 @@ def peek(context: Context, args: Args) -> None:
 
 @command(
     "tell",
-    "Type a line into the terminal of a session; it is logged as a message too.",
+    "Type a line into the terminal of a session; it is also sent as a message.",
     AGENT,
     Argument("text", "what to type; - reads it from standard input", many=True),
     example="tb tell lead 'please look at the failing tests'",
@@ -229,15 +231,15 @@ def tell(context: Context, args: Args) -> None:
 
 @command(
     "stop",
-    "End a session: ask it, then signal it, then kill everything below it.",
+    "End a session and all its processes: SIGTERM first, then SIGKILL.",
     AGENT,
-    Option("ask", "TEXT", "type this first, such as /exit"),
-    Option("patience", "DURATION", "with --ask: how long it may take to go by itself (default 10s)", default="10s"),
-    Option("reason", "TEXT", "why, in the message that it gets"),
+    Option("ask", "TEXT", "first type this, such as /exit"),
+    Option("patience", "DURATION", "with --ask: how long to wait until it ends by itself (default 10s)", default="10s"),
+    Option("reason", "TEXT", "why; part of the message that it gets"),
     example="tb stop lead --ask /exit",
 )
 def stop(context: Context, args: Args) -> None:
-    """A coordinator's seat is free as soon as it has ended."""
+    """The seat of a coordinator is free as soon as it has ended."""
     from ..sessions.records import find, on_this_host
     from ..sessions.stop import stop as end
 
@@ -252,13 +254,13 @@ def stop(context: Context, args: Args) -> None:
 
 @command(
     "rm",
-    "Forget a session that has ended, with what was kept for it.",
+    "Remove the record and files of a session that has ended.",
     AGENT,
-    Option("worktree", text="remove its worktree too, if everything in it is committed"),
+    Option("worktree", text="also remove its worktree, if everything in it is committed"),
     example="tb rm lead",
 )
 def rm(context: Context, args: Args) -> None:
-    """A session that still runs is refused."""
+    """Refused while the session runs."""
     from ..model import agent_id
     from ..sessions import state_files
     from ..sessions.records import GONE, fate, find, on_this_host, record_end
@@ -282,15 +284,15 @@ def rm(context: Context, args: Args) -> None:
     "handoff",
     "Replace a session by a new one with the same command, environment, worktree and seat.",
     AGENT,
-    Option("doc", "FILE", "what the new one should know; - reads it from standard input"),
-    Option("queue", text="only put it into the queue, for `tb drain` or the daemon"),
-    Option("settle", "DURATION", "how long it must live to count as alive (default: as the old one)"),
+    Option("doc", "FILE", "a document for the new session; - reads it from standard input"),
+    Option("queue", text="only queue it, for `tb drain` or the daemon"),
+    Option("settle", "DURATION", "how long it must run to count as alive (default: as for the old one)"),
     Option("patience", "DURATION", "how long to wait until the new one is alive (default 60s)", default="60s"),
     rest="COMMAND…",
     example="tb handoff lead --doc notes.md",
 )
 def handoff(context: Context, args: Args) -> None:
-    """The old one is fenced at once and ended when the new one is alive; if that dies first, the old one goes on."""
+    """The old one can no longer write, and ends when the new one is alive. If the new one dies, the old one goes on."""
     from ..model import agent_id
     from ..sessions.handoff import handoff as replace
     from ..sessions.handoff import keep_document
@@ -313,7 +315,7 @@ def handoff(context: Context, args: Args) -> None:
     context.answer(new, "" if context.json else f"{_alive(context, new)}\n{plain(agent_id(old))} was replaced")
     if inside and not old.ended_at:
         sys.stdout.flush()
-        retire(board, old)  # this command ends with the session that it runs in
+        retire(board, old)  # this ends the session that this command itself runs in
 
 
 def _document(path: str) -> str:
@@ -328,14 +330,14 @@ def _document(path: str) -> str:
 
 @command(
     "drain",
-    "Start what was put into the queue by `tb handoff --queue`.",
-    Option("every-project", text="not only of this project"),
-    Option("wait", "DURATION", "try again for that long what cannot be started now", default="0s"),
-    Option("patience", "DURATION", "how long to wait until a new one is alive (default 60s)", default="60s"),
+    "Start the handoffs that `tb handoff --queue` has queued.",
+    Option("every-project", text="of all projects, not only this one"),
+    Option("wait", "DURATION", "retry for that long what cannot be started now", default="0s"),
+    Option("patience", "DURATION", "how long to wait until a new session is alive (default 60s)", default="60s"),
     example="tb drain --wait 60s",
 )
 def drain(context: Context, args: Args) -> int:
-    """Exit 1 when something is left in the queue; it is never lost."""
+    """Exit 1 if a handoff is left in the queue or was put aside; none is ever lost."""
     import time
 
     from ..sessions.handoff_queue import DONE, LEFT
@@ -369,7 +371,7 @@ def drain(context: Context, args: Args) -> int:
     example="tb rc up",
 )
 def rc(context: Context, args: Args) -> None:
-    """The flag is TIEBREAK_RC_FLAG, by default `--remote-control {session}`."""
+    """TIEBREAK_RC_FLAG sets the flag; default: `--remote-control {session}`."""
     from ..names import project as check
     from ..sessions import remote_control
 

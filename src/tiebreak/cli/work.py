@@ -1,4 +1,4 @@
-"""`tb work`: a worker that runs jobs until it is told to stop."""
+"""`tb work`: runs a worker, and prints what it does."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ MOST = 1000
     Option("queue", "QUEUE", "only jobs of this queue (repeatable)", many=True),
     Option("tags", "TAG", "only jobs that have one of these tags (repeatable, or with commas)", many=True),
     Option("concurrency", "N", "jobs at once (default: one for each processor)", convert=whole),
-    Option("import", "MODULE", "run the functions that this Python module declares as jobs (repeatable)", many=True),
-    Option("lease", "DURATION", "how long a job is kept without a sign of life (default 30s)", default="30s"),
-    Option("drain-timeout", "DURATION", "how long running jobs may finish when told to stop", default="30s"),
+    Option("import", "MODULE", "run functions that this Python module declares as jobs (repeatable)", many=True),
+    Option("lease", "DURATION", "how long a job stays claimed without a heartbeat (default 30s)", default="30s"),
+    Option("drain-timeout", "DURATION", "how long running jobs may go on after a stop (default 30s)", default="30s"),
     Option("burst", text="stop when nothing is left to do"),
     Option("once", text="run one job, if there is one, and stop"),
     example="tb work --queue batch --concurrency 4 --import shop.batch",
 )
 def work(context: Context, args: Args) -> int:
-    """The first SIGTERM or Ctrl-C lets running jobs finish, the second ends them and gives them back."""
+    """After the first SIGTERM or Ctrl-C, running jobs may finish; the second ends them and gives them back."""
     options = _options(args)
     from ..worker.keeper import keep
 
@@ -59,7 +59,7 @@ def work(context: Context, args: Args) -> int:
             _forfeit(args, who)
             forget(who)
         except TiebreakError:
-            pass  # others of this machine will find out, or the leases run out
+            pass  # another worker of this machine finds out, or the leases run out
 
     return keep(run, after_crash)
 
@@ -86,7 +86,7 @@ def _options(args: Args) -> WorkerOptions:
 
 
 def _forfeit(args: Args, who: Identity) -> None:
-    """Give back what a dead worker held, also where it may have followed its board to."""
+    """Give back the jobs of a dead worker, also if the board has moved."""
     call = ("tasks.forfeit", {"holder": _name(args, who), "reason": "its worker died"})
     try:
         with _board(args, who) as board:
@@ -101,14 +101,14 @@ def _forfeit(args: Args, who: Identity) -> None:
 
 
 def _board(args: Args, who: Identity) -> Board:
-    """The board, as the worker that is this process."""
+    """Open the board as this worker."""
     from ..board import open
 
     return open(args.board, agent=_name(args, who), project=args.project)
 
 
 def _name(args: Args, who: Identity) -> str:
-    """The agent that a worker is: whoever looks can tell from its name whether it lives."""
+    """The agent id of a worker. It identifies the process, so that others can tell whether the worker is alive."""
     from ..processes import token
 
     given = args["as"] or os.environ.get("TIEBREAK_AGENT")
@@ -135,7 +135,7 @@ def _work(context: Context, args: Args, options: WorkerOptions, keeper: int) -> 
 
 
 def _ask(args: Args) -> None:
-    """Raise if whoever starts this worker may not run commands here, or was replaced: a worker only knows itself."""
+    """Raise if the agent that starts this worker may not run commands or was replaced: the worker has its own name."""
     from ..board import open
 
     with open(args.board, agent=args["as"], project=args.project) as board:
@@ -146,11 +146,11 @@ def _leave(board: Board) -> None:
     try:
         board.agents.leave(reason="its work is done")
     except TiebreakError:
-        pass  # it shows anyway that its process has ended
+        pass  # others see that its process has ended
 
 
 class _Lines:
-    """One line for each thing that happens."""
+    """Prints one line for each event."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -167,7 +167,7 @@ class _Lines:
         self.line(f"stopped: {self.done} done, {self.failed} failed")
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
-        """Something happened."""
+        """Print an event of the worker."""
         self.count(kind, about)
         if attempt is None:
             self.line(_general(kind, about))
@@ -175,7 +175,7 @@ class _Lines:
             self.line(f"#{attempt.job.number} {attempt.job.name}: {text}")
 
     def count(self, kind: str, about: Any) -> None:
-        """Keep the figures."""
+        """Count jobs."""
         if kind == "begun":
             self.running += 1
         elif kind == "done":
@@ -184,13 +184,13 @@ class _Lines:
             self.failed += bool(about and not about["ok"] and not about["drained"])
 
     def line(self, text: str) -> None:
-        """Say it."""
+        """Print a line."""
         from time import strftime
 
         try:
             print(f"{strftime('%H:%M:%S')} {plain(text)}", file=sys.stdout, flush=True)
         except OSError:
-            pass  # nobody listens any more; the jobs matter more
+            pass  # nobody reads it; the jobs go on
 
 
 def _general(kind: str, about: Any) -> str:
@@ -209,7 +209,7 @@ _GENERAL = {
 
 
 def _particular(kind: str, attempt: Attempt, about: Any) -> str:
-    """What happened to a job, in words; nothing for what is not worth a line."""
+    """What happened to a job, in words; "" for what is not worth a line."""
     call = attempt.is_function
     if kind == "begun":
         return "" if call else f"begun (attempt {attempt.job.attempts} of {attempt.job.max_attempts})"
@@ -240,7 +240,7 @@ def _ending(why: int) -> str:
 
 
 class _Json(_Lines):
-    """One JSON object for each thing that happens, on standard output."""
+    """Prints one JSON object for each event."""
 
     def begin(self, board: Board, options: WorkerOptions) -> None:
         """The worker is ready."""
@@ -251,7 +251,7 @@ class _Json(_Lines):
         self._put({"event": "stopped", "done": self.done, "failed": self.failed})
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
-        """Something happened."""
+        """Print an event of the worker."""
         self.count(kind, about)
         facts: dict[str, Any] = {"event": kind}
         if attempt is not None:
@@ -274,14 +274,14 @@ class _Json(_Lines):
 
 
 class _Status(_Lines):
-    """One line on a terminal that shows how things stand; only what went wrong stays above it."""
+    """Shows counts in one line of a terminal, which is overwritten; failures stay above it."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._shown = 0.0
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
-        """Something happened."""
+        """Print an event of the worker."""
         wrong = kind in ("ending", "refused", "undelivered") or (kind == "done" and not (about and about["ok"]))
         if attempt is None or wrong:
             super().__call__(kind, attempt, about)
@@ -300,7 +300,7 @@ class _Status(_Lines):
         self._write(f"\r\x1b[K{text}")
 
     def line(self, text: str) -> None:
-        """Say it above the status line."""
+        """Print a line above the status line."""
         from time import strftime
 
         self._write(f"\r\x1b[K{strftime('%H:%M:%S')} {plain(text)}\n")
