@@ -28,7 +28,7 @@ def yesterday(tmp_path: object, board: tiebreak.Board) -> Callable[..., None]:
     return add
 
 
-def test_what_comes_round_is_added_told_and_changed(cli: Cli, board: tiebreak.Board) -> None:
+def test_a_schedule_is_added_listed_and_changed(cli: Cli, board: tiebreak.Board) -> None:
     said = cli("cron", "add", "night", "30 2 * * *", "--zone", "Europe/Berlin", "--queue", "q", "--", "make", "a b").out
     assert re.match(r"added night  next at \d{4}-\d\d-\d\d 0[23]:\d\d:00 CES?T, in ", said)
     [known] = board.schedules.list()

@@ -222,7 +222,7 @@ def test_help_tells_how_to_call_it(name: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", HOMES)
-def test_nothing_goes_unexplained(name: str) -> None:
+def test_every_argument_and_option_has_a_help_text(name: str) -> None:
     command = find(name)
     assert command.text.endswith(".")
     assert (command.run.__doc__ or "").strip()

@@ -68,7 +68,7 @@ def lived_in(repo: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["repo", "lived_in"])
-def test_twice_and_undone_is_as_it_was_to_the_byte(kind: str, tb: Tb, request: pytest.FixtureRequest) -> None:
+def test_init_twice_and_undo_restores_every_byte(kind: str, tb: Tb, request: pytest.FixtureRequest) -> None:
     place: Path = request.getfixturevalue(kind)
     before, dirs = everything(place), folders(place)
     tb.ok("init", "--yes", *ALL)
@@ -91,7 +91,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(lived_in: Path, tb: Tb) -> None
     assert "+++ b/AGENTS.md" in shown
 
 
-def test_nobody_is_overrun_without_being_asked(lived_in: Path, tb: Tb) -> None:
+def test_init_changes_nothing_without_consent(lived_in: Path, tb: Tb) -> None:
     before = everything(lived_in)
     answer = tb("init", *ALL)
     assert answer.code == 2

@@ -37,7 +37,9 @@ def words(agent: Claude, pid: int) -> str:
     return " ".join([agent.agent, agent.board.project, *map(str, who)])
 
 
-def test_it_renews_while_the_tool_runs_and_ends_with_it(claude: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewer_renews_while_the_command_runs_and_ends_with_it(
+    claude: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ann = claude("ann")
     ann.board.tasks.claim(ref="login", lease=100)
     before = ann.board.tasks.get(ref="login").until or 0
@@ -54,7 +56,7 @@ def test_it_renews_while_the_tool_runs_and_ends_with_it(claude: Start, monkeypat
     assert (rounds[0] or 0) > before + 200
 
 
-def test_it_does_not_outlive_the_client(claude: Start) -> None:
+def test_a_renewer_does_not_outlive_the_client(claude: Start) -> None:
     ann = claude("ann")
     ann.board.tasks.claim(ref="login", lease=100)
     before = ann.board.tasks.get(ref="login").until
@@ -67,7 +69,7 @@ def test_it_does_not_outlive_the_client(claude: Start) -> None:
     assert ann.board.tasks.get(ref="login").until == before
 
 
-def test_the_hook_leaves_one_behind_that_the_client_does_not_wait_for(claude: Start, tb: Tb, tmp_path: Path) -> None:
+def test_the_hook_starts_a_renewer_that_the_client_does_not_wait_for(claude: Start, tb: Tb, tmp_path: Path) -> None:
     ann = claude("ann")
     program = tmp_path / "claude"
     program.write_text(CLIENT)

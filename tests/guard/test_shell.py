@@ -136,7 +136,7 @@ def test_a_held_file_is_found_among_many_others(claude: Start, monkeypatch: pyte
     ann.board.holds.take(resources=["file:www/**"])
     told = ben.bash("touch 1 2 3 4 5 6; mkdir www; echo x > www/page; echo x >> src/b.py")
     assert f"src/b.py (held by {ann.name}), www/page (held by {ann.name})" in told
-    assert "it changed 5 files more" in told
+    assert "it changed 5 more files" in told
 
 
 def test_a_git_that_tells_nothing_is_no_sign_that_nothing_was_changed(claude: Start, repo: Path) -> None:

@@ -35,7 +35,7 @@ def test_t1_a_second_concurrent_spawn_for_the_same_project_fails_at_once(home: A
         SpawnLock("demo").acquire()
 
 
-def test_t2_the_gate_is_open_again_after_its_holder_has_left(home: Arena) -> None:
+def test_t2_the_spawn_lock_is_free_again_after_its_holder_has_left(home: Arena) -> None:
     with SpawnLock("demo"):
         pass
     with pytest.raises(ZeroDivisionError), SpawnLock("demo"):
@@ -58,7 +58,7 @@ def test_t4_a_spawn_without_coordinator_takes_no_spawn_lock(home: Arena) -> None
     assert home.holder() is None
 
 
-def test_t5_the_refusal_names_the_process_in_the_gate_and_since_when(home: Arena) -> None:
+def test_t5_the_refusal_names_the_holder_of_the_spawn_lock_and_since_when(home: Arena) -> None:
     with SpawnLock("demo"):
         answer = home("spawn", "late", "--coordinator", "--", "true")
     assert answer.code == 1
@@ -91,7 +91,7 @@ def test_t7_spawn_and_drain_take_the_same_spawn_lock(home: Arena) -> None:
     assert [agent_id(each) for each in home.board.sessions.list(every=True)] == [agent_id(old)]
 
 
-def test_t8_the_drain_opens_the_gate_again(home: Arena) -> None:
+def test_t8_the_drain_releases_the_spawn_lock(home: Arena) -> None:
     home.lead()
     assert home("handoff", "lead", "--queue").code == 0
     assert home("drain").code == 0

@@ -94,7 +94,7 @@ def test_what_worker_and_keeper_left_is_ended_before_their_job_is_given_back(sho
     assert how_it_went_back(shop, job) == "its worker died (attempt 1 of 3)"
 
 
-def test_what_they_left_is_ended_though_their_lease_ran_out_before_anybody_came(shop: Shop) -> None:
+def test_leftover_processes_are_ended_even_if_the_lease_ran_out_first(shop: Shop) -> None:
     job = shop.submit(JOB.format(more=""), backoff=0)
     with shop.worker("--lease", "2s") as hand:
         pids = shop.pids("pids", 3)
@@ -117,7 +117,7 @@ def test_a_stopped_worker_s_job_is_ended_before_another_begins_it_again(shop: Sh
         shop.until_gone(pids, "nothing of the first attempt is left")
 
 
-def test_where_processes_cannot_be_looked_at_the_lease_is_waited_for(shop: Shop) -> None:
+def test_if_processes_cannot_be_inspected_the_lease_has_to_run_out(shop: Shop) -> None:
     """As with those of another user."""
     job = shop.submit(JOB.format(more=""), backoff=0)
     blind = changed_command(
@@ -196,7 +196,7 @@ def test_a_job_whose_first_process_lost_its_mark_is_ended_before_it_is_given_bac
 
 
 @WITHOUT_A_MARK
-def test_it_is_ended_though_its_lease_ran_out_before_anybody_came(shop: Shop, first: str) -> None:
+def test_a_job_that_lost_its_mark_is_ended_even_if_its_lease_ran_out_first(shop: Shop, first: str) -> None:
     job = shop.submit(again(first), backoff=0)
     with shop.worker("--lease", "2s") as hand:
         pids = shop.pids("pids", 1)
@@ -208,7 +208,7 @@ def test_it_is_ended_though_its_lease_ran_out_before_anybody_came(shop: Shop, fi
     shop.until_gone(pids, "nothing of the first attempt is left")
 
 
-def test_it_is_ended_though_the_worker_that_lost_it_is_stopped(shop: Shop) -> None:
+def test_a_job_that_lost_its_mark_is_ended_even_if_its_old_worker_is_suspended(shop: Shop) -> None:
     job = shop.submit(again(BARE_COMMAND), backoff=0)
     with shop.worker("--lease", "2s") as hand:
         pids = shop.pids("pids", 1)
@@ -228,7 +228,7 @@ def wait_for_the_lease(shop: Shop, job: Task) -> None:
     assert how_it_went_back(shop, job) == "the lease of attempt 1 of 3 ran out"
 
 
-def test_without_a_register_the_lease_is_waited_for(shop: Shop) -> None:
+def test_without_a_register_the_lease_has_to_run_out(shop: Shop) -> None:
     """Nobody can know what a worker started if its file is gone."""
     job = shop.submit(again(BARE_COMMAND), backoff=0)
     with shop.worker("--lease", "4s") as hand:
@@ -238,7 +238,7 @@ def test_without_a_register_the_lease_is_waited_for(shop: Shop) -> None:
         wait_for_the_lease(shop, job)
 
 
-def test_of_a_session_that_is_not_yet_written_down_the_lease_is_waited_for(shop: Shop) -> None:
+def test_if_the_register_lacks_a_session_the_lease_has_to_run_out(shop: Shop) -> None:
     """The worker dies when it has started a job, and before it wrote down which process that is."""
     job = shop.submit(again(BARE_COMMAND), backoff=0)
     forgetful = changed_command(
@@ -250,7 +250,7 @@ def test_of_a_session_that_is_not_yet_written_down_the_lease_is_waited_for(shop:
         wait_for_the_lease(shop, job)
 
 
-def test_of_a_session_whose_leader_is_gone_the_lease_is_waited_for(shop: Shop) -> None:
+def test_if_the_leader_of_a_session_is_gone_the_lease_has_to_run_out(shop: Shop) -> None:
     """Its number may be that of somebody else's session by now, who must not be killed."""
     job = shop.submit(f"[ $TIEBREAK_EPOCH -gt 1 ] && exit 0; {BARE_COMMAND} & wait", backoff=0)
     with shop.worker("--lease", "4s") as hand:
@@ -275,7 +275,7 @@ def starts():
 """
 
 
-def test_what_a_function_started_without_a_mark_is_ended_or_the_lease_is_waited_for(shop: Shop) -> None:
+def test_what_a_function_started_without_a_mark_is_ended_or_the_lease_has_to_run_out(shop: Shop) -> None:
     """The child that ran the function leads its session, and has died with the worker; it may be reaped by now."""
     (shop.folder / "functions.py").write_text(FUNCTION)
     job = shop.submit({"call": "functions.starts"}, backoff=0)
@@ -343,7 +343,7 @@ def control_group() -> Iterator[Path]:
         made.rmdir()
 
 
-def test_one_that_nothing_else_tells_of_is_found_by_its_control_group(shop: Shop) -> None:
+def test_a_process_without_other_traits_is_found_by_its_control_group(shop: Shop) -> None:
     job = shop.submit(JOB.format(more=NAMELESS), backoff=0)
     with control_group() as group:
         apart = changed_command(

@@ -91,7 +91,7 @@ def drop(context: Context, args: Args) -> None:
         context.say(f"{context.styled('dropped', 'good')} {plain(each.resource.removeprefix('file:'))}")
         if each.changed:
             context.say(
-                context.styled("  differs from what you last vouched for: if you did not write it, ", "warn")
+                context.styled("  has changed since you took or renewed it: if you did not write it, ", "warn")
                 + context.styled("somebody else did", "bad")
             )
 

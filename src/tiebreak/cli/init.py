@@ -78,7 +78,10 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         from ..errors import Invalid
 
-        raise Invalid("init: nobody can be asked here", hint="--yes goes ahead, --dry-run only shows")
+        raise Invalid(
+            "init: standard input is no terminal, so nobody can be asked",
+            hint="--yes writes without asking, --dry-run only shows the changes",
+        )
     try:
         return input("Write these changes? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

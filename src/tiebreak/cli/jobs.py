@@ -102,7 +102,7 @@ def given(args: Args) -> dict[str, Any]:
 def submit(context: Context, args: Args) -> int:
     """Prints the job's number. With --wait: prints its output, and exits with its exit code (128 + N for a signal)."""
     if bool(args.command) == bool(args.rest):
-        raise Invalid("submit: one command, please", hint="tb submit 'make test', or tb submit -- make test")
+        raise Invalid("submit: expected one command", hint="tb submit 'make test', or tb submit -- make test")
     more = {name: args[name] for name in ("key", "unique_for", "delay", "at") if args[name] is not None}
     before = context.board.upkeep.now() if args.key else 0.0
     task = context.board.jobs.submit(

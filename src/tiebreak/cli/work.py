@@ -202,7 +202,7 @@ def _general(kind: str, about: Any) -> str:
 _GENERAL = {
     "unreachable": "the board cannot be reached: {}",
     "followed": "the board has moved, and this worker goes on at {}",
-    "short": "this worker is short of something: {}",
+    "short": "this worker lacks processes, memory or descriptors: {}",
     "unheard": "gave back {} jobs that the board had granted without an answer",
     "failing": "gives back what it runs and ends: {}",
 }
@@ -218,7 +218,9 @@ def _particular(kind: str, attempt: Attempt, about: Any) -> str:
     if kind == "ending":
         return f"is ended: {_ending(about)}"
     if kind == "undelivered":
-        what = "was done" if about["ok"] else "is to go back" if about["drained"] else f"failed: {about['reason']}"
+        what = (
+            "was done" if about["ok"] else "is to be given back" if about["drained"] else f"failed: {about['reason']}"
+        )
         return f"the board was never told that it {what}"
     if kind == "refused":
         return f"the report came too late and was kept aside ({about})"

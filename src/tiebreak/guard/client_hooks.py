@@ -162,7 +162,8 @@ def _failed(
         closed = True
     if closed and _comes_before(client, event):
         return Answer(
-            err=f"{message}; the repository's policy is closed, so it is refused. `tb doctor` tells more.", code=2
+            err=f"{message}; the repository's policy is closed, so it is refused. `tb doctor` shows what is wrong.",
+            code=2,
         )
     _warn(message, call, connect, environ)
     if isinstance(exc, TiebreakError):

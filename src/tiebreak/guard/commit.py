@@ -149,7 +149,7 @@ def _refresh(root: str, made: str, changed: list[str]) -> None:
             if "index.lock" not in exc.message or time.monotonic() > end:
                 raise Refused(
                     f"committed as {made[:12]}, but the index could not be brought up to date: {exc.message}",
-                    hint="`git status` shows these paths as staged backwards until `git add` of the same paths",
+                    hint="`git add` of the same paths repairs the index; until then git shows old contents as staged",
                 ) from None
             time.sleep(0.05)
 

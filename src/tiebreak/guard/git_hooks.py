@@ -94,7 +94,7 @@ def hooks(folder: str) -> GitHooks:
     """The hooks of the repository around a folder."""
     found = repository(folder)
     if found is None:
-        raise Invalid("this is no git repository", hint="`git init` makes one")
+        raise Invalid("not in a git repository", hint="`git init` makes one")
     return GitHooks(found)
 
 
@@ -120,7 +120,7 @@ def _put(installed: GitHooks, name: str) -> str:
         if _read(path) != wanted:
             _write(path, wanted)
             return f"{name}: brought up to date"
-        return f"{name}: was there already"
+        return f"{name}: already installed"
     kept = ""
     if os.path.lexists(path):
         if os.path.lexists(path + KEPT):
@@ -151,7 +151,7 @@ def uninstall(installed: GitHooks) -> list[str]:
             continue
         if os.path.lexists(path + KEPT):
             os.replace(path + KEPT, path)
-            done.append(f"{name}: is again what it was before")
+            done.append(f"{name}: restored what was there before")
         else:
             os.unlink(path)
             done.append(f"{name}: removed")

@@ -205,7 +205,7 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
             _give_back(target, _unpacked(note["before"]), note["folders"])
             done.append(name)
         else:
-            left.append(f"{name}: was changed since; its own section or entries are yours to remove")
+            left.append(f"{name}: was changed since; remove tiebreak's section or entries by hand")
             continue
         del known[target]
     if known:

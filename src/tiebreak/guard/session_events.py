@@ -68,7 +68,9 @@ def _told(hook: HookContext, claims: list[Task]) -> str:
     lines = [f"tiebreak: you are {short(hook.agent)} in project {board.project}; `tb` in your shell acts as you."]
     if hook.call.client == "cursor":
         lines = [f"tiebreak: you are {short(hook.agent)} in project {board.project}; say `tb --as {hook.agent} …`."]
-    lines.append("Files are held for you when you edit them. Commit with `tb commit PATH… -m …`. `tb help` tells more.")
+    lines.append(
+        "Files are held for you when you edit them. Commit with `tb commit PATH… -m …`. `tb help` lists all commands."
+    )
     if claims:
         lines.append("Your open claims: " + "; ".join(_claim(task) for task in claims[:MOST]))
     lines += _others(hook)

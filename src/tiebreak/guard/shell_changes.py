@@ -76,9 +76,7 @@ def after(hook: HookContext) -> Verdict:
     files = [file_in(hook, found.root, name) for name in sorted(changed)]
     verdict = _hold_or_report(hook, [file for file in files if file is not None], holds)
     if status is None:
-        verdict.warning = (
-            "tiebreak: git does not tell what has changed here, so only files that are held were looked at"
-        )
+        verdict.warning = "tiebreak: git status failed here, so only files that somebody holds were checked"
     return verdict
 
 
@@ -196,7 +194,7 @@ def _told(taken: list[GuardedFile], theirs: list[tuple[GuardedFile, str]], more:
         names = ", ".join(plain(file.name) for file in taken[:SHOWN])
         lines.append(f"tiebreak: that command changed {names}{_rest(taken)}; you hold them now.")
     if more > 0:
-        lines.append(f"tiebreak: it changed {more} files more, which nobody holds for you.")
+        lines.append(f"tiebreak: it changed {more} more files, which are not held for you.")
     return "\n".join(lines)
 
 

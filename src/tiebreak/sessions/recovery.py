@@ -43,10 +43,14 @@ def _records(board: Board, repair: bool) -> list[Finding]:
         if now == GONE and repair:
             done = record_end(board, each) is not None
             out.append(
-                ("ok", "sessions", f"{what}: its process is gone; {'written down' if done else 'in other hands'}")
+                (
+                    "ok",
+                    "sessions",
+                    f"{what}: its process is dead; {'its end is recorded' if done else 'another process took over'}",
+                )
             )
         elif now == GONE:
-            out.append(("warn", "sessions", f"{what}: its process is gone; --repair writes it down"))
+            out.append(("warn", "sessions", f"{what}: its process is dead; --repair records its end"))
         elif now == ORPHANED:
             text = f"{what}: its supervisor is gone but its command (pid {each.child}) runs"
             out.append(("warn", "sessions", f"{text}; `tb stop {each.agent}` ends it"))
