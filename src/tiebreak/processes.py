@@ -247,10 +247,9 @@ def introduce(client: str, value: str) -> None:
     """
     who, found = _anchor()
     if found == client and client not in _EDITORS:  # an editor has several sessions at once
-        place = _introduction(who)
-        with open(f"{place}.{os.getpid()}", "w", encoding="utf-8", opener=_privately) as file:
-            file.write(value)
-        os.replace(f"{place}.{os.getpid()}", place)
+        from .files import replace_file
+
+        replace_file(_introduction(who), value.encode())
 
 
 def _introduced() -> tuple[str, str]:
@@ -268,10 +267,6 @@ def _introduction(who: Identity) -> str:
     from .rendezvous import private_folder
 
     return os.path.join(private_folder(), f"{token(who)}.session")
-
-
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _digest(value: str) -> str:
