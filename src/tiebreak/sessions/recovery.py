@@ -41,14 +41,8 @@ def _records(board: Board, repair: bool) -> list[Finding]:
         now = fate(each)
         what = f"{each.agent} in {each.project}"
         if now == GONE and repair:
-            done = record_end(board, each) is not None
-            out.append(
-                (
-                    "ok",
-                    "sessions",
-                    f"{what}: its process is dead; {'its end is recorded' if done else 'another process took over'}",
-                )
-            )
+            done = "its end is recorded" if record_end(board, each) else "another process took over"
+            out.append(("ok", "sessions", f"{what}: its process is dead; {done}"))
         elif now == GONE:
             out.append(("warn", "sessions", f"{what}: its process is dead; --repair records its end"))
         elif now == ORPHANED:

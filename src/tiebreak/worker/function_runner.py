@@ -216,7 +216,7 @@ class FunctionRunner:
             self._interrupted(waiting[0], process, status)
         if process.names is None:
             self._rest = elapsed() + REST
-        self.mend(elapsed())
+        self.start_if_needed(elapsed())
 
     def _interrupted(self, attempt: Attempt, process: FunctionProcess, status: int) -> None:
         if not attempt.why and process.killed:
@@ -280,7 +280,7 @@ class FunctionRunner:
             if first is not None and first.kill_at is not None and now >= first.kill_at:
                 self._end(process, first, 0.0)
 
-    def mend(self, now: float) -> None:
+    def start_if_needed(self, now: float) -> None:
         """Start a child if there is none, or if calls wait behind long ones in every child."""
         if not self._modules:
             return

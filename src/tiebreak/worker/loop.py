@@ -306,7 +306,7 @@ class Worker:
                 (time for each in self._attempts() for time in self._deadlines(each)), default=now + LONG
             )
         self._commands.listen(now)
-        self._functions.mend(now)
+        self._functions.start_if_needed(now)
         if self._functions.broken:
             broken, self._functions.broken = self._functions.broken, None
             raise Invalid(broken, hint="--import names modules as Python's import does")
