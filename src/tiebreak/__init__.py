@@ -16,8 +16,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .board import Board, open
-    from .callables import job
     from .errors import Deadlock, Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+    from .functions import job
     from .handles import Claim, Holding
     from .model import Agent, Event, Hold, Message, Task, Wait
 
@@ -48,7 +48,7 @@ __all__ = [
 
 _HOMES = {
     "board": ("Board", "open"),
-    "callables": ("job",),
+    "functions": ("job",),
     "handles": ("Claim", "Holding"),
     "model": ("Agent", "Event", "Hold", "Message", "Task", "Wait"),
 }

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, Generic, ParamSpec, TypeVar
 
-    from .callables import JobFunction
     from .engine.protocol import Engine
+    from .functions import JobFunction
     from .handles import Claim, Holding
     from .model import Event, Hold, Task
     from .operations import Operation
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 SOON = 0.5
 """Seconds after which a waiter looks whether the one before it, who could take what is free and does not, is gone."""
 
-fork_safety.LATER += [f"tiebreak.{name}" for name in ("callables", "handles", "waiting")]
+fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "waiting")]
 
 
 def default_address(environ: Mapping[str, str] = os.environ) -> str:
@@ -396,8 +396,8 @@ class Board:
     # ── Python functions as jobs ─────────────────────────────────────────────────────────────────────
 
     def job(self, *, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
-        """Declare a function as a job of this board: see `callables`. Options as for `jobs.submit`."""
-        from .callables import job
+        """Declare a function as a job of this board: see `functions`. Options as for `jobs.submit`."""
+        from .functions import job
 
         return job(name=name, board=self, **options)
 

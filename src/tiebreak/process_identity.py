@@ -88,6 +88,11 @@ def alive(who: Identity) -> bool | None:
     return _runs(who.pid, who.started)
 
 
+def is_dead(who: Identity | None) -> bool:
+    """Whether that very process has ended, by proof; False for a process that nobody named, or that cannot be seen."""
+    return who is not None and alive(who) is False
+
+
 def token(who: Identity) -> str:
     """The incarnation as short text, for `name~session`: 12 to 20 of `[a-z0-9]`.
 

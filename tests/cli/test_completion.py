@@ -56,15 +56,15 @@ def test_bash_parses_the_script_for_zsh_too(tb: Tb) -> None:
         (["tb", "completion", "ba"], ["bash"]),
     ],
 )
-def test_a_beginning_is_completed(words: list[str], found: list[str], tb: Tb) -> None:
+def test_completion_finishes_a_word(words: list[str], found: list[str], tb: Tb) -> None:
     assert complete(tb, *words) == found
 
 
-def test_nothing_typed_offers_every_command(tb: Tb) -> None:
+def test_completion_without_a_word_offers_every_command(tb: Tb) -> None:
     assert set(names()) <= set(complete(tb, "tb", ""))
 
 
-def test_where_no_word_fits_a_file_may(tb: Tb) -> None:
+def test_completion_offers_files_where_no_word_fits(tb: Tb) -> None:
     (tb.folder / "source.py").touch()
     assert complete(tb, "tb", "hold", "sour") == ["source.py"]
 

@@ -28,7 +28,7 @@ def yesterday(tmp_path: object, board: tiebreak.Board) -> Callable[..., None]:
     return add
 
 
-def test_what_comes_round_is_added_told_and_changed(cli: Cli, board: tiebreak.Board) -> None:
+def test_a_schedule_is_added_listed_and_changed(cli: Cli, board: tiebreak.Board) -> None:
     said = cli("cron", "add", "night", "30 2 * * *", "--zone", "Europe/Berlin", "--queue", "q", "--", "make", "a b").out
     assert re.match(r"added night  next at \d{4}-\d\d-\d\d 0[23]:\d\d:00 CES?T, in ", said)
     [known] = board.schedules.list()
@@ -56,7 +56,7 @@ def test_a_pause_is_seen_and_ends(cli: Cli, board: tiebreak.Board) -> None:
     assert "paused: holidays" in cli("cron", "list").out
     assert cli("cron", "resume", "night").out.startswith("resumed night  next at ")
     assert cli("cron", "rm", "night").code == 0
-    assert "nothing comes round" in cli("cron", "list").out
+    assert "no schedules" in cli("cron", "list").out
 
 
 def test_history_tells_what_ran_and_what_was_skipped(
@@ -76,7 +76,7 @@ def test_history_tells_what_ran_and_what_was_skipped(
 @pytest.mark.parametrize(
     ("words", "why", "code"),
     [
-        (["cron"], "WORDS is missing", 2),
+        (["cron"], "SUBCOMMAND is missing", 2),
         (["cron", "ad"], "unknown subcommand 'ad'", 2),
         (["cron", "add", "x", "* * * * *"], "CMD is missing", 2),
         (["cron", "add", "x", "* * * *", "--", "make"], "wrong number of fields", 2),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak.cli.spec import GLOBAL
+from tiebreak.cli.parser import GLOBAL
 from tiebreak.program import find, main, names
 
 from .command import PATIENCE, TB, Answer, Tb, read_lines, until
@@ -222,7 +222,7 @@ def test_help_tells_how_to_call_it(name: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", names())
-def test_nothing_goes_unexplained(name: str) -> None:
+def test_every_argument_and_option_has_a_help_text(name: str) -> None:
     command = find(name)
     assert command.text.endswith(".")
     assert (command.run.__doc__ or "").strip()
@@ -241,7 +241,7 @@ def test_help_lists_every_command_and_every_exit_code(words: list[str], cli: Cal
 def test_an_example_is_a_command_that_parses() -> None:
     import shlex
 
-    from tiebreak.cli.spec import Args, parse, split
+    from tiebreak.cli.parser import Args, parse, split
 
     for name in names():
         example = find(name).example

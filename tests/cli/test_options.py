@@ -25,7 +25,7 @@ def test_an_option_is_not_lost_wherever_it_stands(option: tuple[str, str], spell
     assert facts[key].endswith(option[1])
 
 
-def test_the_last_of_two_wins(cli: Cli) -> None:
+def test_of_a_repeated_option_the_last_value_counts(cli: Cli) -> None:
     assert cli("--as", "alice", "whoami", "--json", "--as", "bob").json["agent"] == "bob"
 
 

@@ -158,7 +158,7 @@ def test_a_board_that_nobody_has_written_to_yet_is_described_in_whole_sentences(
 
 
 @pytest.mark.parametrize("file", ["board.db", "board.db-wal", "board.db-gate"])
-def test_files_that_others_can_read_are_found_and_mended(file: str, tb: Tb, lively: tiebreak.Board) -> None:
+def test_files_that_others_can_read_are_found_and_repaired(file: str, tb: Tb, lively: tiebreak.Board) -> None:
     (tb.folder / file).chmod(0o644)
     (warning,) = findings(tb)["permissions"]
     assert warning["level"] == "warn"
@@ -167,7 +167,7 @@ def test_files_that_others_can_read_are_found_and_mended(file: str, tb: Tb, live
     assert stat.S_IMODE((tb.folder / file).stat().st_mode) == 0o600
 
 
-def test_looking_does_not_mend(tb: Tb, lively: tiebreak.Board) -> None:
+def test_doctor_without_repair_changes_nothing(tb: Tb, lively: tiebreak.Board) -> None:
     tb.path.chmod(0o644)
     findings(tb)
     assert stat.S_IMODE(tb.path.stat().st_mode) == 0o644

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tiebreak
-from tiebreak.compat.gptme import FAMILY, coordination
+from tiebreak.compat.gptme import GROUP, coordination
 
 from ..cli.command import Answer, Tb, complaint, measured
 from ..daemons import serving
@@ -348,7 +348,7 @@ def test_every_subcommand_answers_people_and_programs(shell: Shell) -> None:
         "work-list": [],
         "status": [],
     }
-    assert set(words) == set(FAMILY.members)
+    assert set(words) == set(GROUP.subcommands)
     for form in ([], ["--json"]):
         for name, rest in words.items():
             about = [f"{word}{len(form)}" for word in rest]
@@ -362,8 +362,8 @@ def test_every_subcommand_answers_people_and_programs(shell: Shell) -> None:
 
 def test_the_help_leaves_no_subcommand_and_no_option_out() -> None:
     usage = {line.split()[0]: line for line in (coordination.__doc__ or "").splitlines()[1:] if line.strip()}
-    assert set(usage) == set(FAMILY.members)
-    for name, declared in FAMILY.members.items():
+    assert set(usage) == set(GROUP.subcommands)
+    for name, declared in GROUP.subcommands.items():
         told = {f"--{option.name}" for option in declared.options if f"--{option.name}" in usage[name]}
         untold = {"--recipient"} if name == "send" else {"--agent"} if name == "work-list" else set()
         assert told | untold == {f"--{option.name}" for option in declared.options}

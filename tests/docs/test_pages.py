@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tiebreak.cli.spec import GLOBAL
+from tiebreak.cli.parser import GLOBAL
 from tiebreak.program import find, names
 
 from .snippets import PAGES, ROOT, Newcomer, called, languages, looks_like, steps

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiebreak import Board
-from tiebreak.guard.calls import Answer
+from tiebreak.guard.client_hooks import _read, client_module, respond
 from tiebreak.guard.commit import commit
-from tiebreak.guard.desk import agent_of
-from tiebreak.guard.hooks import _read, _speaker, respond
+from tiebreak.guard.hook_call import Answer
+from tiebreak.guard.hook_context import agent_of
 
 if TYPE_CHECKING:
     from tiebreak.engine.protocol import Engine
@@ -155,7 +155,7 @@ class Claude:
     def agent(self) -> str:
         """Its id on the board."""
         data = _read(json.dumps(self.fields("PreToolUse", tool_name="x")).encode())
-        return agent_of(_speaker(self.client).understand(data, "PreToolUse"), os.environ)
+        return agent_of(client_module(self.client).understand(data, "PreToolUse"), os.environ)
 
     @property
     def name(self) -> str:

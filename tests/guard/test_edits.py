@@ -90,7 +90,7 @@ def test_an_edit_by_its_own_path_counts_where_the_file_is_and_not_where_the_sess
         ben.edit(str(repo / "a.py"), "two", "TWO")
 
 
-def test_files_of_no_repository_are_nobodys_business(claude: Start, tmp_path: Path) -> None:
+def test_files_outside_of_a_repository_are_not_guarded(claude: Start, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("x\n")
     for session in ("ann", "ben"):
         claude(session).edit(str(tmp_path / "note.txt"), "x", "x")

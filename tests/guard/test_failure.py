@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tiebreak import Unavailable
 from tiebreak.cli.context import Context
-from tiebreak.guard.hooks import CLIENTS, respond
-from tiebreak.guard.policy import policy
+from tiebreak.guard.client_hooks import CLIENTS, respond
+from tiebreak.guard.failure_policy import policy
 from tiebreak.program import main
 
 from .actors import Claude, git
@@ -40,7 +40,7 @@ def closed(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return repo
 
 
-def test_open_goes_on_and_leaves_a_warning(claude: Start, repo: Path, engine: Engine) -> None:
+def test_under_the_open_policy_work_goes_on_with_a_warning(claude: Start, repo: Path, engine: Engine) -> None:
     ann = claude("ann")
     answer = ann.ask("PreToolUse", json.dumps(ann.fields("PreToolUse", tool_name="Edit", tool_input={})).encode())
     assert (answer.out, answer.code) == (None, 1)  # exit code 1 does not block
@@ -67,7 +67,7 @@ def test_a_board_that_never_answers_is_a_failure_before_the_client_loses_patienc
 
 
 @pytest.mark.parametrize("event", ["PostToolUse", "Stop", "SessionEnd", "UserPromptSubmit"])
-def test_closed_never_blocks_what_has_happened_or_the_way_out(closed: Path, event: str) -> None:
+def test_the_closed_policy_never_blocks_what_has_happened_or_the_end_of_a_session(closed: Path, event: str) -> None:
     assert respond("claude", event, b"{", no_board).code == 1
 
 
@@ -182,7 +182,7 @@ def _names_the_file(given: Any, wanted: dict[str, str]) -> bool:
     data=values,
     event=st.sampled_from([*FIRST.values(), "PostToolUse", "stop", "Stop", "x"]),
 )
-def test_nothing_that_is_json_makes_it_fall_over(
+def test_no_json_input_crashes_the_hook(
     repo: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, client: str, data: Any, event: str
 ) -> None:
     monkeypatch.chdir(repo)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tiebreak.guard.calls import Answer
-from tiebreak.guard.hooks import respond
+from tiebreak.guard.client_hooks import respond
+from tiebreak.guard.hook_call import Answer
 
 from .actors import Claude, put
 
@@ -159,13 +159,13 @@ def test_open_claims_are_called_to_mind_at_the_end_of_a_turn(
     engine: Engine, repo: Path, client: str, event: str
 ) -> None:
     from tiebreak import Board
-    from tiebreak.guard.desk import agent_of
-    from tiebreak.guard.hooks import _speaker
+    from tiebreak.guard.client_hooks import client_module
+    from tiebreak.guard.hook_context import agent_of
     from tiebreak.repository import project_name
 
     common = {"codex": CODEX, "cursor": CURSOR, "gemini": GEMINI}[client]
     data = {**common, "cwd": str(repo), "hook_event_name": event, "status": "completed", "loop_count": 0}
-    me = agent_of(_speaker(client).understand(data, event), {})
+    me = agent_of(client_module(client).understand(data, event), {})
     Board(engine, agent=me, project=project_name(str(repo))).tasks.claim(ref="login")
     out = ask(engine, client, event, data).out or {}
     assert '#1 "login"' in (out.get("reason") or out["followup_message"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.install import NAMES
+from tiebreak.guard.git_hooks import NAMES
 
 from ..cli.command import Answer, Tb
 from .actors import Claude, git
@@ -76,7 +76,7 @@ def test_a_commit_says_who_made_it_for_which_task_under_which_epoch(guarded: Pat
     assert git("log", "-1", "--format=%B", cwd=guarded) == body
 
 
-def test_a_person_at_a_shell_signs_nothing(guarded: Path, tb: Tb) -> None:
+def test_commits_of_a_person_without_a_claim_get_no_trailers(guarded: Path, tb: Tb) -> None:
     dirty(guarded, "a.py")
     assert run(tb, "commit", "-a", "-m", "by hand", cwd=guarded).code == 0
     assert "Tiebreak" not in git("log", "-1", "--format=%B", cwd=guarded)
@@ -91,7 +91,7 @@ def lose_claim(ann: Claude, ben: Claude) -> None:
     ben.board.tasks.claim(ref="login")
 
 
-def test_whose_claim_has_passed_on_can_neither_commit_nor_push(
+def test_an_agent_that_lost_its_claim_can_neither_commit_nor_push(
     guarded: Path, tb: Tb, claude: Start, tmp_path: Path
 ) -> None:
     git("init", "--quiet", "--bare", str(tmp_path / "far.git"), cwd=guarded)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tiebreak.guard.guide import SECTION, SKILL
+from tiebreak.guard.agent_guide import SECTION, SKILL
+from tiebreak.guard.config_merge import merge_json, merge_section, merge_toml, read
 from tiebreak.guard.init import CLIENTS
-from tiebreak.guard.merging import merge_json, merge_section, merge_toml, read
 
 from ..cli.command import Tb
 from .actors import git, put
@@ -68,7 +68,7 @@ def lived_in(repo: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["repo", "lived_in"])
-def test_twice_and_undone_is_as_it_was_to_the_byte(kind: str, tb: Tb, request: pytest.FixtureRequest) -> None:
+def test_init_twice_and_undo_restores_every_byte(kind: str, tb: Tb, request: pytest.FixtureRequest) -> None:
     place: Path = request.getfixturevalue(kind)
     before, dirs = everything(place), folders(place)
     tb.ok("init", "--yes", *ALL)
@@ -91,7 +91,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(lived_in: Path, tb: Tb) -> None
     assert "+++ b/AGENTS.md" in shown
 
 
-def test_nobody_is_overrun_without_being_asked(lived_in: Path, tb: Tb) -> None:
+def test_init_changes_nothing_without_consent(lived_in: Path, tb: Tb) -> None:
     before = everything(lived_in)
     answer = tb("init", *ALL)
     assert answer.code == 2
@@ -124,13 +124,13 @@ def test_what_was_there_is_still_there_with_its_comments(lived_in: Path, tb: Tb)
 
 def test_every_hook_in_the_files_is_a_command_that_the_guard_knows(repo: Path, tb: Tb) -> None:
     tb.ok("init", "--yes", *ALL)
-    from tiebreak.guard.hooks import _speaker
+    from tiebreak.guard.client_hooks import client_module
 
     for name, client in {**HOOKS, ".cursor/hooks.json": "cursor"}.items():
         commands = re.findall(r'"tb hook (\w+) (\w+)"', (repo / name).read_text())
         assert commands, name
         assert {found for found, _ in commands} == {client}
-        assert {event for _, event in commands} == set(_speaker(client).EVENTS)
+        assert {event for _, event in commands} == set(client_module(client).EVENTS)
 
 
 def test_a_hook_from_the_settings_works_as_it_stands(repo: Path, tb: Tb) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tiebreak.guard.desk import known_claims
-from tiebreak.guard.memory import Memory
+from tiebreak.guard.agent_state import AgentState
+from tiebreak.guard.hook_context import known_claims
 
 from ..cli.command import Tb
 from .actors import Claude
@@ -104,14 +104,14 @@ def test_every_step_keeps_claims_and_holds_and_leaves_no_event(claude: Start) ->
     ann = claude("ann")
     ann.board.tasks.claim(ref="login", lease=100)
     ann.board.holds.take(resources=["lock:db"], lease=100)
-    Memory(ann.agent).forget("renewed")
+    AgentState(ann.agent).forget("renewed")
     before = ann.board.events.last()
     ann.say("PostToolUse", tool_name="Grep", tool_input={"pattern": "x"}, tool_use_id="t", tool_response="")
     now = ann.board.upkeep.now()
     assert (ann.board.tasks.get(ref="login").until or 0) > now + 200
     assert (ann.board.holds.list()[0].until or 0) > now + 1000
     assert ann.board.events.last() == before
-    assert [epoch for _, epoch in known_claims(Memory(ann.agent))] == [1]
+    assert [epoch for _, epoch in known_claims(AgentState(ann.agent))] == [1]
 
 
 def test_a_long_command_keeps_them_for_as_long_as_it_may_run(claude: Start) -> None:

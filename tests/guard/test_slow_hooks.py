@@ -153,7 +153,7 @@ def test_hooks_beyond_the_bound_are_told_so() -> None:
     asyncio.run(main())
 
 
-def test_a_hook_that_falls_over_leaves_its_thread_to_others() -> None:
+def test_a_hook_that_crashes_frees_its_thread() -> None:
     async def main() -> None:
         threads = SlowThreads("hook", at_once=1, in_all=1)
         for _ in range(3):

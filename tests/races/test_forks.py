@@ -78,7 +78,7 @@ def test_a_fork_while_a_thread_loads_a_module_leaves_the_child_able_to_load_it(a
 def test_all_that_an_engine_loads_later_is_loaded_before_a_fork() -> None:
     """Else a child could wait for ever for a module that a thread of its parent was loading."""
     package = Path(tiebreak.__file__).parent
-    above = [package / f"{name}.py" for name in ("board", "callables", "handles", "waiting")]
+    above = [package / f"{name}.py" for name in ("board", "functions", "handles", "waiting")]
     modules = [
         *package.glob("operations/*.py"),
         package / "engine" / "sqlite.py",

@@ -16,7 +16,7 @@ import tiebreak.cli.sessions
 import tiebreak.engine.sqlite
 import tiebreak.operations
 import tiebreak.remote
-import tiebreak.sessions.queue
+import tiebreak.sessions.handoff_queue
 from tiebreak.program import main
 
 Files = tuple[IO[bytes], IO[bytes]]

@@ -36,7 +36,7 @@ def crowd(arena: Arena) -> Iterator[Crowd]:
 
 
 def refused_clearly(answer: Answer) -> bool:
-    """Exit 1, and a message that names a process in the gate or the coordinator that lives, and how to get there."""
+    """Exit 1, and a message that names the holder of the spawn lock or the live coordinator, and how to get there."""
     if answer.code != 1:
         return False
     told = answer.json
@@ -89,9 +89,7 @@ def watched(arena: Arena) -> Iterator[list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("spawns", [1, 2])
-def test_pressing_twice_while_a_handoff_is_in_progress_makes_no_second_coordinator(
-    arena: Arena, crowd: Crowd, spawns: int
-) -> None:
+def test_a_second_attempt_during_a_handoff_makes_no_second_coordinator(arena: Arena, crowd: Crowd, spawns: int) -> None:
     """The old coordinator has written its notes and is gone; its replacement takes its time; a person sees nobody."""
     old = arena.lead("slow")
     assert arena("handoff", "lead", "--queue", "--doc", "-", stdin="notes").code == 0
@@ -113,7 +111,7 @@ def test_pressing_twice_while_a_handoff_is_in_progress_makes_no_second_coordinat
     arena.until(lambda: len(arena.living()) == 1, "one coordinator in the end")
 
 
-def test_pressing_twice_while_a_live_coordinator_hands_over_makes_no_third(arena: Arena, crowd: Crowd) -> None:
+def test_a_second_attempt_while_a_live_coordinator_hands_over_makes_no_third(arena: Arena, crowd: Crowd) -> None:
     arena.lead("slow")
     with watched(arena) as seen, arena.tb.start("handoff", "lead", "--json") as handing:
         refused = [answer for _ in range(3) for answer in crowd(2, *SPAWN)]

@@ -51,11 +51,11 @@ def test_a_record_without_a_process_is_ended_and_its_seat_freed(arena: Arena, co
     assert "sessions" in arena("doctor").out
     assert arena.holder() == "lead~spawn-1", "looking changes nothing"
     assert any("--repair" in text for text in arena("doctor").out.splitlines())
-    assert any("its process is gone; written down" in text for _, text in check(arena))
+    assert any("its process is dead; its end is recorded" in text for _, text in check(arena))
     assert (arena.session("lead").state, arena.holder()) == ("ended", None)
 
 
-def test_doctor_mends_it_when_it_is_told_to(arena: Arena, corpse: Identity) -> None:
+def test_doctor_with_repair_records_the_end_of_dead_sessions(arena: Arena, corpse: Identity) -> None:
     begin(arena, "lead~spawn-1", corpse)
     assert arena("doctor", "--repair").code == 0
     assert (arena.session("lead").state, arena.holder()) == ("ended", None)
@@ -94,7 +94,7 @@ def test_a_seat_without_a_process_is_freed(arena: Arena, corpse: Identity) -> No
     assert arena.holder() is None
 
 
-def test_a_seat_of_somebody_who_may_live_is_explained_only(arena: Arena) -> None:
+def test_a_seat_whose_holder_may_be_alive_is_reported_and_not_freed(arena: Arena) -> None:
     arena.spawn("hand")
     arena.board.holds.take(resources=["seat:coordinator"], agent="person~1")
     assert any("not known to be dead" in text for _, text in check(arena))

@@ -96,7 +96,7 @@ def test_a_hook_loads_nothing_heavy(event: str, tool: str, environment: dict[str
     _, bare = imported(environment, tmp_path, "-c", "import apsw")
     code, loaded = imported(environment, tmp_path, TB, "hook", "claude", event, stdin=json.dumps(call))
     assert code == 0
-    assert "tiebreak.guard.desk" in loaded
+    assert "tiebreak.guard.hook_context" in loaded
     assert {module.partition(".")[0] for module in loaded - bare} & HEAVY == set()
     assert not loaded & {
         f"tiebreak.guard.{module}" for module in ("init", "git", "shell", "sessions", "codex", "policy")

@@ -51,7 +51,7 @@ def test_what_a_job_left_behind_ends_with_it_though_others_run(shop: Shop) -> No
         shop.until_gone(left, "nobody's process went with the last job that may have started it")
 
 
-def test_time_is_up_for_the_whole_tree(shop: Shop) -> None:
+def test_a_timeout_ends_all_processes_of_a_job(shop: Shop) -> None:
     """On a busy machine not all of it may have been born by then; what was is gone."""
     job = shop.submit(STUBBORN, timeout=3.0, grace=0.3, max_attempts=1)
     with shop.worker():

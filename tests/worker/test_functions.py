@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak import callables
+from tiebreak import functions
 from tiebreak.errors import Invalid
 
 from ..cli.command import gone
@@ -106,7 +106,7 @@ def test_a_declared_function_is_still_a_function_and_can_be_submitted(
 ) -> None:
     monkeypatch.setenv("TIEBREAK_BOARD", staff.address)
     monkeypatch.setenv("TIEBREAK_PROJECT", "demo")
-    monkeypatch.setattr(callables, "REGISTRY", {})
+    monkeypatch.setattr(functions, "REGISTRY", {})
 
     @staff.board.job(queue="mail", name="staff.send", max_attempts=7)
     def send(to: str, text: str = "hello") -> str:
@@ -127,7 +127,7 @@ def test_a_declared_function_is_still_a_function_and_can_be_submitted(
 
 
 def test_what_is_no_json_cannot_be_submitted(staff: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callables, "REGISTRY", {})
+    monkeypatch.setattr(functions, "REGISTRY", {})
 
     @staff.board.job(name="staff.number")
     def number(n: object) -> None: ...
@@ -137,8 +137,8 @@ def test_what_is_no_json_cannot_be_submitted(staff: Shop, monkeypatch: pytest.Mo
 
 
 def test_functions_are_named_after_their_modules_and_never_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callables, "REGISTRY", {})
-    assert callables.name_of(os.path.join) == "posixpath.join"
+    monkeypatch.setattr(functions, "REGISTRY", {})
+    assert functions.name_of(os.path.join) == "posixpath.join"
     with pytest.raises(Invalid, match="has no name of its own"):
         tiebreak.job()(lambda: None)
     tiebreak.job(name="a")(os.path.join)
@@ -152,7 +152,7 @@ def test_a_script_goes_by_its_files_name(monkeypatch: pytest.MonkeyPatch) -> Non
 
     function.__module__, function.__qualname__ = "__main__", "function"
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "/srv/mail.py", raising=False)
-    assert callables.name_of(function) == "mail.function"
+    assert functions.name_of(function) == "mail.function"
 
 
 @pytest.mark.parametrize(
@@ -289,10 +289,10 @@ def test_a_child_begins_nothing_once_its_lease_may_be_over(staff: Shop, tmp_path
     import subprocess
 
     from tiebreak.clock import elapsed
-    from tiebreak.worker.callables import DONE, NOT_BEGUN, READY
+    from tiebreak.worker.function_child import DONE, NOT_BEGUN, READY
 
     read, write = os.pipe()
-    words = "import os, sys; os.dup2(int(sys.argv[1]), 3); from tiebreak.worker.callables import serve; "
+    words = "import os, sys; os.dup2(int(sys.argv[1]), 3); from tiebreak.worker.function_child import serve; "
     words += "serve(['staff'], os.getppid())"
     process = subprocess.Popen(
         [sys.executable, "-c", words, str(write)],

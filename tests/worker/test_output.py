@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tiebreak.errors import Unavailable
 from tiebreak.model import Job, record
 from tiebreak.worker.attempt import Attempt
-from tiebreak.worker.courier import Mail
 from tiebreak.worker.output import ENOUGH, Output
-from tiebreak.worker.reports import LARGEST, Reports
+from tiebreak.worker.pending_reports import LARGEST, PendingReports
+from tiebreak.worker.request_sender import RequestBatch
 
 
 def taken(output: Output) -> list[Any]:
@@ -76,12 +76,12 @@ def attempt() -> Attempt:
 
 def test_a_report_waits_for_the_last_of_the_output() -> None:
     """After the report nothing more is taken."""
-    job, said = attempt(), Reports(lambda *_: None)
+    job, said = attempt(), PendingReports(lambda *_: None)
     job.output.feed(1, b"x" * (LARGEST * 2))
     said.done(job, job.outcome(True))
     names: list[list[str]] = []
     while said:
-        mail = Mail()
+        mail = RequestBatch()
         said.add_to(mail, 0.0)
         names.append([name for name, _ in mail.calls])
     assert len(names) > 1
@@ -89,37 +89,37 @@ def test_a_report_waits_for_the_last_of_the_output() -> None:
 
 
 def test_what_was_not_delivered_is_told_again_in_the_same_order() -> None:
-    jobs, said = [attempt(), attempt()], Reports(lambda *_: None)
+    jobs, said = [attempt(), attempt()], PendingReports(lambda *_: None)
     for each in jobs:
         said.done(each, each.outcome(True))
-    lost = Mail()
+    lost = RequestBatch()
     assert said.add_to(lost, 0.0)
     assert not said.outcomes
     lost.error = Unavailable("gone")
-    lost.open()
+    lost.handle_answers()
     assert [whose for _, whose in said.outcomes] == jobs
 
 
 def test_one_result_that_cannot_be_stored_does_not_take_others_along() -> None:
-    jobs, said = [attempt(), attempt()], Reports(lambda *_: None)
+    jobs, said = [attempt(), attempt()], PendingReports(lambda *_: None)
     for each in jobs:
         said.done(each, each.outcome(True, "fine"))
-    first = Mail()
+    first = RequestBatch()
     said.add_to(first, 0.0)
     first.answers = [ValueError("too large")]
-    first.open()
+    first.handle_answers()
     for expected in ("fine", "fine"):
-        one = Mail()
+        one = RequestBatch()
         said.add_to(one, 0.0)
         assert [outcome["result"] for outcome in one.calls[0][1]["outcomes"]] == [expected]
         one.answers = [[{"accepted": True, "state": "completed", "reason": None}]]
-        one.open()
+        one.handle_answers()
     assert not said
     said.done(jobs[0], jobs[0].outcome(True, "huge"))
-    wrong = Mail()
+    wrong = RequestBatch()
     said.add_to(wrong, 0.0)
     wrong.answers = [ValueError("too large")]
-    wrong.open()
+    wrong.handle_answers()
     assert [(outcome["ok"], outcome["reason"]) for outcome, _ in said.outcomes] == [
         (False, "its result cannot be stored (too large)")
     ]

@@ -107,14 +107,14 @@ def test_a_worker_without_memory_gives_its_jobs_back_and_ends_with_a_code(shop: 
     job = shop.submit(WAITS, max_attempts=1, grace=0.2)
     poor = changed_command(
         shop.folder,
-        "from tiebreak.worker.commands import Commands",
-        "usual = Commands.listen",
+        "from tiebreak.worker.command_runner import CommandRunner",
+        "usual = CommandRunner.listen",
         "def listen(commands, now):",
         "    if commands.running and __import__('os').path.exists('pids'):",
-        "        Commands.listen = usual",
+        "        CommandRunner.listen = usual",
         "        raise MemoryError",
         "    usual(commands, now)",
-        "Commands.listen = listen",
+        "CommandRunner.listen = listen",
     )
     with shop.worker(command=poor) as hand:
         [pid] = shop.pids("pids", 1)

@@ -133,7 +133,7 @@ def test_a_job_runs_where_and_with_what_it_was_told(shop: Shop) -> None:
     assert "exit code 126" in (shop.task(jobs[2]).reason or "")
 
 
-def test_the_shells_own_tricks_work_and_an_argv_has_none(shop: Shop) -> None:
+def test_a_string_is_run_by_the_shell_and_a_list_is_not(shop: Shop) -> None:
     piped = shop.submit("printf 'b\\na\\n' | sort > sorted && cat sorted")
     plain = shop.submit(["echo", "a | sort > $HOME"])
     shop.burst()
@@ -204,7 +204,7 @@ def test_only_the_queues_and_tags_that_were_asked_for_are_taken(shop: Shop) -> N
     assert {shop.task(job).state for job in others} == {"pending"}
 
 
-def test_one_job_is_enough_for_once(shop: Shop) -> None:
+def test_once_runs_a_single_job(shop: Shop) -> None:
     jobs = [shop.submit("true") for _ in range(3)]
     with shop.worker("--once", "--concurrency", "3") as hand:
         assert hand.ended() == 0
@@ -229,7 +229,7 @@ def test_a_waiting_worker_takes_what_comes(shop: Shop) -> None:
         assert hand.ended() == 0
 
 
-def test_a_worker_runs_what_comes_round_without_a_daemon(shop: Shop) -> None:
+def test_a_worker_runs_scheduled_jobs_without_a_daemon(shop: Shop) -> None:
     shop.board.schedules.add(name="yearly", expression="0 3 1 1 *", command="true")
     with apsw.Connection(shop.address) as raw:
         allow_writing(raw)

@@ -127,14 +127,14 @@ def test_what_is_granted_too_late_is_not_begun(tmp_path: Path) -> None:
     """The answer to the first claim was on its way for a whole lease: somebody else may have the job by then."""
     slow = changed_command(
         tmp_path,
-        "from tiebreak.worker.courier import Mail",
-        "usual = Mail.open",
-        "def late(mail):",
-        "    if any(call[0] == 'jobs.next' and answer for call, answer in zip(mail.calls, mail.answers)):",
-        "        Mail.open = usual",
-        "        mail.asked -= 60",
-        "    usual(mail)",
-        "Mail.open = late",
+        "from tiebreak.worker.request_sender import RequestBatch",
+        "usual = RequestBatch.handle_answers",
+        "def late(batch):",
+        "    if any(call[0] == 'jobs.next' and answer for call, answer in zip(batch.calls, batch.answers)):",
+        "        RequestBatch.handle_answers = usual",
+        "        batch.asked -= 60",
+        "    usual(batch)",
+        "RequestBatch.handle_answers = late",
     )
     shop = Shop(tmp_path)
     try:

@@ -1,8 +1,8 @@
 """The command line: `tb COMMAND …`.
 
-A command lives in the module that `_OWN` names for it, and only that module is loaded: agents call the hot
-commands (`claim`, `next`, `extend`, `complete`, `hold`, `drop`, `heartbeat`) thousands of times a day. Commands of
-packages above this one are added by `tiebreak.program` (see `add_commands`).
+`_OWN` maps each command to its module, and only that module is imported: agents run the frequent commands (`claim`,
+`next`, `extend`, `complete`, `hold`, `drop`, `heartbeat`) thousands of times a day, so start-up time matters.
+Commands of packages above this one are added by `tiebreak.program` (see `add_commands`).
 
 Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable.
 """
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .context import Context
-    from .spec import Command
+    from .parser import Command
 
 _OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
-        "working": ("claim", "next", "extend", "complete", "fail", "release"),
+        "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
     },
     "Jobs": {
         "jobs": ("submit", "jobs"),
         "work": ("work",),
         "logs": ("logs",),
-        "attempt": ("progress", "guard-epoch"),
+        "inside_job": ("progress", "guard-epoch"),
         "queues": ("queue",),
         "graph": ("graph",),
         "cron": ("cron",),
@@ -81,14 +81,13 @@ def names() -> list[str]:
 
 
 def launch() -> None:
-    """What `tb` runs: a command, and then the end at once.
+    """The entry point of `tb`: run a command, then exit without shutting the interpreter down.
 
-    Taking the interpreter apart in good order would cost a command more time than its work; everything that
-    matters is closed and flushed by then.
+    Shutting it down takes longer than most commands. Everything that matters has been closed and flushed by then.
     """
     import os
 
-    _mend_streams()
+    _repair_streams()
     _load_apsw()
     code = main()
     try:
@@ -98,15 +97,15 @@ def launch() -> None:
     try:
         sys.stderr.flush()
     except OSError:
-        pass  # nobody is left to be told
+        pass  # nobody reads it any more
     os._exit(code)
 
 
 def _load_apsw() -> None:
-    """Load apsw without the `collections` package, which it needs for one class and which takes a tenth of a command.
+    """Import apsw without the `collections` package, which it needs for one class and which takes a tenth of a command.
 
-    Newer Pythons make `collections.abc` an alias of `_collections_abc`; here both names stand for it while apsw is
-    loaded. Only a process with a single thread may do so, and only `tb` itself does.
+    Newer Pythons make `collections.abc` an alias of `_collections_abc`. Here both `collections` and `collections.abc`
+    stand for it while apsw is imported. That is safe only in a process with a single thread, such as `tb` itself.
     """
     if "collections" in sys.modules:
         return
@@ -118,8 +117,8 @@ def _load_apsw() -> None:
         del sys.modules["collections"], sys.modules["collections.abc"]
 
 
-def _mend_streams() -> None:
-    """A closed stream must not end a command, nor a letter that the terminal does not know."""
+def _repair_streams() -> None:
+    """Let a command survive a closed stream, and characters that the terminal cannot show."""
     import os
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -133,7 +132,7 @@ def _mend_streams() -> None:
 def main(words: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
     given = sys.argv[1:] if words is None else words
     context = Context(Args(json="--json" in given))
@@ -154,7 +153,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _run(context: Context, words: list[str]) -> int:
-    from .spec import parse, split
+    from .parser import parse, split
 
     name, options, left = split(words)
     wanted = find(name or "help")
@@ -169,10 +168,10 @@ def _run(context: Context, words: list[str]) -> int:
 
 
 def _could_not_answer(exc: OSError, code: int) -> int:
-    """Standard output takes no more. A reader that went away (`tb events | head`) is no error."""
+    """Standard output cannot be written to. If its reader has ended (`tb events | head`), that is no error."""
     import os
 
-    # Leave nothing for the interpreter to flush at its end.
+    # So that the interpreter does not fail to flush it at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(exc, BrokenPipeError):
         return code
@@ -181,8 +180,8 @@ def _could_not_answer(exc: OSError, code: int) -> int:
 
 
 def find(name: str) -> Command:
-    """The command of that name; its module is loaded on first use."""
-    from .spec import COMMANDS
+    """The command of that name; its module is imported on first use."""
+    from .parser import COMMANDS
 
     if name not in _HOMES:
         from difflib import get_close_matches

@@ -1,15 +1,15 @@
-"""Commands on agents: who is here."""
+"""Commands about agents: announce, heartbeat, leave, agents, whoami."""
 
 from __future__ import annotations
 
 from ..names import STATUSES, short
 from ..text import Styled, ago, plain, table
-from .spec import Argument, Option, command
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 STYLES = {"active": "good", "idle": "accent", "stale": "warn", "gone": "dim"}
 DOING = Argument("doing", "what you work on", many=True, optional=True)
@@ -23,34 +23,34 @@ DOING = Argument("doing", "what you work on", many=True, optional=True)
     example="tb announce 'moving the login to OAuth'",
 )
 def announce(context: Context, args: Args) -> None:
-    """Registers the process of this session as your sign of life."""
+    """Registers the process of this session: while it is alive, so are you."""
     agent = context.board.announce(" ".join(args.doing) or None, program=args.program)
     context.answer(agent, f"you are {context.styled(plain(short(agent.id)), 'bold')} in project {plain(agent.project)}")
 
 
-@command("heartbeat", "Give a sign of life.", DOING, example="tb heartbeat")
+@command("heartbeat", "Show that you are still active.", DOING, example="tb heartbeat")
 def heartbeat(context: Context, args: Args) -> None:
-    """And perhaps say what you work on now."""
+    """Optionally says what you work on now."""
     agent = context.board.agents.heartbeat(doing=" ".join(args.doing) or None)
     context.answer(agent, f"{plain(short(agent.id))} is {agent.status}")
 
 
-@command("leave", "Say good-bye; claims and holds stay until released.", Option("reason", "TEXT", "why"))
+@command("leave", "Mark yourself as gone; claims and holds stay until released.", Option("reason", "TEXT", "why"))
 def leave(context: Context, args: Args) -> None:
-    """You are shown as gone."""
+    """`tb agents` then shows you as gone."""
     context.answer(context.board.agents.leave(reason=args.reason), "good-bye")
 
 
 @command(
     "agents",
-    "List who is here, most recently seen first.",
-    Option("all", text="those who are gone too"),
-    Option("status", "STATUS", "only these: " + ", ".join(STATUSES)),
-    Option("every-project", text="not only of this project"),
+    "List agents, most recently seen first.",
+    Option("all", text="also agents that are gone"),
+    Option("status", "STATUS", "only with this status: " + ", ".join(STATUSES)),
+    Option("every-project", text="of all projects, not only this one"),
     example="tb agents",
 )
 def agents(context: Context, args: Args) -> None:
-    """Active within a minute, idle within half an hour, stale, or gone."""
+    """Status: active (seen within a minute), idle (within half an hour), stale, or gone."""
     board = context.board
     found = board.agents.list(project=None if args.every_project else board.project, status=args.status)
     if not args.all and not args.status:
@@ -78,7 +78,7 @@ def agents(context: Context, args: Args) -> None:
 
 @command("whoami", "Show the name, project and board that commands act with here.")
 def whoami(context: Context, args: Args) -> None:
-    """Useful before `--as`."""
+    """Shows which agent `tb` takes you for; `--as` chooses another one."""
     board = context.board
     name, _, session = board.agent.partition("~")
     facts = {"agent": name, "session": session, "project": board.project, "board": board.engine.address}

@@ -1,9 +1,8 @@
 """`tb batch`: many operations in one process, JSON lines in, JSON lines out.
 
 Each line is `{"method": "tasks.claim", "params": {…}, "id": …, "once": …}`; each answer is `{"id": …, "result": …}` or
-`{"id": …, "error": {…}}`, in the order of the lines. All lines that are there at the same moment are run in
-one transaction with one commit, each undone alone if it is refused; a line that comes alone is answered
-alone, so a program may also talk line by line.
+`{"id": …, "error": {…}}`, in the order of the lines. Lines that arrive together run in one transaction; a refused one
+is rolled back alone. A line that arrives alone is answered alone, so a program may also send one request at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import sys
 
 from ..errors import Invalid, TiebreakError
 from ..names import shown
-from .spec import command
+from .parser import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 MOST_AT_ONCE = 1000
 LONGEST_LINE = 1 << 20
@@ -33,7 +32,7 @@ LONGEST_LINE = 1 << 20
     example="""echo '{"method": "tasks.post", "params": {"name": "x"}}' | tb batch""",
 )
 def batch(context: Context, args: Args) -> int:
-    """Exit 2 when a line was not a request at all; refusals are answers, not failures."""
+    """Exit 2 if a line was not a valid request. A refused operation is an answer, and does not change the exit code."""
     import json
 
     wrong = False
@@ -62,7 +61,7 @@ def _shown(answer: Any) -> dict[str, Any]:
 
 
 def _request(line: bytes) -> dict[str, Any]:
-    """A line as a call; what is wrong with it stands under `error`."""
+    """A line as a call, or what is wrong with it under `error`."""
     import json
 
     if len(line) > LONGEST_LINE:
@@ -88,7 +87,7 @@ def _request(line: bytes) -> dict[str, Any]:
 
 
 def _bursts() -> Iterator[list[bytes]]:
-    """The lines of standard input, as many together as have arrived together."""
+    """The lines of standard input, in groups that arrived together."""
     rest = b""
     while piece := _piece():
         *lines, rest = (rest + piece).split(b"\n")
@@ -96,7 +95,7 @@ def _bursts() -> Iterator[list[bytes]]:
         for start in range(0, len(lines), MOST_AT_ONCE):
             yield lines[start : start + MOST_AT_ONCE]
         if len(rest) > LONGEST_LINE:
-            rest = rest[: LONGEST_LINE + 1]  # enough to be refused
+            rest = rest[: LONGEST_LINE + 1]  # still too long, so it is refused
     if rest.strip():
         yield [rest]
 

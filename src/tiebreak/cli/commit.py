@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..text import plain
 from .context import needed
-from .spec import Argument, Option, command
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     example="tb commit src/auth.py tests/test_auth.py -m 'Move the login to OAuth'",
 )
 def commit(context: Context, args: Args) -> None:
-    """Refused when somebody else holds one of them, or when your claim has passed to somebody else."""
+    """Refused if somebody else holds one of the paths, or if your claim has passed to somebody else."""
     from ..board import here
     from ..errors import Invalid
     from ..guard.commit import commit as make
@@ -29,7 +29,7 @@ def commit(context: Context, args: Args) -> None:
     needed(args.message, "--message")
     found = repository(here())
     if found is None:
-        raise Invalid("commit: this is no git repository")
+        raise Invalid("commit: not in a git repository")
     made = make(context.board, found.root, here(), args.paths, args.message)
     paths = made["paths"]
     count = len(paths) if isinstance(paths, list) else 0

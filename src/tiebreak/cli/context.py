@@ -1,4 +1,4 @@
-"""What a command has in its hands: the board, who asks, and how to answer."""
+"""What every command needs: the board, the options, and functions that print its answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..errors import TiebreakError
-    from .spec import Args
+    from .parser import Args
 
 
 class Context:
@@ -22,15 +22,15 @@ class Context:
     def __init__(self, options: Args) -> None:
         self.json: bool = options.json
         self.code = 0
-        """The exit code that was decided before the answer was written."""
+        """The exit code to use if writing the answer fails."""
         self.answering = False
-        """Whether what fails now would be the writing of an answer."""
+        """Whether an answer is being written at the moment."""
         self._options = options
         self._board: Board | None = None
         self._colour: bool | None = None
 
     def use(self, options: Args) -> None:
-        """From now on, what the command line said."""
+        """Use the options of the command line from now on."""
         self.json = options.json
         self._options = options
 
@@ -46,7 +46,7 @@ class Context:
 
     @property
     def colour(self) -> bool:
-        """Whether standard output wants colour."""
+        """Whether to colour standard output."""
         if self._colour is None:
             from ..text import colour_wanted
 
@@ -55,7 +55,7 @@ class Context:
 
     @property
     def width(self) -> int:
-        """The terminal's width; 0 when the output goes elsewhere and must not be cut."""
+        """The terminal's width; 0 if the output is not a terminal, so that nothing is cut off."""
         if not sys.stdout.isatty():
             return 0
         try:
@@ -64,17 +64,17 @@ class Context:
             return 80
 
     def styled(self, text: str, style: str) -> str:
-        """Text in a colour by its meaning, if colour is wanted."""
+        """Text in the colour of a style, if colour is on."""
         from ..text import style as styled
 
         return styled(text, style, on=self.colour)
 
     def say(self, text: str) -> None:
-        """A line for a person."""
+        """Print a line for a person."""
         self._print(text)
 
     def answer(self, value: Any, text: str | None = None) -> None:
-        """The result: as JSON for programs, as text for people."""
+        """Print the result: as JSON with --json, else as text."""
         if self.json:
             from ..model import encode
             from ..text import json
@@ -85,16 +85,16 @@ class Context:
 
     def _print(self, text: str) -> None:
         self.answering = True
-        print(text, flush=not sys.stdout.isatty())  # whoever follows a stream through a pipe waits for each line
+        print(text, flush=not sys.stdout.isatty())  # a program that reads through a pipe waits for each line
         self.answering = False
 
     def progress(self, text: str) -> None:
-        """How far a long command is, in one line of the terminal that is drawn over; "" clears it."""
+        """Show progress in a line of the terminal that is overwritten; "" clears it."""
         if sys.stderr.isatty():
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
     def complain(self, error: TiebreakError) -> None:
-        """An error: as JSON on standard output for programs, as one line and a hint for people."""
+        """Print an error: as JSON on standard output with --json, else as a line and a hint on standard error."""
         from ..advice import advice
         from ..text import colour_wanted, json, plain, style
         from .advice import COMMANDS
@@ -110,10 +110,10 @@ class Context:
             if hint:
                 print(f"    {style(plain(hint), 'dim', on=on)}", file=sys.stderr)
         except OSError:
-            pass  # nobody is left to be told; the exit code stays
+            pass  # nobody reads it; the exit code stays
 
     def close(self) -> None:
-        """Give the board back."""
+        """Close the board."""
         if self._board is not None:
             self._board.close()
 
@@ -127,6 +127,6 @@ def standard_input() -> str:
 
 
 def needed(value: Any, what: str) -> None:
-    """Refuse to go on without it."""
+    """Raise `Invalid` if a value is missing."""
     if not value:
         raise Invalid(f"{what} is missing")

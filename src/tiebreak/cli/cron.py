@@ -1,4 +1,4 @@
-"""`tb cron …`: jobs that come round."""
+"""`tb cron …`: scheduled jobs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ..job_fields import written
 from ..limits import INSTANTS, RUNS
 from ..names import OF_SCHEDULES, POLICIES
 from ..text import Styled, ago, plain, rfc3339, span, table
-from .family import Family
+from .claims import who
+from .command_group import CommandGroup
 from .jobs import OPTIONS, given
-from .spec import Argument, Option, command, whole
+from .parser import Argument, Option, command, whole
 from .tasks import STYLES
-from .working import who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,27 +19,32 @@ if TYPE_CHECKING:
 
     from ..model import Event, Schedule, Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
-FAMILY = Family("cron")
+GROUP = CommandGroup("cron")
 NAME = Argument("name", "the schedule")
 COUNT = Option("count", "N", f"next, history: how many (default {INSTANTS} and {RUNS})", convert=whole)
 LONGEST = 60.0
-"""Seconds after which a foreground scheduler looks again, whatever happens."""
+"""Longest time in seconds between two checks of `tb cron run`."""
 
 
-@FAMILY.member(
+@GROUP.command(
     "add",
-    "Let a command come round, or change what comes round under this name.",
+    "Add a schedule, or change the one of this name.",
     NAME,
     Argument("expression", "minute hour day month weekday, in quotes"),
-    Option("zone", "ZONE", "the time zone that the expression is about (default UTC)", default="UTC"),
-    Option("policy", "POLICY", "missed instants: " + ", ".join(POLICIES) + " (default run-once)", default="run-once"),
+    Option("zone", "ZONE", "the time zone of the expression (default UTC)", default="UTC"),
+    Option(
+        "policy",
+        "POLICY",
+        "what to do about missed runs: " + ", ".join(POLICIES) + " (default run-once)",
+        default="run-once",
+    ),
     *OPTIONS,
     rest="CMD…",
 )
 def add(context: Context, args: Args) -> None:
-    """One word after -- is for the shell, several are a command and its arguments."""
+    """One word after -- is run by the shell; several words are a command and its arguments."""
     if not args.rest:
         raise Invalid("cron add: CMD is missing", hint="usage: tb cron add NAME '*/5 * * * *' -- CMD…")
     made = context.board.schedules.add(
@@ -58,12 +63,12 @@ def _next(context: Context, made: Schedule) -> str:
     if made.paused_at is not None:
         return "paused"
     if made.due is None:
-        return "it does not come round any more"
+        return "no further runs"
     return f"next at {local(made.due, made.zone)}, in {span(made.due - context.board.upkeep.now())}"
 
 
 def local(at: float, zone: str) -> str:
-    """A moment as clocks in a zone show it; in UTC where nothing is known of the zone."""
+    """A time in a zone; in UTC if the zone is not known here."""
     if zone.upper() != "UTC":
         from datetime import datetime
         from zoneinfo import ZoneInfo
@@ -75,16 +80,16 @@ def local(at: float, zone: str) -> str:
     return rfc3339(at)[:19].replace("T", " ") + " UTC"
 
 
-@FAMILY.member("list", "What comes round, and when.", Option("every-project", text="list: not only of this project"))
+@GROUP.command("list", "List schedules.", Option("every-project", text="list: of all projects, not only this one"))
 def listing(context: Context, args: Args) -> None:
-    """By name."""
+    """Sorted by name."""
     board = context.board
     found = board.schedules.list(project=None if args.every_project else board.project)
     now = board.upkeep.now()
     rows = [_row(each, now) for each in found]
     header = ["NAME", "WHEN", "ZONE", "MISSED", "RUNS", "LAST", "NEXT", "COMMAND"]
     shown = table(rows, header=header, right={4}, limit=context.width, colour=context.colour)
-    context.answer(found, shown if found else "nothing comes round (`tb cron add` lets something)")
+    context.answer(found, shown if found else "no schedules (`tb cron add` adds one)")
 
 
 def _row(each: Schedule, now: float) -> list[str]:
@@ -96,44 +101,44 @@ def _row(each: Schedule, now: float) -> list[str]:
     return [*when, str(each.epoch), last, following, written(each.command)]
 
 
-@FAMILY.member("pause", "Let nothing run until it is resumed.", NAME, Option("reason", "TEXT", "pause: why"))
+@GROUP.command("pause", "Pause a schedule until it is resumed.", NAME, Option("reason", "TEXT", "pause: why"))
 def pause(context: Context, args: Args) -> None:
-    """What falls into the pause is not made up for."""
+    """Runs that fall into the pause are not made up for."""
     context.answer(context.board.schedules.pause(name=args.name, reason=args.reason), f"paused {plain(args.name)}")
 
 
-@FAMILY.member("resume", "Go on with the next instant.", NAME)
+@GROUP.command("resume", "Resume a schedule with its next run.", NAME)
 def resume(context: Context, args: Args) -> None:
-    """From now on."""
+    """Continues from now on."""
     made = context.board.schedules.resume(name=args.name)
     context.answer(made, f"resumed {plain(made.name)}  {_next(context, made)}")
 
 
-@FAMILY.member("rm", "Forget a schedule; its jobs stay.", NAME)
+@GROUP.command("rm", "Remove a schedule; its jobs stay.", NAME)
 def remove(context: Context, args: Args) -> None:
-    """The jobs that it has submitted are not touched."""
+    """Jobs that it has submitted are not changed."""
     context.answer(context.board.schedules.remove(name=args.name), f"removed {plain(args.name)}")
 
 
-@FAMILY.member("next", "Tell the next instants.", NAME, COUNT)
+@GROUP.command("next", "Show the next runs.", NAME, COUNT)
 def coming(context: Context, args: Args) -> None:
-    """As clocks show them in the schedule's zone."""
+    """In the time zone of the schedule."""
     board = context.board
     times = board.schedules.next(name=args.name, count=args.count or 5)
     [known] = board.schedules.list(name=args.name)
     now = board.upkeep.now()
     rows = [[local(at, known.zone), f"in {span(at - now)}"] for at in times]
-    context.answer([rfc3339(at) for at in times], table(rows) if rows else "it does not come round any more")
+    context.answer([rfc3339(at) for at in times], table(rows) if rows else "no further runs")
 
 
-@FAMILY.member(
+@GROUP.command(
     "history",
-    "What became of the last instants.",
+    "Show the last runs.",
     NAME,
     COUNT,
 )
 def history(context: Context, args: Args) -> None:
-    """Newest first, with those that nobody was there for and that were skipped."""
+    """Newest first, with the runs that were missed and skipped."""
     board = context.board
     known = board.schedules.list(name=args.name)
     runs = board.schedules.history(name=args.name, limit=args.count or 20)
@@ -169,12 +174,12 @@ def _skip(event: Event) -> list[Any]:
     return [parse_rfc3339(event.data["instant"]), Styled("skipped", "dim"), "-", "-", "-", who(event.agent)]
 
 
-@FAMILY.member("run", "Submit what comes round, in the foreground, until it is ended.")
+@GROUP.command("run", "Submit scheduled jobs, in the foreground, until interrupted.")
 def run(context: Context, args: Args) -> int:
-    """For boards without a daemon or a worker, which do the same; any number may run at once."""
+    """For boards without a daemon or worker, which do the same. Any number may run at once."""
     board = context.board
     if not context.json:
-        context.say(f"submitting what comes round in project {plain(board.project)}; Ctrl-C ends it")
+        context.say(f"submitting scheduled jobs of project {plain(board.project)}; Ctrl-C ends it")
     looking = False
     while True:
         seen = board.events.last()
@@ -182,16 +187,17 @@ def run(context: Context, args: Args) -> int:
         if looking and due != 0.0:
             board.engine.wait(seen, LONGEST if due is None else min(LONGEST, due), project=board.project)
             continue
-        for task in board.schedules.fire():  # the first time in any case: who cannot read expressions is told so
+        for (
+            task
+        ) in board.schedules.fire():  # at first in any case, so that a missing library for cron expressions is reported
             context.answer(task, "" if context.json else f"#{task.number} {plain(task.key or task.name)}")
         looking = True
 
 
 @command(
     "cron",
-    "Let commands come round: each instant runs once, however many machines look.",
-    FAMILY.words,
-    *FAMILY.options,
+    "Run commands on a schedule: each run happens once, however many machines watch.",
+    *GROUP.parts,
     rest="CMD…",
     example="tb cron add backup '30 2 * * *' --zone Europe/Berlin -- ./backup.sh",
 )
@@ -207,4 +213,4 @@ def cron(context: Context, args: Args) -> int:
     rm NAME
     run
     """
-    return FAMILY.run(context, args)
+    return GROUP.run(context, args)

@@ -1,4 +1,4 @@
-"""Commands that tell what happened, what happens and how things stand."""
+"""Commands about events and the state of the board: why, wait, events, status."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..limits import SENTENCES, SHOWN
 from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
-from .spec import Argument, Option, command, number, whole
+from .claims import called, who
+from .parser import Argument, Option, command, number, whole
 from .tasks import STYLES
-from .working import called, who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from ..model import Event
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 FILTERS = (
-    Option("event", "NAME", "only these: a name such as task.claimed, or its first half"),
+    Option("event", "NAME", "only these events: a name such as task.claimed, or its first part"),
     Option("kind", "KIND", "only about this kind of task (or file, lock, seat, pool)"),
     Option("name-contains", "TEXT", "only with this text in the name"),
-    Option("state", "STATE", "only leading to this state: " + ", ".join(STATES)),
+    Option("state", "STATE", "only events that lead to this state: " + ", ".join(STATES)),
     Option("priority", "PRIORITY", "only of this priority"),
     Option("agent", "NAME", "only by this agent"),
-    Option("every-project", text="not only of this project"),
+    Option("every-project", text="of all projects, not only this one"),
 )
 
 
@@ -42,18 +42,18 @@ def _filters(context: Context, args: Args) -> dict[str, Any]:
 
 @command(
     "why",
-    "Tell the story of a task or a resource: who got it, who did not, and how it stands.",
+    "Explain the history of a task or resource: who got it, who did not, and its state now.",
     Argument("ref", "a task's reference, a path, or lock:NAME, seat:NAME, pool:NAME"),
-    number("limit", "the newest so many sentences", SENTENCES),
+    number("limit", "at most this many of the newest lines", SENTENCES),
     example="tb why src/auth.py",
 )
 def why(context: Context, args: Args) -> None:
-    """Every grant, refusal, renewal, expiry and break."""
+    """Shows every grant, refusal, renewal, expiry and break."""
     board = context.board
     try:
         sentences = board.events.why(ref=args.ref, limit=args.limit)
     except NotFound as missing:
-        # Perhaps a path as it is written from this folder.
+        # It may be a path relative to this folder.
         if args.ref.startswith("#") or (os.path.isabs(args.ref) is False and ":" in args.ref):
             raise
         try:
@@ -71,15 +71,15 @@ def why(context: Context, args: Args) -> None:
 
 @command(
     "wait",
-    "Wait for a task to be finished, or for the next event that matches.",
+    "Wait until a task has finished, or for the next event that matches.",
     Argument("ref", "a task to wait for", optional=True),
     *FILTERS,
-    Option("after", "N", "also consider events after this number (default: only new ones)", convert=whole),
+    Option("after", "N", "also match events after this number (default: only new ones)", convert=whole),
     Option("timeout", "DURATION", "give up after (default: never)"),
     example="tb wait login-bug --timeout 10m",
 )
 def wait(context: Context, args: Args) -> int:
-    """Exit 0 when it happened (for a task: when it was completed), 1 when it ended otherwise, 2 on time-out."""
+    """Exit 0 if it happened (a task: was completed), 1 if the task ended otherwise, 2 on time-out."""
     if args.ref:
         return _wait_for_task(context, args)
     event = context.board.wait(after=args.after, timeout=args.timeout, **_filters(context, args))
@@ -99,9 +99,9 @@ def _wait_for_task(context: Context, args: Args) -> int:
         left = 3600.0 if end is None else end - monotonic()
         if left <= 0:
             raise TimedOut(f"{called(task)} is still {task.state}")
-        if task.state == "blocked":  # whoever was to tell it that it is ready may have died
+        if task.state == "blocked":  # the process that should have unblocked it may have died
             left = min(left, LOOK_AGAIN)
-        if task.until is not None:  # time alone may end it
+        if task.until is not None:  # its lease may run out without an event
             left = min(left, max(0.01, task.until - board.upkeep.now() + 0.001))
         _until_changed(context, seen, left, task.id)
     context.answer(task, f"{called(task)} is {task.state}")
@@ -112,7 +112,7 @@ def _until_changed(context: Context, seen: int, left: float, subject: str) -> No
     try:
         context.board.wait(after=seen, timeout=left, subject=subject, project=None)
     except TimedOut:
-        pass  # looked at again by the caller
+        pass  # the caller looks again
 
 
 @command(
@@ -120,12 +120,12 @@ def _until_changed(context: Context, seen: int, left: float, subject: str) -> No
     "Show what happened, oldest first.",
     *FILTERS,
     Option("after", "N", "only after this number", convert=whole),
-    Option("follow", text="go on with new ones as they happen"),
-    number("limit", "the newest so many", SHOWN),
+    Option("follow", text="continue with new events as they happen"),
+    number("limit", "at most this many of the newest", SHOWN),
     example="tb events --follow --event task",
 )
 def events(context: Context, args: Args) -> None:
-    """With --json one object a line when following, else a list."""
+    """With --json: a list, or with --follow one object on each line."""
     board = context.board
     filters = _filters(context, args)
     if args.follow:
@@ -163,7 +163,7 @@ USUAL = "127.0.0.1:7777"
 
 
 def _daemon(address: str) -> dict[str, Any] | None:
-    """Who serves the board, if it is a file and somebody does."""
+    """The daemon that serves the board, if there is one."""
     from ..daemon.lock import served
 
     return None if address.startswith(("http", "unix:")) else served(address, USUAL) or None
@@ -171,12 +171,12 @@ def _daemon(address: str) -> dict[str, Any] | None:
 
 @command(
     "status",
-    "The board in numbers.",
-    Option("every-project", text="not only of this project"),
+    "Show the board in numbers.",
+    Option("every-project", text="of all projects, not only this one"),
     example="tb status",
 )
 def status(context: Context, args: Args) -> None:
-    """Tasks by state, holds, agents, messages and events."""
+    """Counts tasks by state, holds, agents, messages and events."""
     board = context.board
     found = board.upkeep.status(project=None if args.every_project else board.project)
     daemon = _daemon(board.engine.address)

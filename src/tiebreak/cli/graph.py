@@ -1,4 +1,4 @@
-"""`tb graph`: what a task comes after and what comes after it, as text, for Mermaid, or as a picture."""
+"""`tb graph`: the dependencies and dependents of a task, as text, as a Mermaid diagram, or as a picture."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import os
 
 from ..errors import Invalid, Unavailable
 from ..text import plain
+from .claims import REF
 from .logs import percent_of
-from .spec import Option, command
+from .parser import Option, command
 from .tasks import STYLES
-from .working import REF
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
     "graph",
-    "Show what a task comes after and what comes after it.",
+    "Show the tasks that a task depends on, and those that depend on it.",
     REF,
     Option("mermaid", text="as a Mermaid diagram, for Markdown"),
-    Option("svg", "FILE", "as a picture in this file; - for standard output"),
+    Option("svg", "FILE", "as an SVG picture in this file; - for standard output"),
     example="tb graph '#42' --svg graph.svg",
 )
 def graph(context: Context, args: Args) -> None:
-    """As text unless told otherwise."""
+    """As text by default."""
     if args.mermaid and args.svg:
         raise Invalid("graph: --mermaid and --svg exclude each other")
     found = context.board.jobs.graph(ref=args.ref)
     if args.svg:
-        from .drawing import svg
+        from .graph_svg import svg
 
         picture = svg(found["nodes"], found["edges"], found["number"])
         if args.svg == "-":
@@ -56,7 +56,7 @@ def _write(path: str, picture: str) -> None:
 
 
 def tree(context: Context, found: dict[str, Any]) -> str:
-    """Lines that branch; a task that comes after several is told in full once, with the others that it waits for."""
+    """A tree of lines. A task with several dependencies is shown in full once, with its other dependencies."""
     nodes = {node["number"]: node for node in found["nodes"]}
     after: dict[int, list[int]] = {number: [] for number in nodes}
     before: dict[int, list[int]] = {number: [] for number in nodes}
@@ -65,7 +65,7 @@ def tree(context: Context, found: dict[str, Any]) -> str:
         before[later].append(earlier)
     lines: list[str] = []
     told: set[int] = set()
-    # (number, who it was reached from, what stands before its line, what stands before those of its children)
+    # (number, parent, prefix of its line, prefix of its children's lines)
     left = [(number, 0, "", "") for number in reversed(nodes) if not before[number]]
     while left:
         number, parent, mark, indent = left.pop()
@@ -90,8 +90,8 @@ def _line(context: Context, node: dict[str, Any], chosen: bool, others: list[str
 
 
 def mermaid(found: dict[str, Any]) -> str:
-    """For a code block of Markdown."""
-    from .drawing import COLOURS
+    """A Mermaid diagram, for a code block of Markdown."""
+    from .graph_svg import COLOURS
 
     lines = ["graph LR"]
     for node in found["nodes"]:
@@ -103,6 +103,6 @@ def mermaid(found: dict[str, Any]) -> str:
 
 
 def _quoted(label: str) -> str:
-    """A label as Mermaid reads it: # begins a character's number there."""
+    """A label with Mermaid's escapes, which begin with #."""
     escaped = plain(label).replace("#", "#35;").replace('"', "#quot;")
     return escaped.replace("<", "#lt;").replace(">", "#gt;").replace("`", "#96;")

@@ -1,32 +1,32 @@
-"""`tb guard …`: the git hooks, and what they ask."""
+"""`tb guard …`: installs the git hooks, and runs their checks."""
 
 from __future__ import annotations
 
 from ..errors import Invalid
 from .context import needed, standard_input
-from .spec import Argument, command
+from .parser import Argument, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..guard.install import Hooks
+    from ..guard.git_hooks import GitHooks
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
     "guard",
-    "Let git refuse what is not one's own: install, uninstall, status, check HOOK, clear PATH….",
+    "Let git refuse commits of files that others hold: install, uninstall, status, check HOOK, clear PATH….",
     Argument(
-        "action", "install, uninstall, status; check (called by git); clear (a file is fit to be committed again)"
+        "action", "install, uninstall, status; check (called by git); clear (allow a quarantined file to be committed)"
     ),
     Argument("words", "the hook for check, the paths for clear", many=True, optional=True),
     rest="ARGS…",
     example="tb guard install",
 )
 def guard(context: Context, args: Args) -> int:
-    """Exit 0 when all is well; 1 when a commit or push is refused, or a hook is not guarded."""
+    """Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed."""
     from ..board import here
-    from ..guard.install import hooks
+    from ..guard.git_hooks import hooks
 
     actions = {"install": _install, "uninstall": _uninstall, "status": _status}
     if args.action in actions:
@@ -38,35 +38,35 @@ def guard(context: Context, args: Args) -> int:
     raise Invalid(f"guard: unknown action {args.action!r}", hint="install, uninstall, status, check or clear")
 
 
-def _install(context: Context, place: Hooks) -> int:
-    from ..guard.install import install
+def _install(context: Context, installed: GitHooks) -> int:
+    from ..guard.git_hooks import install
 
-    done = install(place)
+    done = install(installed)
     context.answer(done, "\n".join(done))
     return 0
 
 
-def _uninstall(context: Context, place: Hooks) -> int:
-    from ..guard.install import uninstall
+def _uninstall(context: Context, installed: GitHooks) -> int:
+    from ..guard.git_hooks import uninstall
 
-    done = uninstall(place)
+    done = uninstall(installed)
     context.answer(done, "\n".join(done))
     return 0
 
 
-def _status(context: Context, place: Hooks) -> int:
-    from ..guard.install import status
+def _status(context: Context, installed: GitHooks) -> int:
+    from ..guard.git_hooks import status
     from ..text import table
 
-    found = status(place)
+    found = status(installed)
     context.answer(found, table([[name, state] for name, state in found.items()]))
     return 0 if all(state.startswith("guarded") for state in found.values()) else 1
 
 
 def _check(context: Context, args: Args) -> int:
-    """One hook of git's."""
+    """Run the check of one git hook."""
     from ..errors import Unavailable
-    from ..guard.policy import CLOSED, policy
+    from ..guard.failure_policy import CLOSED, policy
 
     try:
         _ask(context, args)
@@ -76,14 +76,14 @@ def _check(context: Context, args: Args) -> int:
         if policy(here()) == CLOSED:
             raise
         context.complain(exc)
-        return 0  # the board is not there, and the repository would rather go on
+        return 0  # the board is unavailable, and the policy is to go on
     return 0
 
 
 def _ask(context: Context, args: Args) -> None:
     from ..board import here
     from ..guard import git
-    from ..guard.install import hooks
+    from ..guard.git_hooks import hooks
 
     name = (args.words or [""])[0]
     root = hooks(here()).root
@@ -100,11 +100,11 @@ def _ask(context: Context, args: Args) -> None:
 
 
 def _clear(context: Context, args: Args) -> int:
-    """Somebody has looked at files that a command changed while another agent held them."""
-    from ..guard.reads import release
+    """Take files out of quarantine, after a person has looked at them."""
+    from ..guard.quarantine import clear
 
     needed(args.words, "PATH")
     for path in args.words:
-        release(path)
+        clear(path)
     context.answer(args.words, f"{len(args.words)} cleared")
     return 0

@@ -1,16 +1,16 @@
-"""Help, completion and version: all told from the commands' own declarations."""
+"""Help, shell completion and version, made from the declarations of the commands."""
 
 from __future__ import annotations
 
 from ..errors import Invalid
 from ..text import table
 from . import GROUPS, find, names
-from .spec import GLOBAL, Argument, command, usage
+from .parser import GLOBAL, Argument, command, usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args, Command, Option
+    from .parser import Args, Command, Option
 
 TITLE = "tiebreak: when N agents reach for the same thing, exactly one wins, and everyone can see who."
 EXITS = "Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable."
@@ -24,12 +24,12 @@ def overview() -> str:
         lines.append(f"{group}:")
         lines.append(table([[f"  {name}", find(name).text] for name in members]))
         lines.append("")
-    lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` tells more."]
+    lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` shows more."]
     return "\n".join(lines)
 
 
 def describe(wanted: Command) -> str:
-    """One command in full."""
+    """The help of one command."""
     if wanted.name == "help":
         return overview()
     lines = [f"usage: {usage(wanted)}", "", wanted.text]
@@ -59,7 +59,7 @@ def show_help(context: Context, args: Args) -> None:
 
 @command("version", "Show the versions of tiebreak and SQLite.")
 def version(context: Context, args: Args) -> None:
-    """For bug reports."""
+    """Useful in bug reports."""
     import platform
 
     import apsw
@@ -81,7 +81,7 @@ def version(context: Context, args: Args) -> None:
     example='eval "$(tb completion bash)"',
 )
 def completion(context: Context, args: Args) -> None:
-    """Put it where your shell looks for it."""
+    """Evaluate it in your shell's start-up file, or store it where your shell looks for completions."""
     if args.shell not in SHELLS:
         raise Invalid(f"shell: one of {', '.join(SHELLS)}, got {args.shell!r}")
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]()

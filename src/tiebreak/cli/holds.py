@@ -1,4 +1,4 @@
-"""Commands on holds: files, locks, seats and the slots of pools."""
+"""Commands about holds: hold, renew, drop, holds, waits, transfer, break."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from ..limits import HOLD_LEASE
 from ..names import seconds, short
 from ..text import plain, span, table
 from .context import needed
-from .spec import Argument, Option, command, duration, whole
+from .parser import Argument, Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Hold, Wait
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 RESOURCES = Argument("resources", "paths, globs such as 'src/auth/**', or lock:NAME, seat:NAME, pool:NAME", many=True)
 RESOURCE = Argument("resource", "a path, a glob, or lock:NAME, seat:NAME, pool:NAME")
-LEASE = duration("lease", "how long it lasts unless renewed", HOLD_LEASE)
-EPOCH = Option("epoch", "N", "the grant that is meant (default: the one you have now)", default=0, convert=whole)
+LEASE = duration("lease", "how long the hold lasts unless renewed", HOLD_LEASE)
+EPOCH = Option("epoch", "N", "the epoch of your hold (default: the current one)", default=0, convert=whole)
 SLOT = Option("slot", "N", "which slot of a pool", convert=whole)
 
 
@@ -31,14 +31,14 @@ def _called(hold: Hold) -> str:
     "Take files, locks, seats or pool slots: all of them, or none.",
     RESOURCES,
     LEASE,
-    Option("wait", "DURATION", "get in line and wait that long for them", default="0s"),
-    Option("note", "TEXT", "what you are doing, for those who have to wait"),
-    Option("slots", "N", "make the pool, or change its size", convert=whole),
-    Option("new", text="refuse also what you hold already, instead of renewing it"),
+    Option("wait", "DURATION", "queue for them, and wait that long", default="0s"),
+    Option("note", "TEXT", "what you are doing, shown to those who wait"),
+    Option("slots", "N", "create the pool, or change its size", convert=whole),
+    Option("new", text="fail if you hold it already, instead of renewing it"),
     example="tb hold src/auth.py 'tests/auth/**' --note 'moving to OAuth'",
 )
 def hold(context: Context, args: Args) -> None:
-    """Exit 0 when all are yours; 1 when somebody is in the way, naming them."""
+    """Exit 0 if you hold all of them now; 1 if somebody else holds one, who is named."""
     held = context.board.take(
         *args.resources, lease=args.lease, wait=args.wait, note=args.note, slots=args.slots, again=not args.new
     )
@@ -48,9 +48,9 @@ def hold(context: Context, args: Args) -> None:
         context.say(f"{context.styled('held', 'good')} {_called(each)}  epoch {each.epoch}, for {lease}")
 
 
-@command("renew", "Keep holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
+@command("renew", "Renew holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
 def renew(context: Context, args: Args) -> None:
-    """Also vouches for the files as they are now: a later difference is somebody else's."""
+    """Also records the files as they are now: `tb drop` warns if they differ later."""
     from ..fingerprints import fingerprint
 
     board = context.board
@@ -62,16 +62,16 @@ def renew(context: Context, args: Args) -> None:
 
 @command(
     "drop",
-    "Give holds back; tells of each file whether somebody else changed it.",
+    "Release holds; warns about files that somebody else may have changed.",
     Argument(RESOURCES.name, RESOURCES.text, many=True, optional=True),
-    Option("all", text="everything that you hold in this project"),
-    Option("mine", text="the changes in these files are your own"),
+    Option("all", text="all your holds in this project"),
+    Option("mine", text="you made the changes in these files: do not warn"),
     EPOCH,
     SLOT,
     example="tb drop src/auth.py",
 )
 def drop(context: Context, args: Args) -> None:
-    """Refused when a hold is not yours any more."""
+    """Refused if a hold is no longer yours."""
     from ..fingerprints import fingerprint
 
     board = context.board
@@ -92,22 +92,22 @@ def drop(context: Context, args: Args) -> None:
         context.say(f"{context.styled('dropped', 'good')} {plain(each.resource.removeprefix('file:'))}")
         if each.changed:
             context.say(
-                context.styled("  differs from what you last vouched for: if you did not write it, ", "warn")
+                context.styled("  has changed since you took or renewed it: if you did not write it, ", "warn")
                 + context.styled("somebody else did", "bad")
             )
 
 
 @command(
     "holds",
-    "List the live holds; those that run out first come first.",
+    "List current holds; those that end first come first.",
     Option("mine", text="only yours"),
     Option("agent", "NAME", "only of this agent"),
-    Option("matching", "RESOURCE", "only those in the way of this path, glob or lock"),
-    Option("every-project", text="not only of this project"),
+    Option("matching", "RESOURCE", "only those that conflict with this path, glob or lock"),
+    Option("every-project", text="of all projects, not only this one"),
     example="tb holds --matching src/auth.py",
 )
 def holds(context: Context, args: Args) -> None:
-    """Who has what, for how much longer, and why."""
+    """Shows who holds what, for how much longer, and why."""
     board = context.board
     found = board.holds.list(
         project=None if args.every_project else board.project,
@@ -133,12 +133,12 @@ def holds(context: Context, args: Args) -> None:
 
 @command(
     "waits",
-    "List who waits for what and for whom; the first in line comes first.",
-    Option("matching", "RESOURCE", "only those that want this path, glob or lock"),
+    "List who waits for what and for whom, in the order of the queue.",
+    Option("matching", "RESOURCE", "only waits for this path, glob or lock"),
     example="tb waits --matching lock:deploy",
 )
 def waits(context: Context, args: Args) -> None:
-    """The line for what is held: `tb hold --wait` gets in, and what becomes free goes to the first."""
+    """`tb hold --wait` joins the queue; what becomes free goes to the first in it."""
     board = context.board
     found = board.waits.list(matching=board.resource(args.matching) if args.matching else None)
     if context.json or not found:
@@ -158,22 +158,22 @@ def _listed(resources: list[str]) -> str:
 
 
 def _reasons(wait: Wait) -> str:
-    """Whom it waits for: those who hold something first, then those ahead in line."""
+    """Who it waits for: first the holders, then those ahead in the queue."""
     return ", ".join(dict.fromkeys(f"{each['agent']} ({each['how']})" for each in wait.waits_for)) or "nobody"
 
 
 @command(
     "transfer",
-    "Hand a hold to another agent; you are fenced from that moment on.",
+    "Hand a hold to another agent; your own writes under it are refused from then on.",
     RESOURCE,
-    Option("to", "AGENT", "who gets it: name~session, as `tb agents --json` shows it"),
+    Option("to", "AGENT", "the new holder: name~session, as `tb agents --json` shows it"),
     LEASE,
     EPOCH,
     SLOT,
     example="tb transfer seat:coordinator --to bob~1k2j3",
 )
 def transfer(context: Context, args: Args) -> None:
-    """A new grant: the epoch goes up by one."""
+    """This is a new grant: the epoch goes up by one."""
     board = context.board
     needed(args.to, "--to")
     held = board.holds.transfer(
@@ -184,7 +184,7 @@ def transfer(context: Context, args: Args) -> None:
 
 @command(
     "break",
-    "Take a hold away from whoever has it, as an operator, with a reason that everybody can read.",
+    "Take a hold away from its holder, as an operator, with a reason that everybody can read.",
     RESOURCE,
     Option("reason", "TEXT", "why"),
     SLOT,

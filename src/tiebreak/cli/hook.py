@@ -1,37 +1,37 @@
-"""`tb hook CLIENT EVENT`: what an agent client calls before and after its tools. Its JSON comes on standard input."""
+"""`tb hook CLIENT EVENT`: agent clients run it before and after their tools, with JSON on standard input."""
 
 from __future__ import annotations
 
 import sys
 
 from ..errors import TimedOut
-from .spec import Argument, command
+from .parser import Argument, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..engine.protocol import Engine
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 LONGEST = 45.0
-"""Seconds until a hook gives up and lets the policy decide: clients wait for a minute, and take silence for a yes."""
+"""Seconds until a hook gives up and the failure policy decides. Clients wait a minute, and then allow the tool."""
 
 
 @command(
     "hook",
     "Answer a hook of an agent client: hold what it edits, deny what others hold.",
     Argument("client", "claude, codex, cursor or gemini"),
-    Argument("event", "the event, as the client calls it"),
+    Argument("event", "the event, by the client's name for it"),
     example="tb hook claude PreToolUse",
 )
 def hook(context: Context, args: Args) -> int:
-    """Called by the client, with its JSON on standard input; `tb init` sets it up."""
-    from ..guard.hooks import respond
+    """Run by the client, with its JSON on standard input; `tb init` sets it up."""
+    from ..guard.client_hooks import respond
     from ..text import json
 
-    if args.client == "keep":  # a hook of ours, not of a client's
-        from ..guard.keeping import keep
+    if args.client == "keep":  # not a client: run by our own background process
+        from ..guard.lease_renewer import keep
 
         return keep(args.event)
 
@@ -42,7 +42,7 @@ def hook(context: Context, args: Args) -> int:
     given = _input()
     try:
         answer = respond(args.client, args.event, given, connect)
-    except TimedOut:  # while something else that failed was being answered
+    except TimedOut:  # while an earlier failure was being reported to the board
         answer = respond(args.client, args.event, given, _no_board)
     finally:
         _answer_within(0)
@@ -52,7 +52,7 @@ def hook(context: Context, args: Args) -> int:
         try:
             print(answer.err, file=sys.stderr)
         except OSError:
-            pass  # nobody is left to be told
+            pass  # nobody reads it
     return answer.code
 
 
@@ -76,4 +76,4 @@ def _input() -> bytes:
         stream = getattr(sys.stdin, "buffer", None)
         return sys.stdin.read().encode() if stream is None else stream.read()
     except (OSError, ValueError):
-        return b""  # which is no JSON: the policy decides
+        return b""  # not valid JSON, so the failure policy decides

@@ -1,31 +1,31 @@
-"""`tb init`: set a repository up for all agent clients that are here."""
+"""`tb init`: sets a repository up for the installed agent clients."""
 
 from __future__ import annotations
 
 import sys
 
-from .spec import Option, command
+from .parser import Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..guard.init import Plan
     from ..repository import Repository
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
 @command(
     "init",
-    "Set this repository up: agents get tiebreak's tools and hooks, git gets its guard.",
+    "Set this repository up: agents get tiebreak's tools and hooks, and git gets its hooks.",
     Option("client", "NAME", "only this one: claude, codex, cursor, gemini, vscode or gptme (repeatable)", many=True),
     Option("yes", text="do not ask"),
     Option("dry-run", text="show what would change, and change nothing"),
-    Option("undo", text="give back every byte as it was"),
-    Option("no-git", text="leave the git hooks alone"),
+    Option("undo", text="restore every changed file as it was"),
+    Option("no-git", text="do not install git hooks"),
     example="tb init --dry-run",
 )
 def init(context: Context, args: Args) -> int:
-    """Shows the differences first and asks. Exit 1 when something has to be done by hand, or the answer was no."""
+    """Shows the changes first and asks. Exit 1 if something has to be done by hand, or the answer was no."""
     from ..board import here
     from ..errors import Invalid
     from ..guard import init as setup
@@ -33,7 +33,7 @@ def init(context: Context, args: Args) -> int:
 
     found = repository(here())
     if found is None:
-        raise Invalid("init: this is no git repository", hint="`git init` makes one")
+        raise Invalid("init: not in a git repository", hint="`git init` makes one")
     if args.undo:
         return _undo(context, found, git=not args.no_git)
     clients = setup.named(args.client) if args.client else setup.present(found.root)
@@ -78,7 +78,10 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         from ..errors import Invalid
 
-        raise Invalid("init: nobody can be asked here", hint="--yes goes ahead, --dry-run only shows")
+        raise Invalid(
+            "init: standard input is no terminal, so nobody can be asked",
+            hint="--yes writes without asking, --dry-run only shows the changes",
+        )
     try:
         return input("Write these changes? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
@@ -94,13 +97,13 @@ def _next_steps(intended: Plan) -> list[str]:
 def _undo(context: Context, found: Repository, *, git: bool) -> int:
     from ..errors import TiebreakError
     from ..guard import init as setup
-    from ..guard.install import Hooks, uninstall
+    from ..guard.git_hooks import GitHooks, uninstall
 
     done, left = setup.undo(found)
     hooks: list[str] = []
     if git:
         try:
-            hooks = uninstall(Hooks(found))
+            hooks = uninstall(GitHooks(found))
         except TiebreakError as exc:
             left.append(f"git: {exc.message}")
     lines = [f"{name}: as it was" for name in done] + hooks + left

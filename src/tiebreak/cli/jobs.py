@@ -1,4 +1,4 @@
-"""Commands about jobs: submitting them, and looking at them."""
+"""Commands about jobs: submit, jobs, and what `tb show` adds for a job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..job_fields import written
 from ..limits import ATTEMPTS, BACKOFF, OUTPUT, SHOWN
 from ..names import STATES, seconds, shown
 from ..text import Styled, ago, parse_rfc3339, plain, span, table
-from .logs import Shown, exit_code, follow, percent_of
-from .spec import Argument, Option, command, duration, number, whole
+from .claims import called, who
+from .logs import OutputPrinter, exit_code, follow, percent_of
+from .parser import Argument, Option, command, duration, number, whole
 from .tasks import OPEN, STYLES
-from .working import called, who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..model import Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -40,36 +40,38 @@ def size(value: str) -> int:
 
 
 def variable(value: str) -> tuple[str, str]:
-    """`NAME=VALUE`, or `NAME` alone for what it is here: that keeps a secret out of the command line."""
+    """`NAME=VALUE`, or `NAME` alone for its value here, which keeps a secret off the command line."""
     name, mark, text = value.partition("=")
     if not mark and name not in os.environ:
-        raise Invalid(f"{shown(name)} is not set here", hint="--env NAME=VALUE, or --env NAME for what it is here")
+        raise Invalid(
+            f"{shown(name)} is not set here", hint="--env NAME=VALUE, or --env NAME to pass on its value here"
+        )
     return name, text if mark else os.environ[name]
 
 
 OPTIONS = (
-    Option("name", "TEXT", "what people call it (default: the command; for cron: the schedule)"),
+    Option("name", "TEXT", "a name for people (default: the command; for cron: the schedule's name)"),
     Option("queue", "QUEUE", "the queue it waits in", default="default"),
     Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
     Option("timeout", "DURATION", "end it after this time (default: never)"),
-    Option("grace", "DURATION", "between SIGTERM and SIGKILL when it is ended"),
+    Option("grace", "DURATION", "time between SIGTERM and SIGKILL when it is ended"),
     number("max-attempts", "attempts before it fails", ATTEMPTS),
     duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
-    Option("env", "NAME=VALUE", "a variable for it; NAME alone passes on its value here (repeatable)", many=True),
+    Option("env", "NAME=VALUE", "an environment variable; NAME alone passes on its value here (repeatable)", many=True),
     Option("cwd", "FOLDER", "where it runs (default: here)"),
-    Option("no-cwd", text="run it wherever its worker is"),
+    Option("no-cwd", text="run it in the folder of its worker"),
     Option("limit", "GROUP=N", "at most N of this group at once"),
     Option("tag", "TAG", "a tag (repeatable)", many=True),
-    Option("memory", "SIZE", "at most so much memory: 200M, 2G", convert=size),
-    Option("cpu", "DURATION", "at most so much processor time", convert=seconds),
-    Option("files", "N", "at most so many open files", convert=whole),
+    Option("memory", "SIZE", "most memory: 200M, 2G", convert=size),
+    Option("cpu", "DURATION", "most processor time", convert=seconds),
+    Option("files", "N", "most open files", convert=whole),
     Option("output", "SIZE", f"how much of its output is kept (default {OUTPUT // 1024**2}M)", convert=size),
 )
-"""What both a single job and one that comes round can be given."""
+"""Options of both `tb submit` and `tb cron add`."""
 
 
 def given(args: Args) -> dict[str, Any]:
-    """The same as parameters of `jobs.submit`; what was not said is left out."""
+    """These options as parameters of `jobs.submit`, without those that were not given."""
     from ..board import here
 
     limits = {"memory": args.memory, "cpu": None if args.cpu is None else int(args.cpu), "files": args.files}
@@ -85,25 +87,23 @@ def given(args: Args) -> dict[str, Any]:
 
 @command(
     "submit",
-    "Submit a job: a command for some worker to run.",
-    Argument(
-        "command", "what the shell shall run, in quotes; or use -- for a command and its arguments", optional=True
-    ),
+    "Submit a job: a command that a worker will run.",
+    Argument("command", "a command for the shell, in quotes; or use -- for a command and its arguments", optional=True),
     *OPTIONS,
-    Option("key", "KEY", "a name for this very job; a known key answers with its job"),
-    Option("unique-for", "DURATION", "with --key: a finished job of this age gives its key up"),
-    Option("after", "REF", "comes after this task (repeatable)", many=True),
-    Option("run-anyway", text="run also when one of those failed"),
-    Option("delay", "DURATION", "not before so much time has passed"),
-    Option("at", "TIME", "not before this time, e.g. 2026-11-16T09:00:00Z", convert=parse_rfc3339),
-    Option("wait", text="wait for its end, show what it writes, and exit as it does"),
+    Option("key", "KEY", "a unique key; if a job with this key exists, it is returned instead"),
+    Option("unique-for", "DURATION", "with --key: a job that finished this long ago frees its key"),
+    Option("after", "REF", "run after this task (repeatable)", many=True),
+    Option("run-anyway", text="run even if one of those failed"),
+    Option("delay", "DURATION", "do not run before this time has passed"),
+    Option("at", "TIME", "do not run before this time, e.g. 2026-11-16T09:00:00Z", convert=parse_rfc3339),
+    Option("wait", text="wait until it ends, show its output, and exit with its exit code"),
     rest="CMD…",
     example="tb submit 'make test' --timeout 10m --wait",
 )
 def submit(context: Context, args: Args) -> int:
-    """Prints the job's number. With --wait: its output, then its exit code (128 + N for a signal)."""
+    """Prints the job's number. With --wait: prints its output, and exits with its exit code (128 + N for a signal)."""
     if bool(args.command) == bool(args.rest):
-        raise Invalid("submit: one command, please", hint="tb submit 'make test', or tb submit -- make test")
+        raise Invalid("submit: expected one command", hint="tb submit 'make test', or tb submit -- make test")
     more = {name: args[name] for name in ("key", "unique_for", "delay", "at") if args[name] is not None}
     before = context.board.upkeep.now() if args.key else 0.0
     task = context.board.jobs.submit(
@@ -118,9 +118,9 @@ def submit(context: Context, args: Args) -> int:
 
 
 def _wait(context: Context, task: Task) -> int:
-    shown = Shown(context, apart=True, progress=sys.stderr.isatty() and not context.json)
+    printer = OutputPrinter(context, apart=True, progress=sys.stderr.isatty() and not context.json)
     try:
-        ended = follow(context, task, shown)
+        ended = follow(context, task, printer)
     except KeyboardInterrupt:
         print(f"\ntb: {called(task)} goes on; `tb logs -f '#{task.number}'` shows it", file=sys.stderr)
         return 130
@@ -138,20 +138,20 @@ def _wait(context: Context, task: Task) -> int:
 
 @command(
     "jobs",
-    "List jobs, newest first; open ones unless told otherwise.",
-    Option("all", text="finished ones too"),
+    "List open jobs, newest first.",
+    Option("all", text="also finished ones"),
     Option("failed", text="only failed ones"),
     Option("state", "STATE", "only in this state (repeatable): " + ", ".join(STATES), many=True),
     Option("queue", "QUEUE", "only in this queue"),
     Option("tag", "TAG", "only with this tag"),
     Option("name-contains", "TEXT", "only with this text in their name"),
-    Option("every-project", text="not only of this project"),
-    Option("before", "N", "page on: only with smaller numbers", convert=whole),
-    number("limit", "at most so many", SHOWN),
+    Option("every-project", text="of all projects, not only this one"),
+    Option("before", "N", "only with smaller numbers: the next page", convert=whole),
+    number("limit", "at most this many", SHOWN),
     example="tb jobs --failed",
 )
 def jobs(context: Context, args: Args) -> None:
-    """With their progress, attempts and workers."""
+    """Shows their progress, attempts and workers."""
     board = context.board
     states = ["failed"] if args.failed else args.state or (None if args.all else OPEN)
     found = board.tasks.list(
@@ -188,7 +188,7 @@ def _row(task: Task, now: float) -> list[str]:
 
 
 def details(context: Context, task: Task) -> list[list[str]]:
-    """What `tb show` adds for a job; secrets are masked by the board."""
+    """The rows that `tb show` adds for a job; the board masks secrets."""
     known = context.board.jobs.inspect(ref=task.id)
     settings, facts = known["settings"] or {}, task.result if isinstance(task.result, dict) else {}
     bounds = settings.get("limits") or {}

@@ -1,4 +1,4 @@
-"""What jobs write, as it is written or afterwards, and how they end."""
+"""`tb logs`: the output of jobs, while they run or afterwards; also used by `tb submit --wait`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ..errors import Invalid
 from ..limits import MAX_LIMIT
 from ..names import FINAL
 from ..text import block, plain
-from .spec import Option, command, whole
-from .working import REF, called, who
+from .claims import REF, called, who
+from .parser import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
     from ..model import Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 LOOK = 0.25
-"""Seconds between two looks at what a job writes: output leaves no event."""
+"""Seconds between two looks at a job's output, which makes no events."""
 
 
-class Shown:
-    """Writes what a job wrote: as it is into a pipe, made safe on a terminal."""
+class OutputPrinter:
+    """Prints a job's output: unchanged into a pipe, with control characters made visible on a terminal."""
 
     def __init__(self, context: Context, *, apart: bool = False, progress: bool = False) -> None:
         self._context = context
         self._apart = apart
-        """Whether what came on the standard error goes there."""
+        """Whether the job's standard error goes to standard error."""
         self._progress = progress
-        """Whether how the job stands is shown below, in a line that changes in place."""
+        """Whether the job's state is shown below its output, in a line that is overwritten."""
         self._line = ""
         self._open = False
-        """Whether the job is in the middle of a line on the terminal, which is not drawn over."""
+        """Whether the output on the terminal ends within a line, which must not be overwritten."""
         self.kept: list[dict[str, Any]] = []
 
     def chunks(self, chunks: list[dict[str, Any]]) -> None:
-        """Write them, and say where something is missing."""
+        """Print chunks of output, and where bytes are missing."""
         if self._context.json:
             self.kept += chunks
             return
@@ -57,7 +57,7 @@ class Shown:
                 self._open = not chunk["text"].endswith("\n")
 
     def standing(self, task: Task) -> None:
-        """Show how the job stands, until something else is shown; nothing more once it has ended."""
+        """Show the job's state below its output, until it has ended."""
         if self._progress and not self._open:
             self._draw("" if task.state in FINAL else _standing(task))
 
@@ -71,13 +71,13 @@ class Shown:
             self._line = line
 
     def heading(self, text: str) -> None:
-        """Say what follows."""
+        """Print a heading."""
         if not self._context.json and not self._apart:
             self._context.say(self._context.styled(f"── {text} ──", "dim"))
 
 
-def follow(context: Context, task: Task, shown: Shown) -> Task:
-    """Show what a job writes, from its current attempt on, until it has ended; the task as it is then."""
+def follow(context: Context, task: Task, printer: OutputPrinter) -> Task:
+    """Print a job's output, from its current attempt on, until it has ended; returns its task."""
     board, epoch, place = context.board, 0, 0
     first = task.epoch if task.claimed_at else task.epoch + 1
     while True:
@@ -85,25 +85,25 @@ def follow(context: Context, task: Task, shown: Shown) -> Task:
         task = board.settled(task.id)
         # An attempt may have begun and ended between two looks.
         for newer in range(max(first, epoch + 1), task.epoch + 1 if task.claimed_at else 0):
-            _rest(context, task, epoch, place, shown)
+            _rest(context, task, epoch, place, printer)
             epoch, place = newer, 0
             if task.attempts > 1:
-                shown.heading(f"attempt {task.attempts}" if epoch == task.epoch else "an earlier attempt")
-        place = _rest(context, task, epoch, place, shown)
-        shown.standing(task)
+                printer.heading(f"attempt {task.attempts}" if epoch == task.epoch else "an earlier attempt")
+        place = _rest(context, task, epoch, place, printer)
+        printer.standing(task)
         if task.state in FINAL:
             return task
         nap = LOOK if task.state == "claimed" else LOOK_AGAIN
-        if task.until is not None or task.ready_at is not None:  # time alone may change it
+        if task.until is not None or task.ready_at is not None:  # its state may change without an event
             nap = min(nap, 1.0)
         board.engine.wait(seen, nap, subject=task.id, project=task.project)
 
 
-def _rest(context: Context, task: Task, epoch: int, place: int, shown: Shown) -> int:
-    """Show what an attempt has written since a place; where to go on."""
+def _rest(context: Context, task: Task, epoch: int, place: int, printer: OutputPrinter) -> int:
+    """Print an attempt's output from an offset on; returns the next offset."""
     while epoch:
         answer = context.board.jobs.output(ref=task.id, epoch=epoch, after=place)
-        shown.chunks(answer["chunks"])
+        printer.chunks(answer["chunks"])
         if answer["next"] == place or answer["next"] >= answer["total"]:
             return int(answer["next"])
         place = answer["next"]
@@ -118,7 +118,7 @@ def _standing(task: Task) -> str:
 
 
 def percent_of(said: Any) -> str:
-    """How far a job says that it is."""
+    """The progress that a job has reported."""
     if not isinstance(said, dict):
         return ""
     return f"  {said['percent']:g} %" + (f" {plain(said['note'])}" if said.get("note") else "")
@@ -126,31 +126,31 @@ def percent_of(said: Any) -> str:
 
 @command(
     "logs",
-    "Show what a job wrote: the beginning and the end, and how much is missing between them.",
+    "Show a job's output: its beginning and end, and how many bytes between them were not kept.",
     REF,
-    Option("follow", text="go on with what it writes, until it has ended", short="f"),
-    Option("attempt", "N", "of this attempt (default: the latest)", convert=whole),
+    Option("follow", text="continue with new output, until the job has ended", short="f"),
+    Option("attempt", "N", "the output of this attempt (default: the latest)", convert=whole),
     example="tb logs -f '#42'",
 )
 def logs(context: Context, args: Args) -> None:
-    """Control characters are made visible on a terminal, and left alone in a pipe."""
+    """Control characters are made visible on a terminal, and left unchanged in a pipe."""
     board = context.board
     task = board.tasks.get(ref=args.ref)
-    shown_ = Shown(context)
+    printer = OutputPrinter(context)
     if args.follow and args.attempt is None:
-        follow(context, task, shown_)
+        follow(context, task, printer)
     else:
         first = board.jobs.output(ref=task.id, epoch=_epoch(context, task, args.attempt))
-        shown_.chunks(first["chunks"])
-        _rest(context, task, first["epoch"], first["next"], shown_)
+        printer.chunks(first["chunks"])
+        _rest(context, task, first["epoch"], first["next"], printer)
         if not first["chunks"] and not context.json:
             print(f"tb: {called(task)} has written nothing", file=sys.stderr)
     if context.json:
-        context.answer({"number": task.number, "id": task.id, "chunks": shown_.kept})
+        context.answer({"number": task.number, "id": task.id, "chunks": printer.kept})
 
 
 def _epoch(context: Context, task: Task, attempt: int | None) -> int:
-    """The epoch of an attempt, as the log tells it."""
+    """The epoch of an attempt, from its events."""
     if attempt is None:
         return 0
     claims = context.board.events.read(subject=task.id, event="task.claimed", project=task.project, limit=MAX_LIMIT)
@@ -160,7 +160,7 @@ def _epoch(context: Context, task: Task, attempt: int | None) -> int:
 
 
 def exit_code(ended: Task) -> int:
-    """What a job's end means as an exit code: its own, if it had one."""
+    """An exit code for the end of a job: its own, if it had one."""
     if ended.state == "completed":
         return 0
     facts = ended.result if isinstance(ended.result, dict) else {}

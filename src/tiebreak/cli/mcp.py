@@ -1,25 +1,25 @@
-"""The command that agents' clients start to get at the board by MCP."""
+"""`tb mcp`: the MCP server that agent clients start."""
 
 from __future__ import annotations
 
 from ..errors import Unavailable
-from .spec import command
+from .parser import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 EXTRA = "pip install 'tiebreak[mcp]'"
 
 
 @command(
     "mcp",
-    "Serve the board as six tools by the Model Context Protocol, over standard input and output.",
+    "Serve the board as six MCP tools, over standard input and output.",
     example="tb mcp",
 )
 def mcp(context: Context, _: Args) -> None:
-    """Started by an agent's client, never by hand; ends when the client goes. Needs no daemon."""
+    """Started by an agent client, not by hand; ends with the client. Needs no daemon."""
     import asyncio
 
     try:

@@ -1,4 +1,4 @@
-"""Commands on messages."""
+"""Commands about messages: send, inbox, ack."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from ..limits import LISTED
 from ..text import ago, block, plain
 from .context import standard_input
-from .spec import Argument, Option, command, number, whole
+from .parser import Argument, Option, command, number, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Message
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 EVERYBODY = "all"
 
@@ -23,11 +23,11 @@ EVERYBODY = "all"
     "Send a message to an agent, or to everybody.",
     Argument("to", f"an agent's name, or '{EVERYBODY}'"),
     Argument("text", "what to say; - reads it from standard input", many=True),
-    Option("channel", "CHANNEL", "on this channel (default general)", default="general"),
-    Option("reply-to", "N", "answers this message, in its thread", convert=whole),
+    Option("channel", "CHANNEL", "the channel (default general)", default="general"),
+    Option("reply-to", "N", "reply to this message, in its thread", convert=whole),
     Option("importance", "PRIORITY", "low, normal, high or urgent", default="normal"),
     Option("ack", text="ask for an acknowledgement"),
-    Option("epoch", "N", "as the coordinator by this grant; refused if it is not the current one", convert=whole),
+    Option("epoch", "N", "send as coordinator; refused if this is not the seat's current epoch", convert=whole),
     example="tb send bob 'the schema changed, please rebase' --importance high",
 )
 def send(context: Context, args: Args) -> None:
@@ -47,18 +47,18 @@ def send(context: Context, args: Args) -> None:
 
 @command(
     "inbox",
-    "Read your messages; what is shown counts as read.",
-    Option("all", text="also what you have read before"),
+    "Show your new messages, and mark them as read.",
+    Option("all", text="also messages that you have read"),
     Option("peek", text="do not mark them as read"),
     Option("channel", "CHANNEL", "only on this channel"),
-    Option("thread", "N", "only of this thread", convert=whole),
-    Option("search", "WORDS", "only with these words, among all that you may read"),
-    Option("follow", text="go on with new ones as they come"),
-    number("limit", "at most so many", LISTED),
+    Option("thread", "N", "only in this thread", convert=whole),
+    Option("search", "WORDS", "search all your messages for these words"),
+    Option("follow", text="continue with new messages as they come"),
+    number("limit", "at most this many", LISTED),
     example="tb inbox --follow",
 )
 def inbox(context: Context, args: Args) -> None:
-    """Unread ones by default."""
+    """Shows unread messages by default."""
     board = context.board
     if args.search is not None:
         _show(context, board.messages.search(query=args.search, limit=args.limit))
@@ -89,7 +89,7 @@ def _read(context: Context, args: Args, after: int = 0) -> list[Message]:
 
 
 def _mark(context: Context, args: Args, found: list[Message]) -> None:
-    """Only after they were shown, so that none is lost; and not past what a filter has hidden."""
+    """Mark messages as read after they were shown; not with a filter, which may have hidden earlier ones."""
     if found and not args.peek and args.channel is None and args.thread is None:
         sys.stdout.flush()
         context.board.messages.mark(upto=found[-1].number)
@@ -115,6 +115,6 @@ def _show(context: Context, found: list[Message], *, lines: bool = False) -> Non
 
 @command("ack", "Acknowledge a message.", Argument("number", "the message's number"), example="tb ack 7")
 def ack(context: Context, args: Args) -> None:
-    """Its sender sees that it was understood."""
+    """The sender sees that you have read and understood it."""
     message = context.board.messages.ack(number=whole(args.number))
     context.answer(message, f"acknowledged message {message.number} of {plain(message.sender)}")

@@ -1,4 +1,4 @@
-"""`tb migrate`: take the board to another engine, and everybody with it."""
+"""`tb migrate`: moves a board to another database, while it is in use."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 
 from ..errors import Invalid, Refused
 from ..text import plain, span
-from .spec import Option, command
+from .parser import Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..engine.move.moving import Moved
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 _SAID = {
     "moved": "moved {rows} to {target}",
@@ -25,13 +25,13 @@ _SAID = {
 
 @command(
     "migrate",
-    "Move the board, while others use it, to another address; the old one then says where it went.",
-    Option("to", "ADDRESS", "where to: postgresql://… or a file for a SQLite board"),
-    Option("dry-run", text="only tell what would be moved"),
+    "Move the board to another address while it is in use; the old address then redirects to the new one.",
+    Option("to", "ADDRESS", "the new address: postgresql://…, or a file for SQLite"),
+    Option("dry-run", text="only show what would be moved"),
     example="tb migrate --to postgresql://tiebreak@db.example/board",
 )
 def migrate(context: Context, args: Args) -> None:
-    """Safe to interrupt and to run again. The same command, from there, leads back."""
+    """Safe to interrupt and repeat. `tb migrate` on the new board moves it back."""
     from ..board import default_address
     from ..engine.move.moving import move
 
@@ -46,7 +46,7 @@ def migrate(context: Context, args: Args) -> None:
 
 
 def _here(address: str) -> str:
-    """An address as it was given, if the board is one that can be moved from here."""
+    """The address of a board that can be moved by this process; raises `Invalid` or `Refused` for others."""
     from ..engine.addresses import path_of
 
     if address.startswith(("http://", "https://", "unix:")):

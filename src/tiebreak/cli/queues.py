@@ -1,40 +1,42 @@
-"""`tb queue …`: what waits, and whether it may be taken."""
+"""`tb queue …`: pauses, resumes and lists queues."""
 
 from __future__ import annotations
 
 from ..text import Styled, ago, plain, table
-from .family import Family
-from .spec import Argument, Option, command
-from .working import who
+from .claims import who
+from .command_group import CommandGroup
+from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Queue
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 
-QUEUES = Family("queue")
+GROUP = CommandGroup("queue")
 QUEUE = Argument("queue", "the queue")
 
 
-@QUEUES.member("pause", "Let nobody take from a queue; what runs goes on.", QUEUE, Option("reason", "TEXT", "why"))
+@GROUP.command(
+    "pause", "Pause a queue: nothing new starts; running jobs go on.", QUEUE, Option("reason", "TEXT", "why")
+)
 def pause(context: Context, args: Args) -> None:
-    """Until it is resumed."""
+    """It stays paused until `tb queue resume`."""
     made = context.board.queues.pause(queue=args.queue, reason=args.reason)
     context.answer(made, f"paused {plain(made.queue)}  ({made.ready} ready)")
 
 
-@QUEUES.member("resume", "Let a queue go on.", QUEUE)
+@GROUP.command("resume", "Resume a queue.", QUEUE)
 def resume(context: Context, args: Args) -> None:
-    """From now on."""
+    """Its jobs can be claimed again."""
     made = context.board.queues.resume(queue=args.queue)
     context.answer(made, f"resumed {plain(made.queue)}  ({made.ready} ready)")
 
 
-@QUEUES.member("list", "The queues in which something waits, and those that are paused.")
+@GROUP.command("list", "List queues with waiting tasks, and paused queues.")
 def queues(context: Context, args: Args) -> None:
-    """By name."""
+    """Sorted by name."""
     found = context.board.queues.list()
     now = context.board.upkeep.now()
     rows = [[each.queue, str(each.ready), *_paused(each, now)] for each in found]
@@ -48,14 +50,12 @@ def _paused(each: Queue, now: float) -> list[str]:
     return [Styled(f"paused {ago(now - each.paused_at)}", "warn"), who(each.paused_by), each.reason or "-"]
 
 
-@command(
-    "queue", "Pause queues, let them go on, list them.", QUEUES.words, *QUEUES.options, example="tb queue pause mail"
-)
+@command("queue", "Pause, resume or list queues.", *GROUP.parts, example="tb queue pause mail")
 def queue(context: Context, args: Args) -> int:
-    """Pausing does not touch what runs already.
+    """Pausing does not affect jobs that run already.
 
     pause QUEUE [--reason]
     resume QUEUE
     list
     """
-    return QUEUES.run(context, args)
+    return GROUP.run(context, args)

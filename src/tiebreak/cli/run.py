@@ -1,8 +1,8 @@
-"""`tb run --hold NAME -- CMD…`: a command that runs only while something is held.
+"""`tb run --hold NAME -- CMD…`: runs a command only while a hold lasts.
 
-The command gets a process group of its own, so that all of it can be ended at once. It learns its fence as
-`TIEBREAK_EPOCH`. When the hold is lost, or can no longer be renewed in time, all that it started gets SIGTERM and
-soon SIGKILL, also what moved to a session of its own, before anybody else could hold it.
+The command gets a process group of its own, so that all its processes can be ended at once. `TIEBREAK_EPOCH` tells it
+the epoch of the hold. When the hold is lost, or cannot be renewed in time, every process that the command started gets
+SIGTERM and soon SIGKILL, even one in another process session, before somebody else can get the hold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import Fenced, Invalid
 from ..limits import GRACE, RUN_LEASE
 from ..names import seconds
 from ..process_tree import become_subreaper, descendants, end
-from .spec import Option, command, duration, whole
+from .parser import Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from ..handles import Holding
     from ..process_identity import Identity
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
-# Told the group's number, it waits for a word of good-bye. If the pipe ends without one, `tb run` was killed and
-# nobody renews the hold any more: then the whole group must go, before somebody else gets the hold.
+# The guardian reads the number of the process group, then waits for a second line. If the pipe ends without one, `tb
+# run` was killed and nobody renews the hold: the guardian kills the group before somebody else can get the hold.
 GUARDIAN = ["sh", "-c", 'read -r group || exit; read -r done || kill -9 -"$group"']
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @command(
     "run",
-    "Run a command while holding something; it is ended when the hold is lost.",
+    "Run a command while holding something; the command is ended if the hold is lost.",
     Option("hold", "RESOURCE", "what to hold: a path, lock:NAME, pool:NAME … (repeatable)", many=True),
-    Option("wait", "DURATION", "wait that long for it", default="0s"),
-    duration("lease", "renewed every third of this", RUN_LEASE),
-    Option("note", "TEXT", "what you are doing, for those who have to wait"),
-    Option("slots", "N", "make the pool, or change its size", convert=whole),
-    duration("grace", "between SIGTERM and SIGKILL when the hold is lost", GRACE),
+    Option("wait", "DURATION", "wait that long if somebody else holds it", default="0s"),
+    duration("lease", "how long the hold lasts unless renewed; renewed every third of this", RUN_LEASE),
+    Option("note", "TEXT", "what you are doing, shown to those who wait"),
+    Option("slots", "N", "create the pool, or change its size", convert=whole),
+    duration("grace", "time between SIGTERM and SIGKILL when the hold is lost", GRACE),
     rest="CMD…",
     example="tb run --hold lock:deploy --wait 60s -- make deploy",
 )
 def run(context: Context, args: Args) -> int:
-    """Passes the command's exit code on (128 + N for a signal); 1 when the hold was not won or was lost."""
+    """Exits with the command's exit code (128 + N for a signal), or with 1 if the hold was not won or was lost."""
     if not args.rest:
         raise Invalid("run: CMD is missing", hint="usage: tb run --hold NAME -- CMD…")
     if not args.hold:
@@ -60,23 +60,23 @@ def run(context: Context, args: Args) -> int:
         note=args.note or " ".join(args.rest)[:200],
         slots=args.slots,
     )
-    running = _Run(context, holding, grace)
-    # Started before the hold begins to renew itself: a fork is only safe while there is one thread.
+    running = _HeldCommand(context, holding, grace)
+    # Started before the thread that renews the hold: forking is only safe with a single thread.
     code = running.start(args.rest)
     with holding:
         return running.watch() if code is None else code
 
 
-class _Run:
-    """One command under one hold."""
+class _HeldCommand:
+    """One command that runs under a hold."""
 
     def __init__(self, context: Context, holding: Holding, grace: float) -> None:
         from queue import SimpleQueue
 
         self._context = context
         self._holding = holding
-        # The command must be gone by the time that the lease ends: leave room for the grace period, and some for a
-        # busy machine, on which the last signal may come late.
+        # The command must be gone when the lease ends. This leaves room for the grace period, and for a busy machine on
+        # which the last signal comes late.
         self._grace = min(grace, holding.lease / 4)
         self._room = self._grace + holding.lease / 8
         self._news: SimpleQueue[Any] = SimpleQueue()
@@ -86,8 +86,8 @@ class _Run:
         holding.on_loss = lambda: self._news.put("lost")
 
     def start(self, words: list[str]) -> int | None:
-        """Start the command; the exit code if that is not possible."""
-        become_subreaper()  # so that what leaves the group is still found below this process
+        """Start the command; returns an exit code if that fails, else None."""
+        become_subreaper()  # so that processes that leave the group can still be found below this one
         for forwarded in FORWARDED:
             signal.signal(forwarded, self._forward)
         self._guardian = subprocess.Popen(GUARDIAN, stdin=subprocess.PIPE, start_new_session=True)
@@ -107,12 +107,12 @@ class _Run:
         return None
 
     def _introduce(self) -> None:
-        """In the command's process, before it becomes the command: so there is no moment without a guardian."""
+        """Tell the guardian the process group. Runs in the child, before the command itself starts."""
         if self._guardian is not None and self._guardian.stdin is not None:
             os.write(self._guardian.stdin.fileno(), b"%d\n" % os.getpid())
 
     def _forward(self, number: int, _: Any) -> None:
-        """Pass a signal on to the command, or keep it for when the command has started."""
+        """Pass a signal on to the command, or keep it until the command has started."""
         if self._child is None:
             self._early.append(number)
         else:
@@ -123,12 +123,12 @@ class _Run:
             try:
                 os.write(self._guardian.stdin.fileno(), b"done\ndone\n")
             except OSError:
-                pass  # it is gone already
+                pass  # it has ended already
             self._guardian.stdin.close()
             self._guardian.wait()
 
     def watch(self) -> int:
-        """Wait for the command, or for the loss of the hold."""
+        """Wait until the command ends or the hold is lost; returns the exit code."""
         assert self._child is not None  # noqa: S101
         restore = self._lend_terminal(self._child.pid)
         try:
@@ -159,7 +159,7 @@ class _Run:
                 news = self._news.get(timeout=max(0.0, self._holding.left() - self._room))
             except Empty:
                 if self._holding.left() > self._room:
-                    continue  # renewed meanwhile
+                    continue  # the hold was renewed meanwhile
                 news = "lost"
             if news == "lost":
                 self._end(child)
@@ -169,9 +169,9 @@ class _Run:
             return int(news)
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
-        """End all that was started, gently first."""
+        """End all processes of the command: SIGTERM, then SIGKILL."""
         end(self._started, self._grace)
-        _signal(child.pid, signal.SIGKILL)  # where orphans do not come to this process, what is left of the group
+        _signal(child.pid, signal.SIGKILL)  # for systems without subreapers: what is left of the group
         child.wait()
 
     def _started(self) -> list[Identity]:
@@ -179,7 +179,7 @@ class _Run:
         return [who for who in descendants(os.getpid()) if who.pid != guardian]
 
     def _lend_terminal(self, group: int) -> Any:
-        """Let the command read from the terminal, and take the terminal back afterwards."""
+        """Make the command's group the foreground group of the terminal; returns a function that takes it back."""
         try:
             if not sys.stdin.isatty() or os.tcgetpgrp(0) != os.getpgrp():
                 return lambda: None
@@ -188,7 +188,7 @@ class _Run:
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         own = os.getpgrp()
         _hand_terminal_to(group)
-        _signal(group, signal.SIGCONT)  # it may have been stopped for reading too early
+        _signal(group, signal.SIGCONT)  # it may have been stopped because it read before this
         return lambda: _hand_terminal_to(own)
 
 

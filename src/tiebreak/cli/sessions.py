@@ -1,4 +1,4 @@
-"""Commands on sessions: agents in terminals of their own, and the one coordinator of a project."""
+"""Commands about sessions: agents that run in terminals of their own, and the one coordinator of a project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..limits import PATIENCE, SEAT_LEASE, SETTLE, STOP_PATIENCE
 from ..names import seconds, short
 from ..text import Styled, ago, block, plain, table
 from .context import standard_input
-from .spec import Argument, Option, command, duration, whole
+from .parser import Argument, Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..model import Session
-    from ..sessions.queue import Drained
+    from ..sessions.handoff_queue import DrainResult
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 AGENT = Argument("agent", "its name, name~session or terminal, as `tb ps` shows it")
 STYLES = {"alive": "good", "starting": "accent", "fenced": "warn", "gone": "bad", "orphaned": "bad", "ended": "dim"}
@@ -29,23 +29,23 @@ LEVELS = {"ok": "good", "warn": "warn", "bad": "bad"}
 
 @command(
     "spawn",
-    "Start an agent in a terminal of its own; at most one coordinator for each project.",
+    "Start an agent in a terminal of its own; a project has at most one coordinator.",
     Argument("name", "what to call the agent"),
-    Option("coordinator", text="as the project's coordinator; refused if there is one"),
-    Option("worktree", text="in a git worktree and on a branch of its own"),
+    Option("coordinator", text="as the project's coordinator; refused if there is one already"),
+    Option("worktree", text="in a new git worktree with a new branch"),
     Option("cwd", "FOLDER", "where it runs (default: here)"),
-    Option("env", "NAME=VALUE", "one more variable; may be repeated", many=True),
-    duration("settle", "how long it must live to count as alive", SETTLE),
-    duration("lease", "of a coordinator's seat, renewed every third of this", SEAT_LEASE),
+    Option("env", "NAME=VALUE", "an environment variable (repeatable)", many=True),
+    duration("settle", "how long it must run to count as alive", SETTLE),
+    duration("lease", "lease of a coordinator's seat, renewed every third of this", SEAT_LEASE),
     duration("patience", "how long to wait until it is alive", PATIENCE),
     rest="COMMAND…",
     example="tb spawn lead --coordinator -- claude --continue",
 )
 def spawn(context: Context, args: Args) -> None:
-    """Comes back when it is alive. Exit 1 when a coordinator is there already, or is just being started."""
+    """Returns when it is alive. Exit 1 if there is a coordinator already, or one is being started."""
     from ..board import here
     from ..names import label, lease
-    from ..sessions.spawn import Wanted, inheritable
+    from ..sessions.spawn import SessionRequest, inheritable
     from ..sessions.spawn import spawn as start
 
     if not args.rest:
@@ -53,7 +53,7 @@ def spawn(context: Context, args: Args) -> None:
     given = dict(_variable(each) for each in args.env)
     found = start(
         context.board,
-        Wanted(
+        SessionRequest(
             name=label(args.name, "name"),
             command=args.rest,
             cwd=_folder(args.cwd or here()),
@@ -93,14 +93,14 @@ def _alive(context: Context, found: Session) -> str:
 
 @command(
     "ps",
-    "List the sessions: who runs where, and who is the coordinator.",
-    Option("all", text="those that have ended too"),
-    Option("check", text="compare with processes and terminals, and mend what is safe to mend"),
-    Option("every-project", text="not only of this project"),
+    "List sessions: who runs where, and who is the coordinator.",
+    Option("all", text="also sessions that have ended"),
+    Option("check", text="compare with processes and terminals, and repair what is safe to repair"),
+    Option("every-project", text="of all projects, not only this one"),
     example="tb ps --check",
 )
 def ps(context: Context, args: Args) -> int:
-    """Exit 3 when --check finds something that is wrong and not mended."""
+    """Exit 3 if --check finds a problem that it does not repair."""
     board = context.board
     findings = []
     if args.check:
@@ -152,7 +152,7 @@ def _show(context: Context, board: Board, found: list[Session]) -> None:
 
 
 def _word(found: Session) -> str:
-    """One word for how a session is: its state, unless the processes or the seat tell otherwise."""
+    """The state of a session in one word, from its record, its processes and its seat."""
     from ..sessions.records import fate
 
     if found.ended_at:
@@ -163,9 +163,9 @@ def _word(found: Session) -> str:
     return "fenced" if found.fenced_by else found.state
 
 
-@command("attach", "Go to the terminal of a session.", AGENT, example="tb attach lead")
+@command("attach", "Attach to the terminal of a session.", AGENT, example="tb attach lead")
 def attach(context: Context, args: Args) -> None:
-    """Leave it as tmux sessions are left: Ctrl-b d."""
+    """Detach as from every tmux session: Ctrl-b d."""
     from ..sessions.records import find, on_this_host
     from ..sessions.stop import socket_of
     from ..sessions.tmux import Tmux
@@ -176,7 +176,7 @@ def attach(context: Context, args: Args) -> None:
     if context.json or not sys.stdin.isatty():
         from shlex import join
 
-        context.answer({"command": words}, f"this is no terminal; in one, this leads there: {join(words)}")
+        context.answer({"command": words}, f"this is not a terminal; in one, run: {join(words)}")
         return
     environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     context.close()
@@ -188,13 +188,13 @@ def attach(context: Context, args: Args) -> None:
 
 @command(
     "peek",
-    "Show the last screen of a session.",
+    "Show the screen of a session.",
     AGENT,
-    Option("lines", "N", "so many lines above it too (default 0)", default=0, convert=whole),
+    Option("lines", "N", "also this many lines above the screen (default 0)", default=0, convert=whole),
     example="tb peek lead",
 )
 def peek(context: Context, args: Args) -> None:
-    """Nothing is typed and nobody is disturbed."""
+    """Does not affect the session."""
     from ..sessions.records import find, on_this_host
     from ..sessions.stop import socket_of
     from ..sessions.tmux import Tmux
@@ -209,7 +209,7 @@ def peek(context: Context, args: Args) -> None:
 
 @command(
     "tell",
-    "Type a line into the terminal of a session; it is logged as a message too.",
+    "Type a line into the terminal of a session; it is also sent as a message.",
     AGENT,
     Argument("text", "what to type; - reads it from standard input", many=True),
     example="tb tell lead 'please look at the failing tests'",
@@ -230,15 +230,15 @@ def tell(context: Context, args: Args) -> None:
 
 @command(
     "stop",
-    "End a session: ask it, then signal it, then kill everything below it.",
+    "End a session and all its processes: SIGTERM first, then SIGKILL.",
     AGENT,
-    Option("ask", "TEXT", "type this first, such as /exit"),
-    duration("patience", "with --ask: how long it may take to go by itself", STOP_PATIENCE),
-    Option("reason", "TEXT", "why, in the message that it gets"),
+    Option("ask", "TEXT", "first type this, such as /exit"),
+    duration("patience", "with --ask: how long to wait until it ends by itself", STOP_PATIENCE),
+    Option("reason", "TEXT", "why; part of the message that it gets"),
     example="tb stop lead --ask /exit",
 )
 def stop(context: Context, args: Args) -> None:
-    """A coordinator's seat is free as soon as it has ended."""
+    """The seat of a coordinator is free as soon as it has ended."""
     from ..sessions.records import find, on_this_host
     from ..sessions.stop import stop as end
 
@@ -253,21 +253,21 @@ def stop(context: Context, args: Args) -> None:
 
 @command(
     "rm",
-    "Forget a session that has ended, with what was kept for it.",
+    "Remove the record and files of a session that has ended.",
     AGENT,
-    Option("worktree", text="remove its worktree too, if everything in it is committed"),
+    Option("worktree", text="also remove its worktree, if everything in it is committed"),
     example="tb rm lead",
 )
 def rm(context: Context, args: Args) -> None:
-    """A session that still runs is refused."""
+    """Refused while the session runs."""
     from ..model import agent_id
-    from ..sessions import files
-    from ..sessions.records import GONE, bury, fate, find, on_this_host
+    from ..sessions import state_files
+    from ..sessions.records import GONE, fate, find, on_this_host, record_end
 
     board = context.board
     found = find(board, args.agent, ended=True)
     if not found.ended_at and fate(found) == GONE:
-        found = bury(board, found) or found
+        found = record_end(board, found) or found
     tree = (found.facts or {}).get("worktree")
     if args.worktree and tree and found.ended_at:
         from ..sessions.worktree import remove
@@ -275,7 +275,7 @@ def rm(context: Context, args: Args) -> None:
         on_this_host(found)
         remove(tree)
     gone = board.sessions.remove(session=agent_id(found))
-    files.forget(agent_id(found))
+    state_files.forget(agent_id(found))
     context.answer(gone, f"forgot {plain(agent_id(gone))}")
 
 
@@ -283,19 +283,19 @@ def rm(context: Context, args: Args) -> None:
     "handoff",
     "Replace a session by a new one with the same command, environment, worktree and seat.",
     AGENT,
-    Option("doc", "FILE", "what the new one should know; - reads it from standard input"),
-    Option("queue", text="only put it into the queue, for `tb drain` or the daemon"),
-    Option("settle", "DURATION", "how long it must live to count as alive (default: as the old one)"),
+    Option("doc", "FILE", "a document for the new session; - reads it from standard input"),
+    Option("queue", text="only queue it, for `tb drain` or the daemon"),
+    Option("settle", "DURATION", "how long it must run to count as alive (default: as for the old one)"),
     duration("patience", "how long to wait until the new one is alive", PATIENCE),
     rest="COMMAND…",
     example="tb handoff lead --doc notes.md",
 )
 def handoff(context: Context, args: Args) -> None:
-    """The old one is fenced at once and ended when the new one is alive; if that dies first, the old one goes on."""
+    """The old one can no longer write, and ends when the new one is alive. If the new one dies, the old one goes on."""
     from ..model import agent_id
     from ..sessions.handoff import handoff as replace
     from ..sessions.handoff import keep_document
-    from ..sessions.queue import enqueue
+    from ..sessions.handoff_queue import enqueue
     from ..sessions.stop import retire
 
     board, mark = context.board, os.urandom(6).hex()
@@ -314,7 +314,7 @@ def handoff(context: Context, args: Args) -> None:
     context.answer(new, "" if context.json else f"{_alive(context, new)}\n{plain(agent_id(old))} was replaced")
     if inside and not old.ended_at:
         sys.stdout.flush()
-        retire(board, old)  # this command ends with the session that it runs in
+        retire(board, old)  # this ends the session that this command itself runs in
 
 
 def _document(path: str) -> str:
@@ -329,23 +329,23 @@ def _document(path: str) -> str:
 
 @command(
     "drain",
-    "Start what was put into the queue by `tb handoff --queue`.",
-    Option("every-project", text="not only of this project"),
-    Option("wait", "DURATION", "try again for that long what cannot be started now", default="0s"),
-    duration("patience", "how long to wait until a new one is alive", PATIENCE),
+    "Start the handoffs that `tb handoff --queue` has queued.",
+    Option("every-project", text="of all projects, not only this one"),
+    Option("wait", "DURATION", "retry for that long what cannot be started now", default="0s"),
+    duration("patience", "how long to wait until a new session is alive", PATIENCE),
     example="tb drain --wait 60s",
 )
 def drain(context: Context, args: Args) -> int:
-    """Exit 1 when something is left in the queue; it is never lost."""
+    """Exit 1 if a handoff is left in the queue or was put aside; none is ever lost."""
     import time
 
-    from ..sessions.queue import DONE, LEFT
-    from ..sessions.queue import drain as go_through
+    from ..sessions.handoff_queue import DONE, LEFT
+    from ..sessions.handoff_queue import drain as go_through
 
     board = context.board
     project = None if args.every_project else board.project
     until = time.monotonic() + seconds(args.wait, "--wait")
-    told: list[Drained] = []
+    told: list[DrainResult] = []
     while True:
         found = go_through(board, project=project, patience=seconds(args.patience, "--patience"))
         told = [*(each for each in told if each.outcome != LEFT), *found]
@@ -370,15 +370,15 @@ def drain(context: Context, args: Args) -> int:
     example="tb rc up",
 )
 def rc(context: Context, args: Args) -> None:
-    """The flag is TIEBREAK_RC_FLAG, by default `--remote-control {session}`."""
+    """TIEBREAK_RC_FLAG sets the flag; default: `--remote-control {session}`."""
     from ..names import project as check
-    from ..sessions import marker
+    from ..sessions import remote_control
 
     project = check(args.where) if args.where else context.board.project
-    if args.action not in (marker.UP, marker.DOWN, "status"):
+    if args.action not in (remote_control.UP, remote_control.DOWN, "status"):
         raise Invalid(f"rc: up, down or status, got {args.action!r}")
     if args.action != "status":
-        marker.put(project, args.action)
-    now = marker.state(project)
-    facts = {"project": project, "remote_control": now, "flag": marker.flag_words("{session}")}
+        remote_control.put(project, args.action)
+    now = remote_control.state(project)
+    facts = {"project": project, "remote_control": now, "flag": remote_control.flag_words("{session}")}
     context.answer(facts, f"remote control is {now} for {plain(project)}")

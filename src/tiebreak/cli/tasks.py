@@ -1,4 +1,4 @@
-"""Commands about tasks that are not on the hot path: posting, deciding, looking."""
+"""The less frequent commands on tasks: post, depend, cancel, retry, show, tasks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ..limits import ATTEMPTS, BACKOFF, MAX_LIMIT, SHOWN
 from ..model import encode
 from ..names import PRIORITIES, STATES
 from ..text import Styled, ago, plain, span, table
+from .claims import REASON, REF, called, who
 from .context import needed
-from .spec import Argument, Option, command, duration, json_argument, number, whole
-from .working import REASON, REF, called, who
+from .parser import Argument, Option, command, duration, json_argument, number, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..model import Task
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 STYLES = {
     "pending": "accent",
@@ -35,25 +35,25 @@ OPEN = ["blocked", "pending", "claimed"]
 
 @command(
     "post",
-    "Put a task on the board.",
+    "Add a task to the board.",
     Argument("name", "what is to be done"),
     Option(
         "kind",
         "KIND",
-        "what kind of task (ack, knowledge and decision are published, not worked on)",
+        "the kind of task (ack, knowledge and decision are announcements: nobody claims them)",
         default="task",
     ),
     Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
     Option("queue", "QUEUE", "the queue it waits in", default="default"),
-    Option("payload", "JSON", "what it carries: JSON, @FILE or -", convert=json_argument),
-    Option("key", "KEY", "a name that agents agree on; a known key answers with its task"),
-    Option("after", "REF", "comes after this task (repeatable)", many=True),
-    Option("run-anyway", text="run also when one of those failed"),
-    Option("delay", "DURATION", "not ready before", default="0s"),
+    Option("payload", "JSON", "its payload: JSON, @FILE or - for standard input", convert=json_argument),
+    Option("key", "KEY", "a unique key; if a task with this key exists, it is returned instead"),
+    Option("after", "REF", "ready only after this task (repeatable)", many=True),
+    Option("run-anyway", text="become ready even if one of those failed"),
+    Option("delay", "DURATION", "not ready before this time has passed", default="0s"),
     number("max-attempts", "attempts before it fails", ATTEMPTS),
     duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
     Option("tag", "TAG", "a tag (repeatable)", many=True),
-    Option("about", "REF", "the task that an announcement is about"),
+    Option("about", "REF", "for an announcement: the task that it is about"),
     example="tb post 'fix the login bug' --key login-bug --priority high --kind bug",
 )
 def post(context: Context, args: Args) -> None:
@@ -80,40 +80,40 @@ def post(context: Context, args: Args) -> None:
 
 @command(
     "depend",
-    "Let a task come after others.",
+    "Make a task depend on others.",
     REF,
     Option("after", "REF", "the task that must be completed first (repeatable)", many=True),
     example="tb depend '#7' --after '#5' --after '#6'",
 )
 def depend(context: Context, args: Args) -> None:
-    """A circle is refused."""
+    """A cycle is refused."""
     needed(args.after, "--after")
     task = context.board.tasks.depend(ref=args.ref, after=args.after)
     context.answer(task, f"{called(task)} is {task.state}")
 
 
-@command("cancel", "Call a task off.", REF, REASON, example="tb cancel '#42' --reason 'not needed any more'")
+@command("cancel", "Cancel a task.", REF, REASON, example="tb cancel '#42' --reason 'not needed any more'")
 def cancel(context: Context, args: Args) -> None:
-    """What is finished stays finished."""
+    """A finished task stays as it is."""
     task = context.board.tasks.cancel(ref=args.ref, reason=args.reason)
     context.answer(task, f"cancelled {called(task)}")
 
 
 @command(
     "retry",
-    "Reopen a failed or cancelled task, or all failed ones that match.",
+    "Reopen a failed or cancelled task, or all failed tasks that match.",
     Argument("ref", REF.text, optional=True),
     REASON,
-    Option("failed", text="all failed tasks that match the following"),
+    Option("failed", text="all failed tasks that match the options below"),
     Option("queue", "QUEUE", "only in this queue"),
     Option("kind", "KIND", "only of this kind (job, task …)"),
     Option("tag", "TAG", "only with this tag"),
     Option("name-contains", "TEXT", "only with this text in their name"),
-    Option("limit", "N", "at most so many, oldest first (default: all)", convert=whole),
+    Option("limit", "N", "at most this many, oldest first (default: all)", convert=whole),
     example="tb retry --failed --queue mail",
 )
 def retry(context: Context, args: Args) -> None:
-    """With a fresh set of attempts; its epochs go on counting. Many are reopened in small steps."""
+    """The task gets all its attempts again; its epoch is kept. Many tasks are reopened in several transactions."""
     if bool(args.ref) == args.failed:
         raise Invalid("retry: a task, or --failed", hint="tb retry '#42', or tb retry --failed --queue mail")
     if args.ref:
@@ -136,7 +136,7 @@ def retry(context: Context, args: Args) -> None:
 
 
 _STEP = 200
-"""Tasks that are reopened in one transaction, so that nobody has to wait long."""
+"""Most tasks that are reopened in one transaction, so that nobody has to wait long."""
 
 
 def _failed(context: Context, filters: dict[str, Any]) -> list[int]:
@@ -151,7 +151,7 @@ def _failed(context: Context, filters: dict[str, Any]) -> list[int]:
 
 
 def _reopen(context: Context, numbers: list[int], reason: str | None) -> list[Any]:
-    """Reopen these, step by step; as JSON shows them. One that somebody else reopened meanwhile is passed over."""
+    """Reopen these tasks; returns them for JSON. A task that somebody else has reopened meanwhile is skipped."""
     reopened: list[Any] = []
     for begin in range(0, len(numbers), _STEP):
         step = [("tasks.retry", {"ref": f"#{number}", "reason": reason}) for number in numbers[begin : begin + _STEP]]
@@ -171,7 +171,7 @@ def _reopen(context: Context, numbers: list[int], reason: str | None) -> list[An
 
 @command("show", "Show one task in full.", REF, example="tb show login-bug")
 def show(context: Context, args: Args) -> None:
-    """All that the board knows about it."""
+    """Shows everything that the board knows about it."""
     board = context.board
     task = board.tasks.get(ref=args.ref)
     if context.json:
@@ -215,14 +215,14 @@ def show(context: Context, args: Args) -> None:
 
 
 def plain_json(text: str) -> str:
-    """JSON written by somebody else, safe for a terminal, indented."""
+    """Indented JSON, made safe for a terminal."""
     return "\n".join("  " + plain(line) for line in text.splitlines())
 
 
 @command(
     "tasks",
-    "List tasks, newest first; open ones unless told otherwise.",
-    Option("all", text="finished ones too"),
+    "List open tasks, newest first.",
+    Option("all", text="also finished ones"),
     Option("state", "STATE", "only in this state (repeatable): " + ", ".join(STATES), many=True),
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only in this queue"),
@@ -231,13 +231,13 @@ def plain_json(text: str) -> str:
     Option("agent", "NAME", "only those held by this agent"),
     Option("mine", text="only those that you hold"),
     Option("name-contains", "TEXT", "only with this text in their name"),
-    Option("every-project", text="not only of this project"),
-    Option("before", "N", "page on: only with smaller numbers", convert=whole),
-    number("limit", "at most so many", SHOWN),
+    Option("every-project", text="of all projects, not only this one"),
+    Option("before", "N", "only with smaller numbers: the next page", convert=whole),
+    number("limit", "at most this many", SHOWN),
     example="tb tasks --state pending --priority urgent",
 )
 def tasks(context: Context, args: Args) -> None:
-    """Numbers, states, holders and ages."""
+    """Shows numbers, states, holders and ages."""
     board = context.board
     found = board.tasks.list(
         project=None if args.every_project else board.project,

@@ -1,28 +1,28 @@
-"""Commands for the board itself: forgetting, copying, looking after."""
+"""Commands for the board itself: prune, backup, doctor."""
 
 from __future__ import annotations
 
 from ..errors import Unavailable
 from ..limits import KEPT
 from ..text import Styled, plain, table
-from .spec import Argument, Option, command, duration
+from .parser import Argument, Option, command, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 STYLES = {"ok": "good", "warn": "warn", "bad": "bad"}
 
 
 @command(
     "prune",
-    "Forget finished tasks, events and messages that are old enough; epochs are never forgotten.",
+    "Delete old finished tasks, events and messages; epochs are never deleted.",
     duration("older-than", "how old", KEPT),
     example="tb prune --older-than 7d",
 )
 def prune(context: Context, args: Args) -> None:
-    """In small steps, so that nobody has to wait long."""
+    """Works in small transactions, so that nobody has to wait long."""
     total = dict.fromkeys(("tasks", "events", "messages", "agents", "answers"), 0)
     more = True
     while more:
@@ -34,9 +34,9 @@ def prune(context: Context, args: Args) -> None:
     context.answer(total, "forgot " + ", ".join(f"{count} {name}" for name, count in total.items()))
 
 
-@command("backup", "Copy the board to a new file, while others use it.", Argument("file", "the file to make"))
+@command("backup", "Copy the board to a new file while it is in use.", Argument("file", "the file to create"))
 def backup(context: Context, args: Args) -> None:
-    """The file gets its name when it is complete and on the disk."""
+    """The file appears under its name only when it is complete and synced."""
     context.board.backup(args.file, lambda done, of: context.progress(f"{done} of {of} pages"))
     context.progress("")
     context.answer({"file": args.file}, f"backed up to {plain(args.file)}")
@@ -44,12 +44,12 @@ def backup(context: Context, args: Args) -> None:
 
 @command(
     "doctor",
-    "Examine the board: integrity, permissions, versions, WAL, disk, clock, holds of the dead, sessions.",
-    Option("repair", text="mend what can be mended safely"),
+    "Check the board: integrity, permissions, versions, WAL, disk, clock, holds of dead processes, sessions.",
+    Option("repair", text="repair what can be repaired safely"),
     example="tb doctor --repair",
 )
 def doctor(context: Context, args: Args) -> int:
-    """Exit 0 when all is well or only worth a warning, 3 when something is broken."""
+    """Exit 0 if there are at most warnings, 3 if something is broken."""
     try:
         findings = _findings(context, args.repair)
     except Unavailable as exc:
@@ -76,7 +76,7 @@ def _unavailable(exc: Unavailable) -> tuple[str, str, str]:
 
 
 def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str, str, str]]:
-    """What there is to find after a board that could not be opened was given its place anew."""
+    """Repair a board that could not be opened because its file was moved or renamed, then check it."""
     from ..board import default_address
     from ..engine.addresses import path_of
     from ..engine.sqlite.board_files import repair
@@ -89,7 +89,7 @@ def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str,
 
 
 def _sessions(context: Context, repair: bool) -> list[tuple[str, str, str]]:
-    """What does not fit together between records, processes and terminals; nothing if there never was a session."""
+    """Contradictions between session records, processes and terminals; none if there never was a session."""
     try:
         if not context.board.sessions.list(project=None, every=True, limit=1):
             return []

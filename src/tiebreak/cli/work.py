@@ -1,4 +1,4 @@
-"""`tb work`: a worker that runs jobs until it is told to stop."""
+"""`tb work`: runs a worker, and prints what it does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import Invalid, TiebreakError
 from ..limits import DRAIN, JOB_LEASE
 from ..names import label, seconds, short
 from ..text import plain, span
-from .spec import Option, command, duration, whole
+from .parser import Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..process_identity import Identity
     from ..worker.attempt import Attempt
-    from ..worker.runner import Options
+    from ..worker.loop import WorkerOptions
     from .context import Context
-    from .spec import Args
+    from .parser import Args
 
 MOST = 1000
 
@@ -31,15 +31,15 @@ MOST = 1000
     Option("queue", "QUEUE", "only jobs of this queue (repeatable)", many=True),
     Option("tags", "TAG", "only jobs that have one of these tags (repeatable, or with commas)", many=True),
     Option("concurrency", "N", "jobs at once (default: one for each processor)", convert=whole),
-    Option("import", "MODULE", "run the functions that this Python module declares as jobs (repeatable)", many=True),
-    duration("lease", "how long a job is kept without a sign of life", JOB_LEASE),
-    duration("drain-timeout", "how long running jobs may finish when told to stop", DRAIN),
+    Option("import", "MODULE", "run functions that this Python module declares as jobs (repeatable)", many=True),
+    duration("lease", "how long a job stays claimed without a heartbeat", JOB_LEASE),
+    duration("drain-timeout", "how long running jobs may go on after a stop", DRAIN),
     Option("burst", text="stop when nothing is left to do"),
     Option("once", text="run one job, if there is one, and stop"),
-    example="tb work --queue mail --concurrency 4 --import shop.mail",
+    example="tb work --queue batch --concurrency 4 --import shop.batch",
 )
 def work(context: Context, args: Args) -> int:
-    """The first SIGTERM or Ctrl-C lets running jobs finish, the second ends them and gives them back."""
+    """After the first SIGTERM or Ctrl-C, running jobs may finish; the second ends them and gives them back."""
     options = _options(args)
     from ..worker.keeper import keep
 
@@ -47,26 +47,26 @@ def work(context: Context, args: Args) -> int:
         try:
             return _work(context, args, options, keeper)
         except (TiebreakError, OSError, MemoryError) as exc:
-            from ..worker.runner import cannot_go_on
+            from ..worker.loop import cannot_go_on
 
             error = cannot_go_on(exc)
             context.complain(error)
             return error.exit_code
 
-    def buried(who: Identity) -> None:
+    def after_crash(who: Identity) -> None:
         from ..worker.register import forget
 
         try:
             _forfeit(args, who)
             forget(who)
         except TiebreakError:
-            pass  # others of this machine will find out, or the leases run out
+            pass  # another worker of this machine finds out, or the leases run out
 
-    return keep(run, buried)
+    return keep(run, after_crash)
 
 
-def _options(args: Args) -> Options:
-    from ..worker.runner import Options
+def _options(args: Args) -> WorkerOptions:
+    from ..worker.loop import WorkerOptions
 
     count = args.concurrency if args.concurrency is not None else os.cpu_count() or 1
     if not 1 <= count <= MOST:
@@ -74,7 +74,7 @@ def _options(args: Args) -> Options:
     lease = seconds(args.lease, "--lease")
     if not 1 <= lease <= 86400:
         raise Invalid(f"--lease: from 1s to 1d, got {args.lease}")
-    return Options(
+    return WorkerOptions(
         queues=[label(queue, "--queue") for queue in args.queue],
         tags=[label(tag, "--tags") for tags in args.tags for tag in tags.split(",")],
         modules=args["import"],
@@ -87,7 +87,7 @@ def _options(args: Args) -> Options:
 
 
 def _forfeit(args: Args, who: Identity) -> None:
-    """Give back what a dead worker held, also where it may have followed its board to."""
+    """Give back the jobs of a dead worker, also if the board has moved."""
     call = ("tasks.forfeit", {"holder": _name(args, who), "reason": "its worker died"})
     try:
         with _board(args, who) as board:
@@ -95,30 +95,30 @@ def _forfeit(args: Args, who: Identity) -> None:
     except TiebreakError as exc:
         if "moved" not in exc.data:
             raise
-        from ..worker.courier import reopened
+        from ..worker.request_sender import reopened
 
         with reopened(exc.data["moved"], _name(args, who), args.project) as board:
             board.call(*call)
 
 
 def _board(args: Args, who: Identity) -> Board:
-    """The board, as the worker that is this process."""
+    """Open the board as this worker."""
     from ..board import open
 
     return open(args.board, agent=_name(args, who), project=args.project)
 
 
 def _name(args: Args, who: Identity) -> str:
-    """The agent that a worker is: whoever looks can tell from its name whether it lives."""
+    """The agent id of a worker. It identifies the process, so that others can tell whether the worker is alive."""
     from ..process_identity import token
 
     given = args["as"] or os.environ.get("TIEBREAK_AGENT")
     return f"{short(given) if given else f'worker-{who.pid}'}~{token(who)}"
 
 
-def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
+def _work(context: Context, args: Args, options: WorkerOptions, keeper: int) -> int:
     from ..process_identity import identity
-    from ..worker.runner import Worker
+    from ..worker.loop import Worker
 
     _ask(args)
     who = identity()
@@ -136,7 +136,7 @@ def _work(context: Context, args: Args, options: Options, keeper: int) -> int:
 
 
 def _ask(args: Args) -> None:
-    """Raise if whoever starts this worker may not run commands here, or was replaced: a worker only knows itself."""
+    """Raise if the agent that starts this worker may not run commands or was replaced: the worker has its own name."""
     from ..board import open
 
     with open(args.board, agent=args["as"], project=args.project) as board:
@@ -147,17 +147,17 @@ def _leave(board: Board) -> None:
     try:
         board.agents.leave(reason="its work is done")
     except TiebreakError:
-        pass  # it shows anyway that its process has ended
+        pass  # others see that its process has ended
 
 
 class _Lines:
-    """One line for each thing that happens."""
+    """Prints one line for each event."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.running = self.done = self.failed = 0
 
-    def begin(self, board: Board, options: Options) -> None:
+    def begin(self, board: Board, options: WorkerOptions) -> None:
         """The worker is ready."""
         queues = ", ".join(options.queues or ["every queue"])
         many = "1 job at once" if options.concurrency == 1 else f"{options.concurrency} jobs at once"
@@ -168,7 +168,7 @@ class _Lines:
         self.line(f"stopped: {self.done} done, {self.failed} failed")
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
-        """Something happened."""
+        """Print an event of the worker."""
         self.count(kind, about)
         if attempt is None:
             self.line(_general(kind, about))
@@ -176,7 +176,7 @@ class _Lines:
             self.line(f"#{attempt.job.number} {attempt.job.name}: {text}")
 
     def count(self, kind: str, about: Any) -> None:
-        """Keep the figures."""
+        """Count jobs."""
         if kind == "begun":
             self.running += 1
         elif kind == "done":
@@ -185,13 +185,13 @@ class _Lines:
             self.failed += bool(about and not about["ok"] and not about["drained"])
 
     def line(self, text: str) -> None:
-        """Say it."""
+        """Print a line."""
         from time import strftime
 
         try:
             print(f"{strftime('%H:%M:%S')} {plain(text)}", file=sys.stdout, flush=True)
         except OSError:
-            pass  # nobody listens any more; the jobs matter more
+            pass  # nobody reads it; the jobs go on
 
 
 def _general(kind: str, about: Any) -> str:
@@ -203,15 +203,15 @@ def _general(kind: str, about: Any) -> str:
 _GENERAL = {
     "unreachable": "the board cannot be reached: {}",
     "followed": "the board has moved, and this worker goes on at {}",
-    "short": "this worker is short of something: {}",
+    "short": "this worker lacks processes, memory or descriptors: {}",
     "unheard": "gave back {} jobs that the board had granted without an answer",
     "failing": "gives back what it runs and ends: {}",
 }
 
 
 def _particular(kind: str, attempt: Attempt, about: Any) -> str:
-    """What happened to a job, in words; nothing for what is not worth a line."""
-    call = attempt.is_call
+    """What happened to a job, in words; "" for what is not worth a line."""
+    call = attempt.is_function
     if kind == "begun":
         return "" if call else f"begun (attempt {attempt.job.attempts} of {attempt.job.max_attempts})"
     if kind == "unbegun":
@@ -219,7 +219,9 @@ def _particular(kind: str, attempt: Attempt, about: Any) -> str:
     if kind == "ending":
         return f"is ended: {_ending(about)}"
     if kind == "undelivered":
-        what = "was done" if about["ok"] else "is to go back" if about["drained"] else f"failed: {about['reason']}"
+        what = (
+            "was done" if about["ok"] else "is to be given back" if about["drained"] else f"failed: {about['reason']}"
+        )
         return f"the board was never told that it {what}"
     if kind == "refused":
         return f"the report came too late and was kept aside ({about})"
@@ -241,9 +243,9 @@ def _ending(why: int) -> str:
 
 
 class _Json(_Lines):
-    """One JSON object for each thing that happens, on standard output."""
+    """Prints one JSON object for each event."""
 
-    def begin(self, board: Board, options: Options) -> None:
+    def begin(self, board: Board, options: WorkerOptions) -> None:
         """The worker is ready."""
         self._put({"event": "ready", "agent": board.agent, "project": board.project, "pid": os.getpid()})
 
@@ -252,7 +254,7 @@ class _Json(_Lines):
         self._put({"event": "stopped", "done": self.done, "failed": self.failed})
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
-        """Something happened."""
+        """Print an event of the worker."""
         self.count(kind, about)
         facts: dict[str, Any] = {"event": kind}
         if attempt is not None:
@@ -275,14 +277,14 @@ class _Json(_Lines):
 
 
 class _Status(_Lines):
-    """One line on a terminal that shows how things stand; only what went wrong stays above it."""
+    """Shows counts in one line of a terminal, which is overwritten; failures stay above it."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._shown = 0.0
 
     def __call__(self, kind: str, attempt: Attempt | None, about: Any) -> None:
-        """Something happened."""
+        """Print an event of the worker."""
         wrong = kind in ("ending", "refused", "undelivered") or (kind == "done" and not (about and about["ok"]))
         if attempt is None or wrong:
             super().__call__(kind, attempt, about)
@@ -301,7 +303,7 @@ class _Status(_Lines):
         self._write(f"\r\x1b[K{text}")
 
     def line(self, text: str) -> None:
-        """Say it above the status line."""
+        """Print a line above the status line."""
         from time import strftime
 
         self._write(f"\r\x1b[K{strftime('%H:%M:%S')} {plain(text)}\n")

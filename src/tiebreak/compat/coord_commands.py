@@ -1,22 +1,17 @@
-"""`tb coord …`: coord's command line, spoken to any daemon that understands coord's JSON-RPC.
-
-The words after `coord` are a command line of their own, declared like every other one. The outer declaration knows
-all their options, so that `--url` may stand before the command or behind it; which command takes which is decided
-by the inner ones.
-"""
+"""`tb coord …`: the command line of the program coord, for any daemon that understands coord's JSON-RPC."""
 
 from __future__ import annotations
 
 import os
 
-from ..cli.spec import GLOBAL, Args, Argument, Command, Option, command, json_argument, parse, whole
+from ..cli.command_group import CommandGroup
+from ..cli.parser import GLOBAL, Args, Argument, Option, command, json_argument, parse, whole
 from ..errors import Invalid, NotFound, TimedOut, Unavailable, from_dict
 from ..limits import CLAIM_LEASE, MAX_LIMIT, SHOWN
 from ..names import ANNOUNCEMENTS, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from ..cli.context import Context
@@ -24,16 +19,15 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7777"
 ADDRESS = "127.0.0.1:7777"
 WINDOW = 25.0
-"""Seconds of one wait; between two of them whoever waits gives a sign of life."""
+"""Longest single wait in seconds; after each one a waiting agent sends a heartbeat."""
 KINDS = {-32001: "Refused", -32600: "Invalid", -32601: "Invalid", -32602: "Invalid"}
-"""What an error means when a daemon does not say it in more words."""
+"""The kinds of errors by JSON-RPC code, for daemons that do not send the kind."""
 
-SUBCOMMANDS: dict[str, Command] = {}
 TO = Option("url", "URL", f"the daemon (default: COORD_URL, else {URL})")
 ID = Argument("id", "the task's id")
 LEASES = (
-    Option("lease", "SECONDS", f"how long without a renewal (default {CLAIM_LEASE:g})"),
-    Option("lease-seconds", "SECONDS", "the same"),
+    Option("lease", "SECONDS", f"how long the claim lasts unless renewed (default {CLAIM_LEASE:g})"),
+    Option("lease-seconds", "SECONDS", "the same as --lease"),
 )
 PRIORITY = Option("priority", "PRIORITY", "low, normal, high or urgent")
 FILTERS = (
@@ -45,29 +39,18 @@ FILTERS = (
 NAME = Option("name", "NAME", "heartbeat, wait: the name to show for an agent")
 
 
-def subcommand(
-    name: str, text: str, *parts: Argument | Option
-) -> Callable[[Callable[[Context, Args], int | None]], Callable[[Context, Args], int | None]]:
-    """Declare a function as a command of coord's."""
-
-    def declare(run: Callable[[Context, Args], int | None]) -> Callable[[Context, Args], int | None]:
-        arguments = tuple(part for part in parts if isinstance(part, Argument))
-        options = (TO, *(part for part in parts if isinstance(part, Option)))
-        SUBCOMMANDS[name] = Command(f"coord {name}", text, run, arguments, options, "", "")
-        return run
-
-    return declare
+GROUP = CommandGroup("coord", TO)
 
 
 # ── Serving ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand(
+@GROUP.command(
     "serve",
     "Run the daemon.",
     Option("addr", "HOST:PORT", f"serve: where to listen (default: COORD_ADDR, else {ADDRESS})"),
     Option("db", "PATH", "serve: the database (default: COORD_DB, else your own board)"),
-    Option("open", text="serve: no token on loopback, for clients that know of none"),
+    Option("open", text="serve: need no token on loopback, for clients that send none"),
 )
 def serve(context: Context, args: Args) -> int:
     """The same daemon as `tb serve`."""
@@ -80,9 +63,9 @@ def serve(context: Context, args: Args) -> int:
     return wanted.run(context, given) or 0
 
 
-@subcommand("version", "Show the version.")
+@GROUP.command("version", "Show the version.")
 def version(context: Context, args: Args) -> None:
-    """Asks no daemon."""
+    """Needs no daemon."""
     from .. import __version__
 
     _tell(context, {"tiebreak": __version__, "protocol": "coord, JSON-RPC 2.0"})
@@ -91,90 +74,90 @@ def version(context: Context, args: Args) -> None:
 # ── Tasks ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand(
+@GROUP.command(
     "send",
     "Post a task.",
     Argument("task", "what is to be done"),
     FILTERS[0],
     PRIORITY,
-    Option("payload", "JSON", "send: what it carries: JSON, @FILE or -", convert=json_argument),
+    Option("payload", "JSON", "send: its payload: JSON, @FILE or - for standard input", convert=json_argument),
 )
 def send(context: Context, args: Args) -> None:
     """Prints the task, its id first."""
     given = {key: args[key] for key in ("kind", "priority", "payload")}
-    _tell(context, Daemon(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
+    _tell(context, CoordClient(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
 
 
-@subcommand("get", "Show a task.", ID)
+@GROUP.command("get", "Show a task.", ID)
 def get(context: Context, args: Args) -> None:
-    """Exit 1 when there is none."""
-    task = Daemon(args).ask("tasks/get", id=args.id)
+    """Exit 1 if there is no such task."""
+    task = CoordClient(args).ask("tasks/get", id=args.id)
     if task is None:
         raise NotFound(f"no task {args.id!r}")
     _tell(context, task)
 
 
-@subcommand(
+@GROUP.command(
     "list",
     "List tasks.",
     *FILTERS,
-    Option("limit", "N", f"list: at most so many (default {SHOWN})", convert=whole),
-    Option("wait-ms", "N", "list: wait that long for the first one", convert=whole),
+    Option("limit", "N", f"list: at most this many (default {SHOWN})", convert=whole),
+    Option("wait-ms", "N", "list: wait that many milliseconds for the first one", convert=whole),
 )
 def listing(context: Context, args: Args) -> None:
     """Newest first."""
     given = {"kind": args.kind, "priority": args.priority, "state": args.state, "nameContains": args.name_contains}
     waits = args.wait_ms or 0
-    found = Daemon(args).ask("tasks/list", max(0, waits) / 1000, limit=args.limit, wait_ms=waits or None, **given)
+    found = CoordClient(args).ask("tasks/list", max(0, waits) / 1000, limit=args.limit, wait_ms=waits or None, **given)
     _show(context, found, ("id", "state", "priority", "kind", "claimed_by", "name"), "no tasks")
 
 
-SUBCOMMANDS["tasks"] = SUBCOMMANDS["list"]
+GROUP.subcommands["tasks"] = GROUP.subcommands["list"]
 
 
-@subcommand("claim", "Win a task.", ID, *LEASES)
+@GROUP.command("claim", "Claim a task.", ID, *LEASES)
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 for the one who wins it, 1 for everybody else."""
-    _tell(context, Daemon(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
+    """Exit 0 if you have it now, 1 if somebody else has it."""
+    _tell(context, CoordClient(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
-@subcommand("extend", "Keep a claim for another lease.", ID, *LEASES)
+@GROUP.command("extend", "Renew a claim for another lease.", ID, *LEASES)
 def extend(context: Context, args: Args) -> None:
-    """For the holder alone."""
-    _tell(context, Daemon(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
+    """Only the holder can do it."""
+    _tell(context, CoordClient(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
-@subcommand("reclaim", "Return lapsed claims to the board.")
+@GROUP.command("reclaim", "Make tasks with lapsed claims available again.")
 def reclaim(context: Context, args: Args) -> None:
-    """Lists them."""
-    _tell(context, Daemon(args).ask("tasks/reclaim"))
+    """Lists these tasks."""
+    _tell(context, CoordClient(args).ask("tasks/reclaim"))
 
 
-@subcommand(
+@GROUP.command(
     "complete",
     "Finish a claimed task.",
     ID,
-    Option("result", "JSON", "complete: what came of it: JSON, @FILE or -", convert=json_argument),
-    Option("ack", "NAME", "complete: announce it under this name, in the same step"),
+    Option("result", "JSON", "complete: the result: JSON, @FILE or - for standard input", convert=json_argument),
+    Option("ack", "NAME", "complete: post an announcement of this name in the same transaction"),
     Option("ack-priority", "PRIORITY", "complete: the announcement's priority (default high)"),
-    Option("ack-payload", "JSON", "complete: what the announcement carries", convert=json_argument),
+    Option("ack-payload", "JSON", "complete: the announcement's payload", convert=json_argument),
 )
 def complete(context: Context, args: Args) -> None:
-    """For the holder alone."""
+    """Only the holder can do it."""
     ack = {"ackName": args.ack, "ackPriority": args.ack_priority, "ackPayload": args.ack_payload}
     if args.ack is None and any(value is not None for value in ack.values()):
         raise Invalid("coord complete: --ack-priority and --ack-payload only make sense with --ack")
     given = {"id": args.id, "agentId": _agent(args), "result": args.result, **ack}
-    _tell(context, Daemon(args).ask("tasks/complete", postAck=args.ack is not None, **given))
+    _tell(context, CoordClient(args).ask("tasks/complete", postAck=args.ack is not None, **given))
 
 
-@subcommand("cancel", "Call a task off.", ID)
+@GROUP.command("cancel", "Cancel a task.", ID)
 def cancel(context: Context, args: Args) -> None:
-    """What is finished stays finished."""
-    _tell(context, Daemon(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
+    """A finished task stays as it is."""
+    _tell(context, CoordClient(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
 
 
-@subcommand(
+@GROUP.command(
     "wait",
     "Wait for a task that matches.",
     *FILTERS,
@@ -182,13 +165,13 @@ def cancel(context: Context, args: Args) -> None:
     Option("timeout", "SECONDS", "wait: give up after (default 600)", default="600"),
 )
 def wait(context: Context, args: Args) -> None:
-    """The daemon does the matching. Exit 2 when time is up."""
+    """Exit 2 if none was found in time."""
     from time import monotonic
 
     usual = "completed" if args.kind in ANNOUNCEMENTS else "pending"
     filters = {"kind": args.kind, "priority": args.priority, "nameContains": args.name_contains}
     filters["state"] = None if args.state == "any" else args.state or usual
-    daemon, end = Daemon(args), monotonic() + seconds(args.timeout, "coord wait: --timeout")
+    daemon, end = CoordClient(args), monotonic() + seconds(args.timeout, "coord wait: --timeout")
     while True:
         if args["as"]:
             daemon.ask("agents/heartbeat", id=args["as"], name=args.name or "watcher")
@@ -203,23 +186,25 @@ def wait(context: Context, args: Args) -> None:
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand("heartbeat", "Give a sign of life.", Argument("agent", "who (or --as)", optional=True), NAME)
+@GROUP.command(
+    "heartbeat", "Show that an agent is still active.", Argument("agent", "who (or --as)", optional=True), NAME
+)
 def heartbeat(context: Context, args: Args) -> None:
-    """Also introduces an agent that is new."""
+    """Registers an agent that is new."""
     who = args["as"] or args.agent or _agent(args)
-    _tell(context, Daemon(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
+    _tell(context, CoordClient(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
 
 
-@subcommand("agents", "List who is here.")
+@GROUP.command("agents", "List agents.")
 def agents(context: Context, args: Args) -> None:
     """Most recently seen first."""
-    _show(context, Daemon(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
+    _show(context, CoordClient(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
 
 
-@subcommand("status", "How many tasks and agents there are.")
+@GROUP.command("status", "Count tasks and agents.")
 def status(context: Context, args: Args) -> None:
     """Of the newest 1000 tasks."""
-    daemon = Daemon(args)
+    daemon = CoordClient(args)
     facts = {"agents": len(daemon.ask("agents/list"))}
     for task in daemon.ask("tasks/list", limit=MAX_LIMIT):
         facts[task["state"]] = facts.get(task["state"], 0) + 1
@@ -229,36 +214,19 @@ def status(context: Context, args: Args) -> None:
 # ── The command ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _every_option() -> list[Option]:
-    """The options of all of coord's commands; their values are read by the one that is meant."""
-    found = {option.name: option for each in SUBCOMMANDS.values() for option in each.options}
-    return [Option(option.name, option.metavar, option.text) for option in found.values()]
-
-
 @command(
     "coord",
     "Speak coord's command line to a daemon.",
-    Argument("command", ", ".join(SUBCOMMANDS)),
-    Argument("words", "what that command takes", many=True, optional=True),
-    *_every_option(),
+    *GROUP.parts,
     example="tb coord claim 01932c5e-7a4d-7b1e-8d3f-2a6b9c0d1e2f --as multi-agent-3",
 )
 def coord(context: Context, args: Args) -> int:
-    """Answers in JSON, as coord does, except for lists. Exit 1 for who comes second."""
-    wanted = SUBCOMMANDS.get(args.command)
-    if wanted is None:
-        raise Invalid(f"coord: unknown command {args.command!r}", hint=f"there are: {', '.join(SUBCOMMANDS)}")
-    words = [
-        f"--{option.name}={args[option.key]}" if option.metavar else f"--{option.name}"
-        for option in _every_option()
-        if args[option.key] not in (None, False)
-    ]
-    options = Args({option.key: args[option.key] for option in GLOBAL})
-    return wanted.run(context, parse(wanted, [*words, "--", *args.words], options)) or 0
+    """Answers in JSON, as coord does, except for lists. Exit 1 if somebody else has the task."""
+    return GROUP.run(context, args)
 
 
-class Daemon:
-    """Whatever answers coord's JSON-RPC at the URL."""
+class CoordClient:
+    """A client of the daemon that speaks coord's JSON-RPC at the URL."""
 
     def __init__(self, args: Args) -> None:
         from ..remote import RemoteEngine
@@ -271,7 +239,7 @@ class Daemon:
         self._engine = RemoteEngine(url)
 
     def ask(self, method: str, nap: float = 0.0, **params: Any) -> Any:
-        """The result; raises what the daemon refused. A write that is repeated gets its first answer."""
+        """Call a method; raises what the daemon refused. A repeated write gets its first answer."""
         from ..remote import ANSWER
         from ..text import json, read_json
 

@@ -1,18 +1,18 @@
-"""`tb coordination …`: the command line that gptme's agents know, on whatever board is configured.
+"""`tb coordination …`: the coordination command line of gptme's agents, on a board of tiebreak.
 
-The first word after a subcommand is who acts: a plain name, because each of these commands is a process of its own
-and only the name comes again. So two sessions that use one name are one holder here, and claiming what one holds
-renews it. That is what this command line promises, and names that differ keep sessions apart. The fence holds within
-a name too: a claim tells its epoch, and with `--epoch` a write of an earlier grant is refused.
+The first argument of every subcommand is the agent's name, without a session: each command is a process of its own,
+and only the name stays the same. So two sessions with one name are one holder here, and claiming what the name holds
+already renews it. Sessions with different names exclude each other. Epochs work within a name too: a claim prints its
+epoch, and with `--epoch` a write under an earlier grant is refused.
 
-The board is tiebreak's own (`--board`, `TIEBREAK_BOARD`); `COORDINATION_DB` names a database of another form, and is
-not looked at.
+The board is chosen as for every command (`--board`, `TIEBREAK_BOARD`). gptme's `COORDINATION_DB` is ignored, because it
+names a database of another format.
 """
 
 from __future__ import annotations
 
-from ..cli.family import Family
-from ..cli.spec import Args, Argument, Option, command, whole
+from ..cli.command_group import CommandGroup
+from ..cli.parser import Args, Argument, Option, command, whole
 from ..errors import Invalid, Lost, NotFound, Refused
 from ..limits import HOLD_LEASE, MAX_ATTEMPTS, MAX_LIMIT, WORK_LEASE
 from ..names import ANNOUNCEMENTS, short
@@ -29,44 +29,46 @@ if TYPE_CHECKING:
     from ..model import Hold, Message, Task
 
 ANNOUNCED = "announce"
-"""The channel on which agents say that they are there."""
+"""The channel for announcements of agents."""
 ATTEMPTS = MAX_ATTEMPTS
-"""Work that is claimed by name may lapse and be claimed again as often as agents die; it does not fail by itself."""
+"""Attempts of a task that is claimed by name: it should not fail because claims of dead agents lapsed."""
 AVAILABLE = {"pending": "available"}
-"""States that have another name here."""
+"""States that gptme calls differently."""
 
 
 def minutes(value: str) -> float:
-    """A time to live: `--ttl 30` means minutes; with a unit (`90s`, `2h`) it means what it says."""
+    """A lease in seconds: `30` are minutes; `90s` and `2h` have their own unit."""
     return check_lease(f"{value}m" if value.replace(".", "", 1).isdecimal() else value)
 
 
 def moment(value: str) -> float | int:
-    """Since when: the number of a message, or a time."""
+    """A message's number, or a time."""
     return whole(value) if value.isdecimal() else parse_rfc3339(value)
 
 
-AGENT = Argument("agent", "who acts")
+AGENT = Argument("agent", "the agent's name")
 PATH = Argument("path", "the file")
-TASK = Argument("task", "the work's name")
+TASK = Argument("task", "the name of the work")
 TTL = Option(
     "ttl",
     "MINUTES",
-    f"how long it lasts (default: a file {HOLD_LEASE / 60:g}, work {WORK_LEASE / 60:g}); 90s and 2h are understood too",
+    f"how long the claim lasts (default: files {HOLD_LEASE / 60:g}, work {WORK_LEASE / 60:g}); 90s and 2h work too",
     convert=minutes,
 )
-EPOCH = Option("epoch", "N", "the grant that is meant (default: the one that name has now)", convert=whole)
-CHANNEL = Option("channel", "CHANNEL", "on this channel (default: send to general, read all)")
+EPOCH = Option("epoch", "N", "the epoch of the claim (default: the current one)", convert=whole)
+CHANNEL = Option("channel", "CHANNEL", "the channel (default: send to general, read all)")
 
-FAMILY = Family("coordination")
+GROUP = CommandGroup("coordination")
 
 
 # ── Who is there ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("announce", "Say that one is there.", AGENT, Argument("message", "at what", many=True, optional=True))
+@GROUP.command(
+    "announce", "Announce an agent.", AGENT, Argument("message", "what the agent works on", many=True, optional=True)
+)
 def announce(context: Context, args: Args) -> None:
-    """Seen among the agents and on a channel, in one step."""
+    """Registers the agent and sends a message on the channel `announce`."""
     text = " ".join(args.message)
     said = text or f"{short(args.agent)} is active"
     sent: Message = _together(
@@ -77,11 +79,11 @@ def announce(context: Context, args: Args) -> None:
     context.answer(sent, f"announced {plain(args.agent)} (message {sent.number})")
 
 
-@FAMILY.member(
-    "status", "Who is there, and what they hold.", Argument("agent", "only what this agent holds", optional=True)
+@GROUP.command(
+    "status", "Show agents, and what they hold.", Argument("agent", "only what this agent holds", optional=True)
 )
 def status(context: Context, args: Args) -> None:
-    """Leases, claims and agents."""
+    """File leases, work claims and agents."""
     board = context.board
     leases = board.holds.list(agent=args.agent)
     claims = board.tasks.list(states=["claimed"], agent=args.agent, limit=MAX_LIMIT)
@@ -106,18 +108,18 @@ def _list(context: Context, title: str, lines: list[str]) -> None:
 # ── Files ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("claim", "Take a file before editing it.", AGENT, PATH, TTL)
+@GROUP.command("claim", "Claim a file before editing it.", AGENT, PATH, TTL)
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 when it is yours, 1 when somebody else has it."""
+    """Exit 0 if you have it now, 1 if somebody else has it."""
     board = context.board
     lease = HOLD_LEASE if args.ttl is None else args.ttl
     [held] = board.holds.take(resources=[board.resource(args.path)], agent=args.agent, lease=lease, again=True)
     context.answer(held, f"claimed {_lease(held)}")
 
 
-@FAMILY.member("release", "Give a file back.", AGENT, PATH, EPOCH)
+@GROUP.command("release", "Release a file.", AGENT, PATH, EPOCH)
 def release(context: Context, args: Args) -> None:
-    """Exit 1 when it is not yours."""
+    """Exit 1 if it is not yours."""
     board = context.board
     wanted = board.resource(args.path)
     [released] = board.holds.release(resources=[wanted], agent=args.agent, epochs=[args.epoch or 0])
@@ -136,9 +138,9 @@ def _grant(row: Hold | Task) -> str:
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member(
+@GROUP.command(
     "send",
-    "Tell others.",
+    "Send a message.",
     AGENT,
     Argument("message", "what to say", many=True),
     CHANNEL,
@@ -146,7 +148,7 @@ def _grant(row: Hold | Task) -> str:
     Option("recipient", "AGENT", "the same as --to"),
 )
 def send(context: Context, args: Args) -> None:
-    """To one, or to everybody."""
+    """To one agent, or to everybody."""
     sent = context.board.messages.send(
         body=" ".join(args.message),
         agent=args.agent,
@@ -156,15 +158,15 @@ def send(context: Context, args: Args) -> None:
     context.answer(sent, f"sent message {sent.number} to {plain(sent.recipient or 'everybody')} on {sent.channel}")
 
 
-@FAMILY.member(
+@GROUP.command(
     "inbox",
-    "What was said to an agent, or to everybody.",
+    "Show messages to an agent, or to everybody.",
     AGENT,
     CHANNEL,
     Option("since", "WHEN", "only after this time, or after the message of this number", convert=moment),
 )
 def inbox(context: Context, args: Args) -> None:
-    """All of it, each time: reading marks nothing."""
+    """Shows all messages each time: reading does not mark them as read."""
     found = [each for each in _messages(context.board, args) if _after(each, args.since)]
     if context.json:
         context.answer(found)
@@ -178,7 +180,7 @@ def inbox(context: Context, args: Args) -> None:
 
 
 def _messages(board: Board, args: Args) -> list[Message]:
-    """Page after page: the newest come last, and are what a reader is after."""
+    """All pages of messages; the newest come last."""
     found: list[Message] = []
     after = args.since if isinstance(args.since, int) else 0
     while page := board.messages.inbox(
@@ -196,9 +198,9 @@ def _after(message: Message, since: float | int | None) -> bool:
 # ── Work ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("work-claim", "Win a piece of work; what nobody knew is put on the board.", AGENT, TASK, TTL)
+@GROUP.command("work-claim", "Claim work; work that is not on the board yet is added.", AGENT, TASK, TTL)
 def work_claim(context: Context, args: Args) -> None:
-    """Exit 0 when it is yours, 1 when it is somebody else's or done."""
+    """Exit 0 if you have it now, 1 if somebody else has it or it is done."""
     board = context.board
     lease = WORK_LEASE if args.ttl is None else args.ttl
     mine = {"ref": args.task, "agent": args.agent, "lease": lease}
@@ -212,25 +214,25 @@ def work_claim(context: Context, args: Args) -> None:
     context.answer(task, f"claimed {_called(task)} {_grant(task)}")
 
 
-@FAMILY.member("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "what came out"), EPOCH)
+@GROUP.command("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "the result"), EPOCH)
 def work_complete(context: Context, args: Args) -> None:
-    """Exit 1 when it is not yours, or not any more."""
+    """Exit 1 if it is not, or no longer, yours."""
     task = context.board.tasks.complete(
         ref=args.task, agent=args.agent, epoch=args.epoch or 0, result=args.result or None
     )
     context.answer(task, f"completed {_called(task)}")
 
 
-@FAMILY.member("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
+@GROUP.command("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
 def work_abandon(context: Context, args: Args) -> None:
-    """It can be claimed again at once. Exit 1 when it is not yours."""
+    """It can be claimed again at once. Exit 1 if it is not yours."""
     task = context.board.tasks.release(ref=args.task, agent=args.agent, epoch=args.epoch or 0, reason=args.reason)
     context.answer(task, f"abandoned {_called(task)}")
 
 
-@FAMILY.member(
+@GROUP.command(
     "work-list",
-    "What there is to do, and who does it.",
+    "List work, and who has claimed it.",
     Argument("agent", "only what this agent has claimed", optional=True),
     Option("agent", "NAME", "only what this agent has claimed"),
     Option("available", text="only what can be claimed"),
@@ -259,7 +261,7 @@ def _called(task: Task) -> str:
 
 
 def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
-    """Run operations in one transaction; the answer of the last, which decides."""
+    """Run operations in one transaction; returns the answer of the last, or raises it."""
     answer = board.batch(calls)[-1]
     if isinstance(answer, BaseException):
         raise answer
@@ -268,13 +270,12 @@ def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
 
 @command(
     "coordination",
-    "Speak as gptme's coordination does: AGENT first, exit 0 or 1.",
-    FAMILY.words,
-    *FAMILY.options,
+    "Speak the coordination command line of gptme: AGENT first, exit 0 or 1.",
+    *GROUP.parts,
     example="tb coordination work-claim alice login-bug --ttl 60",
 )
 def coordination(context: Context, args: Args) -> int:
-    """Exit 0: it is yours, or done. Exit 1: somebody else has it, or it is not yours any more.
+    """Exit 0: you have it, or it is done. Exit 1: somebody else has it, or it is no longer yours.
 
     announce AGENT [MESSAGE]
     claim AGENT PATH [--ttl]
@@ -289,7 +290,7 @@ def coordination(context: Context, args: Args) -> int:
     """
     if args["as"]:
         raise Invalid("coordination: the first word after the subcommand says who acts, not --as")
-    wanted, inner = FAMILY.choose(args)
+    wanted, inner = GROUP.choose(args)
     if inner.agent is not None:
         check_agent(inner.agent)
     try:
@@ -300,7 +301,7 @@ def coordination(context: Context, args: Args) -> int:
 
 
 def _advice(refusal: Refused, args: Args) -> str:
-    """What to do next, in the words of this command line."""
+    """What to do next, as a command of this command line."""
     if isinstance(refusal, Lost):
         return f"`tb coordination send {args.agent} … --to {refusal.holder}` asks for it"
     if isinstance(refusal, NotFound):

@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotFound
-from ..guard.hooks import CLIENTS, refused, respond
+from ..guard.client_hooks import CLIENTS, refused, respond
 from ..names import agent, project
 from ..text import json
 from .routes import Response, route

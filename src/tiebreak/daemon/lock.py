@@ -9,12 +9,12 @@ one who comes second and for `tb status`; whether anybody has it, only the lock 
 
 from __future__ import annotations
 
-import fcntl
 import os
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Refused, Unavailable
+from ..files import try_lock
 from ..text import json, read_json
 
 if TYPE_CHECKING:
@@ -31,15 +31,13 @@ class Lock:
         except OSError as exc:
             raise Unavailable(f"daemon lock {self.path}: {exc.strerror or exc}") from exc
         for left in range(10, -1, -1):
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if try_lock(self._fd):
                 break
-            except BlockingIOError:
-                who = served(board, address)
-                if who or not left:
-                    os.close(self._fd)
-                    raise already_served(board, who or {}) from None
-                sleep(0.02)  # somebody only looks whether there is a daemon, or one is about to sign
+            who = served(board, address)
+            if who or not left:
+                os.close(self._fd)
+                raise already_served(board, who or {})
+            sleep(0.02)  # somebody only looks whether there is a daemon, or one is about to sign
         os.ftruncate(self._fd, 0)
 
     def sign(self, facts: Mapping[str, Any]) -> None:
@@ -87,11 +85,8 @@ def served(board: str, address: str | None = None) -> dict[str, Any] | None:
     except (OSError, Unavailable):
         return None
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if try_lock(fd, shared=True):
             return None
-        except BlockingIOError:
-            pass
         found = read_json(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
         return found if isinstance(found, dict) else {}
     except ValueError:

@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from ..clock import wall
 from ..errors import Invalid, Refused, Unavailable
+from ..files import replace_file
 from ..text import moment
 from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
@@ -345,12 +346,8 @@ def _lasting_token(path: str) -> str:
 
 def _write_private(path: str, token: str) -> None:
     """A file that only its owner can read, from its first moment on."""
-    partial = f"{path}.new-{os.getpid()}"
     try:
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="ascii") as file:
-            file.write(token + "\n")
-        os.replace(partial, path)
+        replace_file(path, f"{token}\n".encode())
     except OSError as exc:
         raise Unavailable(f"token file {path}: {exc.strerror or exc}") from exc
 

@@ -1,13 +1,28 @@
-"""Claude Code: its hook events and tools, its way to be told no, and where its settings are.
+"""Claude Code: its hook events, its tools, the format of a refusal, and its settings files.
 
-A refusal is exit 0 with `permissionDecision: deny`; saying nothing leaves the decision to the usual permissions, so
-an allowed edit prints nothing at all. Cursor runs the hooks of Claude Code too: where it has its own, these keep still.
+A refusal is exit code 0 with `permissionDecision: deny`. An allowed edit prints nothing, which leaves the decision to
+the user's usual permissions. Cursor runs Claude Code's hooks too; if Cursor has hooks of its own, these do nothing.
 """
 
 from __future__ import annotations
 
-from . import calls
-from .calls import AFTER, BEFORE, EDIT, END, NOTHING, PART_STOP, PROMPT, READ, SHELL, START, STOP, Answer, Call, Verdict
+from . import hook_call
+from .hook_call import (
+    AFTER,
+    BEFORE,
+    EDIT,
+    END,
+    NOTHING,
+    PROMPT,
+    READ,
+    SHELL,
+    START,
+    STOP,
+    SUBAGENT_STOP,
+    Answer,
+    HookCall,
+    Verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "claude"
 READS = True
-"""Whether it has a tool that reads a file, after which an agent has seen the file as it is."""
+"""Whether it has a tool that reads files; after it, the agent knows the file's contents."""
 EVENTS = {
     "SessionStart": START,
     "UserPromptSubmit": PROMPT,
@@ -23,7 +38,7 @@ EVENTS = {
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,
-    "SubagentStop": PART_STOP,
+    "SubagentStop": SUBAGENT_STOP,
     "SessionEnd": END,
 }
 _EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
@@ -31,28 +46,28 @@ _READS = ("Read", "NotebookRead")
 _SHELLS = ("Bash", "PowerShell", "BashOutput", "KillShell")
 
 
-def understand(data: dict[str, Any], event: str) -> Call | None:
-    """The call; None when somebody else answers it."""
+def understand(data: dict[str, Any], event: str) -> HookCall | None:
+    """The call; None when Cursor's own hooks answer it."""
     if "cursor_version" in data or "conversation_id" in data:
         from . import cursor
 
         return None if cursor.has_own_hooks(data) else cursor.understand(data, event)
-    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
-    if call.what in (BEFORE, AFTER):
+    call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.phase in (BEFORE, AFTER):
         _tool(call, data, failed=event == "PostToolUseFailure")
     return call
 
 
-def _tool(call: Call, data: dict[str, Any], failed: bool) -> None:
-    name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
+    name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
     if name in _EDITS and not failed:
-        call.tool, call.whole = EDIT, name == "Write"
-        call.paths = calls.files(call, given)
+        call.tool, call.replaces_file = EDIT, name == "Write"
+        call.paths = hook_call.files(call, given)
     elif name in _READS and not failed:
-        call.tool, call.paths = READ, calls.files(call, given)
-        call.saw = _shown(data)
+        call.tool, call.paths = READ, hook_call.files(call, given)
+        call.shown = _shown(data)
     elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-        call.tool, call.seconds = SHELL, calls.duration(given)
+        call.tool, call.seconds = SHELL, hook_call.duration(given)
 
 
 def _shown(data: dict[str, Any]) -> str | None:
@@ -62,15 +77,15 @@ def _shown(data: dict[str, Any]) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def answer(call: Call, event: str, verdict: Verdict) -> Answer:
-    """The verdict in its own format."""
+def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
+    """The verdict in the client's format."""
     out: dict[str, Any] = {}
-    if verdict.deny and call.what == BEFORE:
+    if verdict.deny and call.phase == BEFORE:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": verdict.deny}
         out["hookSpecificOutput"] = {"hookEventName": event, **decision}
     elif verdict.deny:
         out.update(decision="block", reason=verdict.deny)
-    elif verdict.context and call.what in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in (START, PROMPT, AFTER):
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning
@@ -86,7 +101,7 @@ SKILLS = ".claude/skills"
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     matchers = {"PreToolUse": "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*", "PostToolUse": "*"}
     return [
         (".mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}),
@@ -95,7 +110,7 @@ def files() -> list[tuple[str, str, Any]]:
 
 
 def groups(client: str, events: Any, matchers: dict[str, str], timeout: int) -> dict[str, Any]:
-    """Hook settings in the form that Claude Code has and others took over."""
+    """Hook settings in the format of Claude Code, which other clients use too."""
     made: dict[str, Any] = {}
     for event in events:
         hook = {"type": "command", "command": f"tb hook {client} {event}", "timeout": timeout}

@@ -1,12 +1,12 @@
-"""Codex: the hook format of Claude Code with tools of its own. It edits with patches and reads with the shell."""
+"""Codex: the hook format of Claude Code with other tools. It edits with patches and reads with the shell."""
 
 from __future__ import annotations
 
 import os
 
 from ..errors import Invalid
-from . import calls, claude
-from .calls import AFTER, BEFORE, EDIT, NOTHING, PART_STOP, PROMPT, SHELL, START, STOP, Call
+from . import claude, hook_call
+from .hook_call import AFTER, BEFORE, EDIT, NOTHING, PROMPT, SHELL, START, STOP, SUBAGENT_STOP, HookCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,35 +20,35 @@ EVENTS = {
     "PreToolUse": BEFORE,
     "PostToolUse": AFTER,
     "Stop": STOP,
-    "SubagentStop": PART_STOP,
+    "SubagentStop": SUBAGENT_STOP,
 }
 answer = claude.answer
 _SHELLS = ("Bash", "shell", "local_shell", "exec_command", "unified_exec", "write_stdin")
 _HEADS = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
 
-def understand(data: dict[str, Any], event: str) -> Call:
-    """The call."""
-    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
-    if call.what in (BEFORE, AFTER):
-        name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+def understand(data: dict[str, Any], event: str) -> HookCall:
+    """The call that a hook's JSON describes."""
+    call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.phase in (BEFORE, AFTER):
+        name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
         if name in ("apply_patch", "Edit", "Write"):
             call.tool, call.paths = EDIT, _patched(call, given)
         elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-            call.tool, call.seconds = SHELL, calls.duration(given)
+            call.tool, call.seconds = SHELL, hook_call.duration(given)
     return call
 
 
-def _patched(call: Call, given: dict[str, Any]) -> list[str]:
+def _patched(call: HookCall, given: dict[str, Any]) -> list[str]:
     """The files that a patch names."""
     patch = given.get("command", given.get("patch", given.get("input")))
     if isinstance(patch, list):  # ["apply_patch", TEXT]
         patch = patch[-1] if patch else None
     if not isinstance(patch, str):
         raise Invalid("hook input: the patch is not text")
-    lines = map(str.strip, patch.split("\n"))  # it takes a head with blanks before it too
+    lines = map(str.strip, patch.split("\n"))  # Codex accepts blanks before these lines
     found = [line[len(head) :].strip() for line in lines for head in _HEADS if line.startswith(head)]
-    if not found or len(found) > calls.MOST_PATHS or not all(found) or "\0" in patch:
+    if not found or len(found) > hook_call.MOST_PATHS or not all(found) or "\0" in patch:
         raise Invalid("hook input: the patch names no file, or too many")
     return [os.path.join(call.cwd, path) for path in dict.fromkeys(found)]
 
@@ -62,7 +62,7 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     matchers = {"PreToolUse": "Bash|apply_patch|mcp__.*", "PostToolUse": "Bash|apply_patch|mcp__.*"}
     return [
         (".codex/config.toml", "toml", '[mcp_servers.tiebreak]\ncommand = "tb"\nargs = ["mcp"]\n'),

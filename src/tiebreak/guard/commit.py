@@ -1,9 +1,9 @@
 """`tb commit PATH… -m …`: a commit of exactly these paths, whatever else is staged, changed or being committed.
 
-The tree is put together in an index of its own: HEAD's tree, and on top of it these paths as they are on disk. Then
-the branch moves from the commit that the tree was made on to the new one, or not at all (compare and swap), so a
-commit that somebody else makes meanwhile is neither lost nor undone. Afterwards only the entries of these paths are
-brought up to date in the checkout's index, so that nothing seems changed that was just committed.
+The commit's tree is built in a temporary index: HEAD's tree, and these paths as they are on disk. Then the branch moves
+from HEAD to the new commit by compare-and-swap (`git update-ref`), so a commit that somebody else made meanwhile is
+neither lost nor undone. Finally the entries of these paths, and no others, are updated in the checkout's index, so that
+git does not show them as changed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import time
 
 from ..errors import Invalid, Refused
+from ..files import lock_file
 from ..paths import confine
 from .git import add_trailers, check_commit, git, paths_in
 
@@ -23,26 +24,31 @@ if TYPE_CHECKING:
 
 TRIES = 20
 PATIENCE = 30.0
-"""Seconds to wait for somebody else's turn at the branch or the index."""
+"""Seconds to wait while another process commits or has the index locked."""
 
 
 def commit(board: Board, root: str, folder: str, given: list[str], message: str) -> dict[str, object]:
-    """Commit these paths; answers the commit, its subject and the paths that changed."""
+    """Commit these paths; returns the commit, its subject and the changed paths."""
     if not message.strip():
         raise Invalid("commit: the message is empty", hint="-m 'what and why'")
     names = [_name(path, root, folder) for path in given]
     private = git("rev-parse", "--absolute-git-dir", root=root).decode("utf-8", "surrogateescape").rstrip("\n")
-    with _Turn(os.path.join(private, "tiebreak-commit.lock")):
+    lock = lock_file(os.path.join(private, "tiebreak-commit.lock"), PATIENCE)  # one commit at a time in one checkout
+    if lock is None:
+        raise Refused(f"somebody else has been committing here for {PATIENCE:g} s")
+    try:
         _check_state(root, private, names)
         for _ in range(TRIES):
             made = _attempt(board, root, private, names, message)
             if made is not None:
                 return made
+    finally:
+        os.close(lock)
     raise Refused("the branch kept moving while this was committed", hint="try again")
 
 
 def _check_state(root: str, private: str, names: list[str]) -> None:
-    """Refuse what git itself would not commit: during a rebase, and paths whose conflicts are open."""
+    """Raise `Refused` during a rebase, and for paths with unresolved conflicts, as git itself does."""
     if any(os.path.exists(os.path.join(private, state)) for state in ("rebase-merge", "rebase-apply")):
         raise Refused(
             "a rebase is in progress in this checkout: a commit made now is lost when it is aborted",
@@ -59,7 +65,7 @@ def _check_state(root: str, private: str, names: list[str]) -> None:
 
 
 def _name(path: str, root: str, folder: str) -> str:
-    """A path from the top of the repository, as git spells it."""
+    """A path relative to the top of the repository, as git writes it."""
     full = os.path.join(folder, path).rstrip("/")
     if os.path.basename(full) in (".", ".."):
         full = os.path.realpath(full)
@@ -67,13 +73,13 @@ def _name(path: str, root: str, folder: str) -> str:
     real = os.path.join(above, os.path.basename(full))
     if os.path.realpath(full) == os.path.realpath(root):
         raise Invalid("commit: name the paths, not the whole repository", hint="a folder below it is fine")
-    if above != os.path.realpath(root):  # where the path itself leads is not asked: git commits a link as a link
+    if above != os.path.realpath(root):  # a symbolic link is not followed: git commits the link itself
         confine(above, root=root, base=root, literal=True)
     return os.path.relpath(real, os.path.realpath(root))
 
 
 def _attempt(board: Board, root: str, private: str, names: list[str], message: str) -> dict[str, object] | None:
-    """One try; None when the branch moved meanwhile."""
+    """Try once; None when the branch moved meanwhile."""
     index = os.path.join(private, f"tiebreak-index-{os.getpid()}")
     text = os.path.join(private, f"tiebreak-message-{os.getpid()}")
     own = {"GIT_INDEX_FILE": index}
@@ -88,7 +94,7 @@ def _attempt(board: Board, root: str, private: str, names: list[str], message: s
         with open(text, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(message.rstrip("\n") + "\n")
         git("hook", "run", "--ignore-missing", "pre-commit", root=root, environ={**own, "GIT_PREFIX": ""})
-        # A hook may mend what is committed here. What it adds besides (`git add -u`) may be anybody's.
+        # A hook may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
         _put(root, parent, [path for path in _changed(root, parent, own) if path not in changed], environ=own)
         add_trailers(board, root, text)
         git("hook", "run", "--ignore-missing", "commit-msg", "--", text, root=root, environ=own)
@@ -106,7 +112,7 @@ def _attempt(board: Board, root: str, private: str, names: list[str], message: s
 
 
 def _head(root: str) -> str:
-    """The commit that the branch is at; "" before the first one."""
+    """The current commit; "" before the first one."""
     try:
         return git("rev-parse", "--verify", "--quiet", "HEAD", root=root).decode().strip()
     except Refused:
@@ -133,7 +139,7 @@ def _write(root: str, parent: str, own: dict[str, str], text: str) -> str | None
 
 
 def _refresh(root: str, made: str, changed: list[str]) -> None:
-    """Bring these paths, and no others, up to date in the checkout's index."""
+    """Update these paths, and no others, in the checkout's index."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -143,13 +149,13 @@ def _refresh(root: str, made: str, changed: list[str]) -> None:
             if "index.lock" not in exc.message or time.monotonic() > end:
                 raise Refused(
                     f"committed as {made[:12]}, but the index could not be brought up to date: {exc.message}",
-                    hint="`git status` shows these paths as staged backwards until `git add` of the same paths",
+                    hint="`git add` of the same paths repairs the index; until then git shows old contents as staged",
                 ) from None
             time.sleep(0.05)
 
 
 def _put(root: str, commit: str, paths: list[str], environ: dict[str, str] | None = None) -> None:
-    """Make these entries of an index what they are in a commit; "" is the one before the first."""
+    """Set these entries of an index to their state in a commit; "" stands for an empty tree."""
     if not paths:
         return
     named = ["--", *paths] if len(paths) < 500 else []
@@ -168,29 +174,3 @@ def _entries(listing: bytes) -> Iterator[tuple[str, tuple[str, str]]]:
         if mark:
             mode, _, name = facts.decode().split(" ")
             yield os.fsdecode(path), (mode, name)
-
-
-class _Turn:
-    """One commit at a time in one checkout."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        import fcntl
-
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(self._fd)
-                    raise Refused(f"somebody else has been committing here for {PATIENCE:g} s") from None
-                time.sleep(0.02)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)

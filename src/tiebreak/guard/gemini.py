@@ -1,10 +1,10 @@
-"""Gemini CLI: events come before and after tools and turns, a refusal is `decision: deny` with its reason."""
+"""Gemini CLI: hooks run before and after tools and turns; a refusal is `decision: deny` with its reason."""
 
 from __future__ import annotations
 
-from . import calls
-from .calls import AFTER, BEFORE, EDIT, END, NOTHING, PROMPT, READ, SHELL, START, STOP, Answer, Call, Verdict
+from . import hook_call
 from .claude import groups
+from .hook_call import AFTER, BEFORE, EDIT, END, NOTHING, PROMPT, READ, SHELL, START, STOP, Answer, HookCall, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,27 +24,27 @@ _EDITS = ("write_file", "replace", "edit")
 _READS = ("read_file",)
 
 
-def understand(data: dict[str, Any], event: str) -> Call:
-    """The call."""
-    call = calls.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
-    if call.what in (BEFORE, AFTER):
-        name, given = calls.text(data, "tool_name", needed=True), calls.mapping(data, "tool_input")
+def understand(data: dict[str, Any], event: str) -> HookCall:
+    """The call that a hook's JSON describes."""
+    call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
+    if call.phase in (BEFORE, AFTER):
+        name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
         if name in _EDITS:
-            call.tool, call.whole = EDIT, name == "write_file"
-            call.paths = calls.files(call, given)
+            call.tool, call.replaces_file = EDIT, name == "write_file"
+            call.paths = hook_call.files(call, given)
         elif name in _READS:
-            call.tool, call.paths = READ, calls.files(call, given)
+            call.tool, call.paths = READ, hook_call.files(call, given)
         elif name == "run_shell_command" or (name.startswith("mcp_") and "tiebreak" not in name):
-            call.tool, call.seconds = SHELL, calls.duration(given)
+            call.tool, call.seconds = SHELL, hook_call.duration(given)
     return call
 
 
-def answer(call: Call, event: str, verdict: Verdict) -> Answer:
-    """The verdict in its own format."""
+def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
+    """The verdict in the client's format."""
     out: dict[str, Any] = {}
     if verdict.deny:
         out = {"decision": "deny", "reason": verdict.deny}
-    elif verdict.context and call.what in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in (START, PROMPT, AFTER):
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning
@@ -60,7 +60,7 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     matchers = {"BeforeTool": "write_file|replace|edit|run_shell_command|mcp_.*", "AfterTool": ".*"}
     wanted = {
         "mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}},

@@ -1,8 +1,8 @@
-"""The git guard: what is committed and pushed is one's own.
+"""The git guard: an agent can only commit and push its own work.
 
-Before a commit: no file in it is held by somebody else or in quarantine, and the grant that the agent works under is
-still the current one. The commit then says in its trailers who made it, for which task and under which epoch. Before
-a push: the grant is asked about again, and so are the commits of this agent that are about to leave.
+A commit is refused if another agent holds one of its files, if a file is in quarantine, or if the agent's claim on its
+task has passed to somebody else. The commit's trailers name the agent, the task and the epoch. Before a push the claim
+is checked again, and so are the epochs in the trailers of the agent's commits that would be pushed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ..fingerprints import digest
 from ..globs import overlap
 from ..model import holder_id
 from ..names import FINAL, short
-from . import reads
-from .desk import known_claims
-from .memory import Memory
-from .places import Place
+from .agent_state import AgentState
+from .guarded_file import GuardedFile
+from .hook_context import known_claims
+from .quarantine import clear, quarantined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ AGENT, TASK, EPOCH = "Tiebreak-Agent", "Tiebreak-Task", "Tiebreak-Epoch"
 
 
 def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given: bytes | None = None) -> bytes:
-    """What git prints; `Refused` with its own words when it fails."""
+    """The output of a git command; raises `Refused` with git's error."""
     import subprocess
 
     done = subprocess.run(
@@ -49,7 +49,7 @@ def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given:
 
 
 def paths_in(output: bytes) -> list[str]:
-    """The paths in a listing of git's with NUL between them."""
+    """The paths in a NUL-separated listing."""
     return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
 
@@ -57,30 +57,30 @@ def paths_in(output: bytes) -> list[str]:
 
 
 def check_commit(board: Board, root: str, paths: list[str]) -> None:
-    """Raise `Lost` or `Fenced` when these paths, from the top of the repository, may not be committed now."""
+    """Raise `Lost`, `Refused` or `Fenced` if these paths, relative to the repository, may not be committed now."""
     check_grants(board)
-    places = [place for place in (_place(board, root, path) for path in paths) if place is not None]
-    holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if places else []
-    theirs = [(place, hold) for place in places for hold in holds if _in_the_way(board, place, hold)]
+    files = [file for file in (_place(board, root, path) for path in paths) if file is not None]
+    holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if files else []
+    theirs = [(file, hold) for file in files for hold in holds if _in_the_way(board, file, hold)]
     if theirs:
         raise _held(theirs)
-    for place in places:
-        _check_quarantine(place, holds)
+    for file in files:
+        _check_quarantine(file, holds)
 
 
-def _place(board: Board, root: str, path: str) -> Place | None:
+def _place(board: Board, root: str, path: str) -> GuardedFile | None:
     try:
-        return Place(os.path.join(root, path), root, board.project)
+        return GuardedFile(os.path.join(root, path), root, board.project)
     except TiebreakError:
-        return None  # a name that no board can have, so nobody can hold it
+        return None  # a name that the board does not accept, so nobody can hold it
 
 
-def _in_the_way(board: Board, place: Place, hold: Hold) -> bool:
-    return overlap(place.resource[5:], hold.resource[5:]) and not same_family(holder_id(hold) or "", board.agent)
+def _in_the_way(board: Board, file: GuardedFile, hold: Hold) -> bool:
+    return overlap(file.resource[5:], hold.resource[5:]) and not same_family(holder_id(hold) or "", board.agent)
 
 
-def _held(theirs: list[tuple[Place, Hold]]) -> Lost:
-    named = ", ".join(f"{place.name} by {hold.holder}" for place, hold in theirs[:SHOWN])
+def _held(theirs: list[tuple[GuardedFile, Hold]]) -> Lost:
+    named = ", ".join(f"{file.name} by {hold.holder}" for file, hold in theirs[:SHOWN])
     more = f" and {len(theirs) - SHOWN} more" if len(theirs) > SHOWN else ""
     first = theirs[0][1]
     return Lost(
@@ -89,36 +89,36 @@ def _held(theirs: list[tuple[Place, Hold]]) -> Lost:
         holder=first.holder,
         until=first.until,
         epoch=first.epoch,
-        paths=[place.name for place, _ in theirs],
+        paths=[file.name for file, _ in theirs],
     )
 
 
-def _check_quarantine(place: Place, holds: list[Hold]) -> None:
-    """A mark counts as long as the grant under which it was made, and until the file is again what its holder knows."""
-    mark = reads.quarantined(place.path)
+def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
+    """Raise `Refused` for a file in quarantine, unless the holder's grant is over or the file is unchanged again."""
+    mark = quarantined(file.path)
     if mark is None:
         return
     by, holder, epoch = mark
-    held = [h for h in holds if h.resource == place.resource and h.epoch == epoch and holder_id(h) == holder]
-    if held and held[0].hash != digest(place.path):
+    held = [h for h in holds if h.resource == file.resource and h.epoch == epoch and holder_id(h) == holder]
+    if held and held[0].hash != digest(file.path):
         raise Refused(
-            f"{place.name} was changed by a command of {short(by)} while {short(holder)} holds it",
-            hint=f"{short(holder)} reads it again first; `tb guard clear {place.name}` when a person has looked at it",
+            f"{file.name} was changed by a command of {short(by)} while {short(holder)} holds it",
+            hint=f"{short(holder)} reads it again first; `tb guard clear {file.name}` when a person has looked at it",
         )
-    reads.release(place.path)
+    clear(file.path)
 
 
 def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
-    """Raise `Fenced` when this agent works under a grant that has passed to somebody else."""
+    """Raise `Fenced` if a grant that this agent works under has passed to somebody else."""
     given, epoch = environ.get("TIEBREAK_TASK"), environ.get("TIEBREAK_EPOCH", "")
     if given:
         _check_named(board, given, epoch)
-    for task_id, known in known_claims(Memory(board.agent, environ)):
+    for task_id, known in known_claims(AgentState(board.agent, environ)):
         _check_known(board, task_id, known)
 
 
 def _check_named(board: Board, ref: str, epoch: str) -> None:
-    """The grant that the environment names must be this agent's now, or have been finished by it."""
+    """The grant in the environment must be this agent's current one, or one that it has finished."""
     if epoch and not epoch.isdecimal():
         raise Invalid(f"TIEBREAK_EPOCH: expected a whole number, got {epoch[:40]!r}")
     task = board.tasks.get(ref=ref)
@@ -132,7 +132,7 @@ def _check_known(board: Board, task_id: str, epoch: int) -> None:
     try:
         task = board.tasks.get(ref=task_id)
     except NotFound:
-        return  # pruned: long over
+        return  # pruned, so it ended long ago
     if task.epoch > epoch and not same_family(holder_id(task) or "", board.agent):
         raise _stale(task, str(epoch))
 
@@ -151,7 +151,7 @@ def _stale(task: Task, epoch: str) -> Fenced:
 
 
 def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Who commits, for which tasks, under which epochs; nothing for a person at a shell without a claim."""
+    """Trailers with agent, tasks and epochs; none for a person without a claim."""
     claims = [
         task
         for task in board.tasks.list(agent=board.agent, states=["claimed"])
@@ -170,14 +170,14 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
 
 
 def _is_agent(environ: Mapping[str, str]) -> bool:
-    """Whether somebody was introduced as an agent: by name, by session, or by the client that started the shell."""
+    """Whether an agent commits: its name or session is in the environment, or an agent client started the shell."""
     from ..agent_names import in_client
 
     return any(environ.get(name) for name in ("TIEBREAK_AGENT", "TIEBREAK_SESSION")) or in_client(environ)
 
 
 def add_trailers(board: Board, root: str, message: str) -> None:
-    """Put the trailers into a commit's message, in the file `message`, each once."""
+    """Add the trailers, each once, to the commit message in the file `message`."""
     words = [word for line in trailers(board) for word in ("--trailer", line)]
     if words:
         options = ["--in-place", "--if-exists", "addIfDifferent"]
@@ -188,7 +188,7 @@ def add_trailers(board: Board, root: str, message: str) -> None:
 
 
 def check_push(board: Board, root: str, lines: str) -> None:
-    """Raise `Fenced` when the grant is stale, or when a commit of this agent that would leave was made under one."""
+    """Raise `Fenced` if this agent's grant, or that of one of its commits to be pushed, has passed to somebody else."""
     check_grants(board)
     for line in lines.splitlines():
         words = line.split()
@@ -198,13 +198,13 @@ def check_push(board: Board, root: str, lines: str) -> None:
 
 
 def _own_grants(board: Board, root: str, local: str, remote: str) -> list[tuple[str, int]]:
-    """The tasks and epochs in the trailers of this agent's commits that the other side does not have."""
+    """The tasks and epochs in the trailers of this agent's commits that the remote does not have."""
     known = [] if set(remote) == {"0"} else [f"^{remote}"]
     parts = "%x1f".join(f"%(trailers:key={key},valueonly,separator=%x1e)" for key in (AGENT, TASK, EPOCH))
     words = ["log", f"--format={parts}", "--max-count=1000", local, *known, "--not", "--remotes"]
     try:
         output = git(*words, root=root)
-    except Refused:  # the other side has commits that are not here
+    except Refused:  # the remote has commits that are not here
         output = git("log", f"--format={parts}", "--max-count=1000", local, "--not", "--remotes", root=root)
     found: list[tuple[str, int]] = []
     for line in output.decode("utf-8", "replace").splitlines():
@@ -219,6 +219,6 @@ def _check_known_ref(board: Board, ref: str, epoch: int) -> None:
     try:
         task = board.tasks.get(ref=ref)
     except TiebreakError:
-        return  # pruned, or of another board
+        return  # pruned, or on another board
     if task.epoch > epoch and not same_family(holder_id(task) or "", board.agent):
         raise _stale(task, str(epoch))

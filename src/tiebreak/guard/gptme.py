@@ -1,4 +1,4 @@
-"""gptme: the MCP server only; its agents are guarded by git, and speak `tb coordination` besides."""
+"""gptme: it gets the MCP server only. Its agents are guarded by the git hooks, and can use `tb coordination`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     server = '[[mcp.servers]]\nname = "tiebreak"\nenabled = true\ncommand = "tb"\nargs = ["mcp"]\n'
     return [("gptme.toml", "toml", ["[mcp]\nenabled = true\n\n" + server, server])]

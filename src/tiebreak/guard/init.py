@@ -1,8 +1,7 @@
-"""`tb init`: every agent client that is here learns of tiebreak, and everything can be undone.
+"""`tb init`: configures every agent client that is installed to use tiebreak, and can undo it.
 
-What would change is worked out first and shown; then it is written. What each file was before is remembered beside the
-repository's own data (never in a file that gets committed), so that `--undo` gives back every byte. Doing it twice
-changes nothing.
+All changes are computed and shown first, then written. The original contents of each file are kept in the repository's
+git folder, where they are never committed, so that `--undo` restores every byte. A second run changes nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError
-from . import claude, codex, cursor, gemini, gptme, install, vscode
-from .guide import SECTION, SKILL
-from .merging import merge_json, merge_section, merge_toml
+from ..files import replace_file
+from . import claude, codex, cursor, gemini, git_hooks, gptme, vscode
+from .agent_guide import SECTION, SKILL
+from .config_merge import merge_json, merge_section, merge_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Change(NamedTuple):
     """One file that would be written."""
 
     path: str
-    """From the top of the repository."""
+    """Relative to the top of the repository."""
     before: bytes | None
     after: bytes
 
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
 
 def present(root: str, environ: Mapping[str, str] = os.environ) -> list[Any]:
-    """The clients that show here: by a file of theirs, their program, or their folder at home."""
+    """The clients that are used or installed here: their files, their programs or their home folders exist."""
     home = environ.get("HOME") or os.path.expanduser("~")
     path = environ.get("PATH", os.defpath)
     return [
@@ -66,7 +66,7 @@ def present(root: str, environ: Mapping[str, str] = os.environ) -> list[Any]:
 
 
 def named(names: list[str]) -> list[Any]:
-    """The clients of these names."""
+    """The clients with these names."""
     known = {client.NAME: client for client in CLIENTS}
     for name in names:
         if name not in known:
@@ -75,7 +75,7 @@ def named(names: list[str]) -> list[Any]:
 
 
 def plan(found: Repository, clients: list[Any]) -> Plan:
-    """What would be written; a file that cannot be merged is a problem, and stays as it is."""
+    """What would be written. A file that cannot be merged is listed as a problem and not changed."""
     wanted: list[tuple[str, str, Any]] = [each for client in clients for each in client.files()]
     wanted.append(("AGENTS.md", "section", SECTION))
     folders = [".agents/skills", *(client.SKILLS for client in clients if client.SKILLS)]
@@ -96,7 +96,7 @@ def plan(found: Repository, clients: list[Any]) -> Plan:
 
 
 def _change(found: Repository, path: str, how: str, value: Any, planned: dict[str, bytes]) -> Change | None:
-    """What has to be written; `planned` is what files will be by then, for two names may lead to one file."""
+    """The change to one file, None if there is none. `planned` has earlier changes: two names may lead to one file."""
     target = _target(found, path)
     before = planned[target] if target in planned else _content(target)
     try:
@@ -116,7 +116,7 @@ def _change(found: Repository, path: str, how: str, value: Any, planned: dict[st
 
 
 def _target(found: Repository, path: str) -> str:
-    """Where a file really is: links are followed, but not out of the repository."""
+    """The path after following symbolic links; raises `Invalid` if it leads out of the repository."""
     real = os.path.realpath(os.path.join(found.root, path))
     root = os.path.realpath(found.root)
     if not real.startswith(root + os.sep):
@@ -158,18 +158,18 @@ def _known(found: Repository) -> dict[str, Any]:
 
 
 def carry_out(found: Repository, intended: Plan) -> None:
-    """Write the files. What each was before is put down first."""
+    """Write the files, after storing their original contents."""
     known = _known(found)
     for change in intended.changes:
         target = _target(found, change.path)
         note = known.get(target) or {"before": _packed(change.before), "folders": _new_folders(target)}
         known[target] = {**note, "after": [*note.get("after", []), _packed(change.after)]}
     if intended.changes:
-        _write(_notes(found), json.dumps(known).encode(), 0o600)
+        replace_file(_notes(found), json.dumps(known).encode())
     for change in intended.changes:
         target = _target(found, change.path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        _write(target, change.after, None)
+        replace_file(target, change.after, mode=None)
 
 
 def _packed(content: bytes | None) -> str | None:
@@ -181,7 +181,7 @@ def _unpacked(packed: str | None) -> bytes | None:
 
 
 def _new_folders(target: str) -> list[str]:
-    """The folders that have to be made for a file, the deepest first."""
+    """The folders that have to be created for a file, deepest first."""
     folders, folder = [], os.path.dirname(target)
     while not os.path.isdir(folder):
         folders.append(folder)
@@ -189,26 +189,15 @@ def _new_folders(target: str) -> list[str]:
     return folders
 
 
-def _write(path: str, content: bytes, mode: int | None) -> None:
-    partial = f"{path}.new-{os.getpid()}"
-    with open(partial, "wb") as file:
-        file.write(content)
-    if mode is not None:
-        os.chmod(partial, mode)
-    elif os.path.exists(path):
-        shutil.copymode(path, partial)
-    os.replace(partial, path)
-
-
 def undo(found: Repository) -> tuple[list[str], list[str]]:
-    """Give back every byte; answers what was undone, and what somebody has changed since and stays."""
+    """Restore the original files. Returns those that were restored, and those that were changed since and stay."""
     known = _known(found)
     done, left = [], []
     for target in list(known):
         note = known[target]
         name = os.path.relpath(target, found.root)
         if name.startswith(".." + os.sep):
-            continue  # of another worktree
+            continue  # belongs to another worktree
         now = _content(target)
         if now == _unpacked(note["before"]):
             done.append(name)
@@ -216,11 +205,11 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
             _give_back(target, _unpacked(note["before"]), note["folders"])
             done.append(name)
         else:
-            left.append(f"{name}: was changed since; its own section or entries are yours to remove")
+            left.append(f"{name}: was changed since; remove tiebreak's section or entries by hand")
             continue
         del known[target]
     if known:
-        _write(_notes(found), json.dumps(known).encode(), 0o600)
+        replace_file(_notes(found), json.dumps(known).encode())
     elif os.path.exists(_notes(found)):
         os.unlink(_notes(found))
     return done, left
@@ -228,19 +217,19 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
 
 def _give_back(target: str, before: bytes | None, folders: list[str]) -> None:
     if before is not None:
-        _write(target, before, None)
+        replace_file(target, before, mode=None)
         return
     os.unlink(target)
     for folder in folders:
         try:
             os.rmdir(folder)
         except OSError:
-            return  # somebody else has put something there
+            return  # not empty
 
 
 def guard_git(found: Repository) -> list[str]:
-    """Install the git guard too; what was done or has to be done by hand."""
+    """Install the git hooks too; returns what was done, or has to be done by hand."""
     try:
-        return install.install(install.Hooks(found))
+        return git_hooks.install(git_hooks.GitHooks(found))
     except TiebreakError as exc:
         return [f"git: {exc.message}" + (f" ({exc.hint})" if exc.hint else "")]

@@ -1,4 +1,4 @@
-"""VS Code: the MCP server only; its agents are guarded by git."""
+"""VS Code: it gets the MCP server only. Its agents are guarded by the git hooks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ SKILLS = ""
 
 
 def files() -> list[tuple[str, str, Any]]:
-    """What it reads: a file, how to merge, and what has to be in there."""
+    """Its settings files: the path, how to merge, and what must be in it."""
     server = {"type": "stdio", "command": "tb", "args": ["mcp"]}
     return [(".vscode/mcp.json", "json", {"servers": {"tiebreak": server}})]

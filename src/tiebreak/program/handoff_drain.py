@@ -11,7 +11,7 @@ import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 
-from ..sessions.queue import queued_boards
+from ..sessions.handoff_queue import queued_boards
 
 LOOK, AGAIN = 2.0, 20.0
 """Seconds between two looks into the queue, and before what was left in it is tried again."""

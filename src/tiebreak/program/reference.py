@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from ..cli import GROUPS, find
 from ..cli.help import EXITS
-from ..cli.spec import GLOBAL, usage
+from ..cli.parser import GLOBAL, usage
 from ..operations import description
-from . import GROUPS, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..cli.spec import Option
+    from ..cli.parser import Option
     from ..operations.description import Parameter
 
 

@@ -1,11 +1,11 @@
-"""The command that serves a board, and what belongs to its life: in the background, to an end, as a unit."""
+"""`tb serve`: runs the daemon, in the foreground or background, stops it, and prints a service unit."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from ..cli.spec import Option, command, whole
+from ..cli.parser import Option, command, whole
 from ..engine.addresses import without_password
 from ..errors import Invalid, Refused, Unavailable
 from ..text import plain
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..cli.context import Context
-    from ..cli.spec import Args
+    from ..cli.parser import Args
     from ..daemon.server import Daemon
 
 PATIENCE = 10.0
@@ -25,24 +25,24 @@ EXTRA = "pip install 'tiebreak[serve]'"
 
 @command(
     "serve",
-    "Serve the board to many clients: HTTP on loopback and a unix socket, until it is ended.",
-    Option("addr", "HOST:PORT", "where to listen; none for the unix socket alone", default="127.0.0.1:7777"),
-    Option("socket", "PATH", "the unix socket (default: in a private folder of yours)"),
-    Option("host", "NAME", "one more name under which clients reach it; may be repeated", many=True),
-    Option("token-file", "FILE", "a token that lasts; made if it does not exist (default: a new one with each start)"),
-    Option("open", text="no token on loopback, except for jobs, copies and repairs"),
-    Option("open-jobs", text="with --open: no token for those either"),
-    Option("workers", "N", "run so many workers beside it, each with one job at a time", default=0, convert=whole),
-    Option("log", "FORM", "human or json", default="human"),
+    "Serve the board to many clients, over HTTP on loopback and a unix socket.",
+    Option("addr", "HOST:PORT", "where to listen; `none` for the unix socket alone", default="127.0.0.1:7777"),
+    Option("socket", "PATH", "the unix socket (default: in a private folder)"),
+    Option("host", "NAME", "another host name that clients use (repeatable)", many=True),
+    Option("token-file", "FILE", "a file with a lasting token; created if needed (default: a new token at each start)"),
+    Option("open", text="need no token on loopback, except for jobs, backups and repairs"),
+    Option("open-jobs", text="with --open: need no token for those either"),
+    Option("workers", "N", "also run this many workers, each with one job at a time", default=0, convert=whole),
+    Option("log", "FORM", "format of the log: human or json", default="human"),
     Option("log-requests", text="log each request, not only those that fail"),
-    Option("detach", text="run in the background and come back when it serves"),
-    Option("stop", text="end the daemon of this board"),
-    Option("print-unit", text="print a unit for systemd (or launchd) that runs this"),
+    Option("detach", text="run in the background; return when it is ready"),
+    Option("stop", text="stop the daemon of this board"),
+    Option("print-unit", text="print a service unit for systemd or launchd"),
     Option("for", "SYSTEM", "with --print-unit: systemd or launchd (default: this machine's)"),
     example="tb serve --detach",
 )
 def serve(context: Context, args: Args) -> int:
-    """One daemon for each board; a second one is refused and told of the first."""
+    """Only one daemon serves a board; a second one is refused, and told where the first one is."""
     if args.log not in ("human", "json"):
         raise Invalid(f"serve: --log: human or json, got {args.log!r}")
     if args.open_jobs and not args.open:
@@ -94,14 +94,14 @@ def _serve(context: Context, args: Args, board: str) -> int:
         log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:
-            os._exit(1)  # a thread waits for the board, and would be waited for
+            os._exit(1)  # a thread still waits for the board, and a normal exit would wait for it
     finally:
         engine.close()
     return 0
 
 
 def _project(args: Args) -> str:
-    """Whose jobs the workers run: the project that is meant where the daemon is started."""
+    """The project whose jobs the workers run: the one of the folder where the daemon is started."""
     from ..board import here
     from ..names import project
     from ..repository import project_name
@@ -120,8 +120,8 @@ def _where(context: Context, facts: dict[str, Any]) -> str:
 
 
 def _words(args: Args, board: str) -> list[str]:
-    """The command that serves in the foreground what this one is asked to serve."""
-    secret = without_password(board) != board  # every user of the machine can see the words of a command
+    """The words of the same command in the foreground."""
+    secret = without_password(board) != board  # every user of the machine can see command lines
     words = [*([] if secret else ["--board", board]), "serve", "--addr", args.addr, "--log", args.log]
     for name in ("socket", "token_file"):
         if args[name]:
@@ -134,7 +134,7 @@ def _words(args: Args, board: str) -> list[str]:
 
 
 def _detach(context: Context, args: Args, board: str) -> int:
-    """Start it apart from this terminal, and wait until it serves or has failed."""
+    """Start the daemon in the background, and wait until it is ready or has failed."""
     import subprocess
     import time
 
@@ -175,7 +175,7 @@ def _addr(args: Args) -> str | None:
 
 
 def _stop(context: Context, board: str, addr: str | None) -> int:
-    """Ask it to drain, and wait until it has gone."""
+    """Tell the daemon to stop, and wait until it has."""
     import signal
     import time
 

@@ -1,4 +1,4 @@
-"""Units by which an operating system keeps a daemon running for its user."""
+"""Service units for systemd and launchd, which keep the daemon running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WantedBy=default.target"""
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it: quotes, backslashes, percent and dollar signs are special there."""
+    """A word with systemd's escapes for quotes, backslashes, percent and dollar signs."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if any(c in escaped for c in " \t'\";\\") or not escaped else escaped
 

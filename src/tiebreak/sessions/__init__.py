@@ -1,11 +1,12 @@
-"""Sessions: agents in terminals of their own, and at most one coordinator for each project.
+"""Sessions: agents that run in terminals of their own, with at most one coordinator for each project.
 
-Three things keep a second coordinator out, each where the one before cannot reach:
+Three things prevent a second coordinator, each where the one before has no effect:
 
-1. the *gate* (`gate`), a lock file that one spawner at a time passes, from its first look until the session lives;
-2. the *seat* (`operations.sessions`), a hold on the board, for other homes and other hosts;
-3. the *fence*: a coordinator whose seat has passed on is refused whatever it writes.
+1. the *spawn lock* (`spawn_lock`), a lock file. One process at a time may start a coordinator of a project, on this
+   machine and for this user. It has the lock from its first look until the session is alive.
+2. the *seat* (`operations.sessions`), a hold on the board. It works across users and machines.
+3. the *fence*: when a coordinator has lost its seat, the board refuses its writes.
 
-A `supervisor` runs in each terminal as the parent of the command. It renews the seat, and it is what others look at to
-know whether the session lives: process id, start time, boot and host. Nobody is ever ended because of a guess.
+In each terminal a `supervisor` runs as the parent of the command. It renews the seat. Others tell whether a session is
+alive by the supervisor's process: host, boot, pid and start time. No session is ever ended because of a guess.
 """

@@ -1,8 +1,8 @@
-"""Handing off: a new session takes the place of an old one, with its command, environment, worktree and seat.
+"""Handoffs: a new session replaces an old one, with the same command, environment, worktree and seat.
 
-The seat passes on in one step, with the next epoch: from then on the old one is refused whatever it writes. When the
-new one lives the old one is ended; if the new one dies before that, the seat is the old one's again, and nothing was
-lost. A handoff passes the same gate as a spawn.
+The seat passes to the new session in one step, with the next epoch; from then on the board refuses what the old session
+writes. When the new session is alive, the old one is ended. If the new one dies before that, the seat goes back to the
+old one and nothing is lost. A handoff of a coordinator takes the same spawn lock as `tb spawn`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ import os
 from ..errors import Invalid, Refused
 from ..limits import PATIENCE, SETTLE
 from ..model import agent_id
-from . import files, marker
-from .gate import Gate
-from .records import GONE, bury, fate, find
-from .spawn import Wanted, inheritable, launch, make_way, taken
+from . import remote_control, state_files
+from .records import GONE, fate, find, record_end
+from .spawn import (
+    SessionRequest,
+    clear_dead_coordinators,
+    inheritable,
+    launch,
+    taken,
+)
+from .spawn_lock import SpawnLock
 from .stop import current
 
 TYPE_CHECKING = False
@@ -38,15 +44,15 @@ def handoff(
     settle: float | None = None,
     patience: float = PATIENCE,
 ) -> tuple[Session, Session]:
-    """Replace a session; the new one, which lives, and the old one, which is to be ended (see `stop.retire`).
+    """Replace a session. Returns the new one, which is alive, and the old one, which the caller ends (`stop.retire`).
 
-    With a `ticket`, at most one session ever answers it: one that does is returned as if it were new.
+    At most one session is ever started for a `ticket`: if there is one already, it is returned.
     """
     old = find(board, ref, ended=True)
     changes = {"document": document, "command": command, "ticket": ticket, "settle": settle, "patience": patience}
     if old.role != "coordinator":
         return _replace(board, old, changes)
-    with Gate(board.project, "handoff"):
+    with SpawnLock(board.project, "handoff"):
         return _replace(board, old, changes)
 
 
@@ -56,29 +62,29 @@ def _replace(board: Board, old: Session, changes: dict[str, Any]) -> tuple[Sessi
         return answered, current(board, old)
     not_replaced(current(board, old))
     if old.role == "coordinator":
-        make_way(board, agent_id(old))
+        clear_dead_coordinators(board, agent_id(old))
     elif fate(old) == GONE:
-        bury(board, old)
-    wanted = successor(old, **changes)
-    if wanted.coordinator:
-        marker.backfill(board.project, wanted.command)
-    return launch(board, wanted), current(board, old)
+        record_end(board, old)
+    request = successor(old, **changes)
+    if request.coordinator:
+        remote_control.backfill(board.project, request.command)
+    return launch(board, request), current(board, old)
 
 
 def not_replaced(old: Session) -> None:
-    """Refuse to replace what was replaced."""
+    """Raise `Refused` if the session was replaced already."""
     if old.replaced_by:
         raise Refused(f"{old.agent} was replaced by {old.replaced_by} already", replaced_by=old.replaced_by)
 
 
 def _answered(board: Board, ticket: str) -> Session | None:
-    """The session that answers a ticket; raises `Lost` while one is about to."""
+    """The session that was started for a ticket; raises `Lost` while one is being started."""
     for found in board.sessions.list(ticket=ticket, every=True):
         if found.alive_at:
             return found
         if not found.ended_at and fate(found) != GONE:
             raise taken(found)
-        bury(board, found)
+        record_end(board, found)
     return None
 
 
@@ -90,9 +96,9 @@ def successor(
     ticket: str | None,
     settle: float | None,
     patience: float,
-) -> Wanted:
-    """A session like the old one, but for what is given."""
-    plan = files.read_json(files.spec_path(agent_id(old))) or {}
+) -> SessionRequest:
+    """A request for a session like the old one, with these changes."""
+    plan = state_files.read_json(state_files.spec_path(agent_id(old))) or {}
     facts = old.facts or {}
     environment = plan.get("environment") or inheritable()
     missing = [name for name in facts.get("env", []) if name not in environment]
@@ -104,7 +110,7 @@ def successor(
         )
     if not os.path.isdir(old.cwd or "/"):
         raise Refused(f"the folder of {old.agent} does not exist any more: {old.cwd}")
-    return Wanted(
+    return SessionRequest(
         name=old.agent,
         command=command or plan.get("command") or old.command,
         cwd=old.cwd or "/",
@@ -114,7 +120,7 @@ def successor(
         worktree=facts.get("worktree"),
         branch=facts.get("branch"),
         settle=facts.get("settle", SETTLE) if settle is None else settle,
-        lease=facts.get("lease") or Wanted.lease,
+        lease=facts.get("lease") or SessionRequest.lease,
         patience=patience,
         replaces=agent_id(old),
         ticket=ticket,
@@ -123,9 +129,9 @@ def successor(
 
 
 def keep_document(text: str, mark: str) -> str:
-    """Store a handoff document; where it is."""
+    """Store a handoff document; returns its path."""
     if len(text.encode()) > MAX_DOCUMENT:
         raise Invalid(f"the handoff document has more than {MAX_DOCUMENT} bytes")
-    path = os.path.join(files.folder("handoffs", "documents"), f"{mark}.md")
-    files.write(path, text)
+    path = os.path.join(state_files.folder("handoffs", "documents"), f"{mark}.md")
+    state_files.write(path, text)
     return path

@@ -1,4 +1,4 @@
-"""Records of sessions: finding the one that is meant, and telling from its processes whether it lives."""
+"""Session records on the board: finding one by name, and telling by its processes whether the session is alive."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 ALIVE, GONE, ORPHANED, UNKNOWN = "alive", "gone", "orphaned", "unknown"
 DYING = 5.0
-"""Seconds that a command may need to die with its supervisor before it is taken to live on without it."""
+"""Seconds that a command may take to die with its supervisor before it counts as orphaned."""
 
 
 def supervisor(found: Session) -> Identity:
-    """The process that answers for a session: its supervisor, or while it starts its starter."""
+    """The process that stands for a session: its supervisor, or before that the process that starts it."""
     return Identity(found.host, found.boot, found.pid, found.started)
 
 
 def command(found: Session) -> Identity:
-    """The process of its command."""
+    """The process of the session's command."""
     return Identity(found.host, found.boot, found.child, found.child_started)
 
 
 def fate(found: Session) -> str:
-    """`alive`, `gone` by proof, `orphaned` (the command lives, its supervisor does not), or `unknown` from here."""
+    """`alive`, `gone` (proved), `orphaned` (alive without its supervisor), or `unknown` from this machine."""
     if found.ended_at:
         return GONE
     life = alive(supervisor(found))
@@ -42,15 +42,15 @@ def fate(found: Session) -> str:
 
 
 def settled_fate(found: Session) -> str:
-    """The same, after giving a command the moment that it needs to die with its supervisor."""
+    """The same, after waiting for a command that is about to die with its supervisor."""
     end = time.monotonic() + DYING
     while (now := fate(found)) == ORPHANED and time.monotonic() < end:
         time.sleep(0.01)
     return now
 
 
-def bury(board: Board, found: Session, note: str = "its process was found dead") -> Session | None:
-    """Write down that a session whose process is dead has ended; None if it turned out to be in other hands by now."""
+def record_end(board: Board, found: Session, note: str = "its process was found dead") -> Session | None:
+    """Record that a session whose process is dead has ended; None if another process has taken it over meanwhile."""
     try:
         return board.sessions.end(
             session=agent_id(found), project=found.project, note=note, pid=found.pid, started=found.started
@@ -60,14 +60,14 @@ def bury(board: Board, found: Session, note: str = "its process was found dead")
 
 
 def find(board: Board, ref: str, *, ended: bool = False) -> Session:
-    """The session that a person means: by agent's name or id, or by its terminal; one that lives comes first."""
+    """Find a session by its agent's name or id, or by its terminal; a live one is preferred."""
     from ..names import agent as check_agent
 
     named = board.sessions.list(every=True, session=check_agent(ref))
     if not named:
         named = [each for each in board.sessions.list(every=True) if each.tmux == ref]
     lives = [each for each in named if not each.ended_at]
-    lives.sort(key=lambda each: bool(each.fenced_by))  # of two, the one that has the seat
+    lives.sort(key=lambda each: bool(each.fenced_by))  # of two, prefer the one that has the seat
     if not lives and not (ended and named):
         over = f"; it ended {_when(board, named[0])} ago ({named[0].note})" if named else ""
         raise NotFound(f"no session of {ref} runs in project {board.project}{over}", reason="session-unknown")
@@ -79,7 +79,7 @@ def _when(board: Board, found: Session) -> str:
 
 
 def on_this_host(found: Session) -> None:
-    """Refuse what can only be done where the session is."""
+    """Raise `Refused` if the session runs on another machine."""
     if found.host != identity().host:
         raise Refused(
             f"{found.agent} lives on host {found.host}, and this is {identity().host}",

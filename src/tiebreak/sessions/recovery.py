@@ -1,7 +1,7 @@
-"""Recovery: what does not fit together between the board, the processes and the terminals of this machine.
+"""Recovery: finds where the board, the processes and the terminals of this machine contradict each other.
 
-What is safe is mended: the record of a session whose processes are dead by proof, and a seat that is held for the dead.
-Everything else is explained, with what a person could do. Nothing is ever ended here.
+Two things are safe to repair: the record of a session whose processes are proved dead, and a seat held by a dead agent.
+Everything else is only reported, with a command that would help. No process is ever ended here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from ..errors import Refused
 from ..model import agent_id, holder_id
 from ..operations.session_fence import SEAT
 from ..process_identity import identity
-from .records import GONE, ORPHANED, bury, fate
-from .spawn import dead
+from .records import GONE, ORPHANED, fate, record_end
+from .spawn import agent_is_dead
 from .stop import socket_of
 from .tmux import Tmux
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def examine(board: Board, *, repair: bool) -> list[Finding]:
-    """Findings as `tb doctor` tells them: (`ok`, `warn` or `bad`; what; details)."""
+    """Findings for `tb doctor`: (`ok`, `warn` or `bad`; what; details)."""
     found = [
         *_records(board, repair),
         *_seats(board, repair),
@@ -35,18 +35,16 @@ def examine(board: Board, *, repair: bool) -> list[Finding]:
 
 
 def _records(board: Board, repair: bool) -> list[Finding]:
-    """Records whose process is gone, and commands without a supervisor."""
+    """Records whose process is dead, and commands without a supervisor."""
     out: list[Finding] = []
     for each in board.sessions.list(project=None):
         now = fate(each)
         what = f"{each.agent} in {each.project}"
         if now == GONE and repair:
-            done = bury(board, each) is not None
-            out.append(
-                ("ok", "sessions", f"{what}: its process is gone; {'written down' if done else 'in other hands'}")
-            )
+            done = "its end is recorded" if record_end(board, each) else "another process took over"
+            out.append(("ok", "sessions", f"{what}: its process is dead; {done}"))
         elif now == GONE:
-            out.append(("warn", "sessions", f"{what}: its process is gone; --repair writes it down"))
+            out.append(("warn", "sessions", f"{what}: its process is dead; --repair records its end"))
         elif now == ORPHANED:
             text = f"{what}: its supervisor is gone but its command (pid {each.child}) runs"
             out.append(("warn", "sessions", f"{text}; `tb stop {each.agent}` ends it"))
@@ -59,14 +57,14 @@ def _records(board: Board, repair: bool) -> list[Finding]:
 
 
 def _seats(board: Board, repair: bool) -> list[Finding]:
-    """Seats that are held for nobody who could sit on them."""
+    """Seats whose holder is no session."""
     out: list[Finding] = []
     for hold in board.holds.list(project=None, matching=SEAT):
         holder = holder_id(hold) or ""
         if board.sessions.list(project=hold.project, session=holder):
             continue
         what = f"{SEAT} in {hold.project} is held by {hold.holder}, who is no session"
-        if not dead(board, holder):
+        if not agent_is_dead(board, holder):
             out.append(("warn", "seat", f"{what} and not known to be dead; `tb break {SEAT} --reason …` frees it"))
         elif repair and _free(board, hold):
             out.append(("ok", "seat", f"{what} and dead; it is free now"))
@@ -81,12 +79,12 @@ def _free(board: Board, hold: Hold) -> bool:
     try:
         board.call("holds.break", params)
     except Refused:
-        return False  # somebody else was quicker
+        return False  # another process freed it first
     return True
 
 
 def _rivals(board: Board) -> list[Finding]:
-    """Several records that claim one seat, as an imported state may have them."""
+    """Several live records that claim one seat, as imported data may have them."""
     claims: dict[str, list[Session]] = {}
     for each in board.sessions.list(project=None, role="coordinator"):
         if not each.fenced_by and fate(each) != GONE:
@@ -103,7 +101,7 @@ def _rivals(board: Board) -> list[Finding]:
 
 
 def _terminals(board: Board) -> list[Finding]:
-    """Terminals of ours that no record knows. They may belong to another board: they are only named."""
+    """Terminals without a record. They may belong to another board, so they are only reported."""
     here = identity().host
     known = {each.tmux: each for each in board.sessions.list(project=None, every=True) if each.host == here}
     out: list[Finding] = []

@@ -1,9 +1,13 @@
-"""Spawning: an agent in a terminal of its own, and for a coordinator everything under one gate.
+"""Spawning: starts an agent in a terminal of its own; for a coordinator, everything under the spawn lock.
 
-The order is what makes it safe. Look who is there; take the seat and write the record in one step, answered for by
-this process; open the terminal, whose supervisor takes over the answering before it lets the command run; come back
-when the command has lived for a moment. Killed anywhere in between, what is left can be told from the board and from
-the processes that it names, and whoever comes next clears it away.
+The order of the steps makes it safe:
+
+1. Check that no coordinator is alive.
+2. Take the seat and write the session's record in one transaction. The record names this process.
+3. Open the terminal. Its supervisor writes itself into the record before it lets the command run.
+4. Return when the command has been alive for a moment.
+
+If this process is killed at any point, the record names a dead process, and the next `tb spawn` cleans up.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ from ..limits import PATIENCE, SEAT_LEASE, SETTLE
 from ..model import agent_id, holder_id
 from ..operations import SPAWNED
 from ..operations.session_fence import SEAT
-from ..process_identity import Identity, alive, from_token, identity
+from ..process_identity import Identity, from_token, identity, is_dead
 from ..text import plain, rfc3339
-from . import files, marker, worktree
-from .gate import Gate
-from .records import ALIVE, GONE, ORPHANED, bury, described, fate, settled_fate
+from . import remote_control, state_files, worktree
+from .records import ALIVE, GONE, ORPHANED, described, fate, record_end, settled_fate
+from .spawn_lock import SpawnLock
 from .tmux import Tmux, session_name
 
 TYPE_CHECKING = False
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from ..model import Session
 
 LOOK = 0.25
+"""Seconds between two looks at a session that starts."""
 NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
     f"TIEBREAK_{name}"
     for name in ("AGENT", "SESSION", "PROJECT", "EPOCH", "HOLD", "SLOT", "HANDOFF", "JOB", "ATTEMPT", "WORKER")
@@ -40,20 +45,20 @@ NOT_INHERITED = {"TMUX", "TMUX_PANE"} | {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A session as somebody asks for it."""
+class SessionRequest:
+    """What a session should be like."""
 
     name: str
     command: list[str]
     cwd: str
     coordinator: bool = False
     environment: dict[str, str] = field(default_factory=dict)
-    """All of it, with the values."""
+    """The whole environment."""
     given: tuple[str, ...] = ()
-    """The names that were asked for by name: what the board may know of it."""
+    """Names of the variables that the caller added. Only names, never values, go to the board."""
     own_worktree: bool = False
     source: str = ""
-    """The folder whose repository the worktree is made from."""
+    """A folder of the repository that the worktree is made from."""
     worktree: str | None = None
     branch: str | None = None
     settle: float = SETTLE
@@ -65,62 +70,64 @@ class Wanted:
 
 
 def inheritable() -> dict[str, str]:
-    """The environment of this process, as far as a session should have it."""
+    """The environment of this process without the variables that must differ in a new session."""
     return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
 
 
-def spawn(board: Board, wanted: Wanted) -> Session:
-    """Start an agent and come back when it lives; for a coordinator, only if there is none."""
-    if not wanted.coordinator:
-        return launch(board, wanted)
-    make_way(board)  # also out here, so that a spawn in vain keeps no handoff from passing the gate
-    with Gate(board.project, "spawn"):
-        make_way(board)
-        return launch(board, wanted)
+def spawn(board: Board, request: SessionRequest) -> Session:
+    """Start an agent and return when it is alive; a coordinator only if there is none."""
+    if not request.coordinator:
+        return launch(board, request)
+    clear_dead_coordinators(
+        board
+    )  # checked before taking the lock too, so that a refused spawn does not block a handoff
+    with SpawnLock(board.project, "spawn"):
+        clear_dead_coordinators(board)
+        return launch(board, request)
 
 
 # ── Who is there already ─────────────────────────────────────────────────────────────────────────────
 
 
-def make_way(board: Board, old: str | None = None) -> None:
-    """Clear away coordinators that are dead by proof; raise `Lost` if one lives. `old` is about to be replaced."""
+def clear_dead_coordinators(board: Board, old: str | None = None) -> None:
+    """Record the end of coordinators that are proved dead; raise `Lost` if one is alive, except `old`."""
     for found in board.sessions.list(role="coordinator"):
         if settled_fate(found) == GONE:
-            bury(board, found)
-    veto(board, old)
-    _vacate(board)
+            record_end(board, found)
+    refuse_second(board, old)
+    _free_seat(board)
 
 
-def veto(board: Board, old: str | None = None) -> None:
-    """Raise `Lost` if a coordinator lives here, whether or not it has its seat at this moment."""
+def refuse_second(board: Board, old: str | None = None) -> None:
+    """Raise `Lost` if a coordinator is alive, whether or not it has the seat right now."""
     for found in board.sessions.list(role="coordinator"):
         if agent_id(found) != old and not found.replaced_by and settled_fate(found) in (ALIVE, ORPHANED):
             raise taken(found)
 
 
-def _vacate(board: Board) -> None:
-    """Free a seat that is held for somebody who was never a session and is dead by proof."""
+def _free_seat(board: Board) -> None:
+    """Free a seat whose holder is not a session and is proved dead."""
     for hold in board.holds.list(matching=SEAT):
         holder = holder_id(hold) or ""
-        if not board.sessions.list(session=holder) and dead(board, holder):
+        if not board.sessions.list(session=holder) and agent_is_dead(board, holder):
             params = {"resource": SEAT, "reason": "the process of its holder is dead", "epoch": hold.epoch}
             try:
                 board.call("holds.break", params)
             except Refused:
-                pass  # somebody was quicker
+                pass  # another process freed it first
 
 
-def dead(board: Board, agent: str) -> bool:
+def agent_is_dead(board: Board, agent: str) -> bool:
     """Whether the process of an agent is known to be dead."""
     who = from_token(agent.partition("~")[2])
     for known in board.agents.list(agent=agent):
         if known.id == agent and known.pid:
             who = Identity(known.host or "", known.boot or "", known.pid, known.started)
-    return who is not None and alive(who) is False
+    return is_dead(who)
 
 
 def taken(found: Session) -> Lost:
-    """What the second one is told."""
+    """The error for a second coordinator."""
     name, state = found.agent, fate(found)
     facts: dict[str, Any] = {"holder": name, "epoch": found.epoch, "pid": found.child or found.pid, "tmux": found.tmux}
     if state == ORPHANED:
@@ -147,56 +154,58 @@ def taken(found: Session) -> Lost:
 # ── Starting ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def launch(board: Board, wanted: Wanted) -> Session:
-    """Start a session, whoever allowed it; come back when it lives, or raise why it does not."""
+def launch(board: Board, request: SessionRequest) -> Session:
+    """Start a session without further checks; return when it is alive, or raise why it is not."""
     mark = os.urandom(5).hex()
-    session = f"{wanted.name}{SPAWNED}{mark}"
+    session = f"{request.name}{SPAWNED}{mark}"
     tmux = Tmux()
-    terminal = session_name(board.project, wanted.name, mark)
-    if wanted.own_worktree:
-        wanted = worktree.planned(wanted, mark)
-    flags = marker.flags(board.project, wanted.command, terminal) if wanted.coordinator else []
-    found = _begin(board, wanted, session, terminal, tmux.socket, flags)
+    terminal = session_name(board.project, request.name, mark)
+    if request.own_worktree:
+        request = worktree.planned(request, mark)
+    flags = remote_control.flags(board.project, request.command, terminal) if request.coordinator else []
+    found = _begin(board, request, session, terminal, tmux.socket, flags)
     try:
-        if wanted.own_worktree:
-            worktree.make(wanted)
-        _write_plan(board, wanted, found, terminal, tmux.socket, flags)
-        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", files.spec_path(session)]
-        tmux.start(terminal, wanted.cwd, supervise)
-        return _until_alive(board, session, tmux, terminal, wanted.patience)
+        if request.own_worktree:
+            worktree.make(request)
+        _write_plan(board, request, found, terminal, tmux.socket, flags)
+        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", state_files.spec_path(session)]
+        tmux.start(terminal, request.cwd, supervise)
+        return _until_alive(board, session, tmux, terminal, request.patience)
     except BaseException as exc:
         _give_up(board, found, exc)
         raise
 
 
-def _begin(board: Board, wanted: Wanted, session: str, terminal: str, socket: str, flags: list[str]) -> Session:
+def _begin(
+    board: Board, request: SessionRequest, session: str, terminal: str, socket: str, flags: list[str]
+) -> Session:
     me = identity()
     facts = {
-        "env": sorted(wanted.given),
-        "worktree": wanted.worktree,
-        "branch": wanted.branch,
+        "env": sorted(request.given),
+        "worktree": request.worktree,
+        "branch": request.branch,
         "socket": socket,
-        "home": files.folder(),
+        "home": state_files.folder(),
         "flags": flags,
-        "settle": wanted.settle,
-        "lease": wanted.lease,
-        "handoff": wanted.handoff,
+        "settle": request.settle,
+        "lease": request.lease,
+        "handoff": request.handoff,
     }
     try:
         return board.sessions.begin(
             session=session,
-            role="coordinator" if wanted.coordinator else "worker",
-            command=wanted.command,
-            cwd=wanted.cwd,
+            role="coordinator" if request.coordinator else "worker",
+            command=request.command,
+            cwd=request.cwd,
             tmux=terminal,
             facts={name: value for name, value in facts.items() if value},
             host=me.host,
             boot=me.boot,
             pid=me.pid,
             started=me.started,
-            lease=wanted.lease,
-            replaces=wanted.replaces,
-            ticket=wanted.ticket,
+            lease=request.lease,
+            replaces=request.replaces,
+            ticket=request.ticket,
         )
     except Lost as refusal:
         holder = f"{refusal.holder}~{refusal.data.get('session')}"
@@ -205,7 +214,9 @@ def _begin(board: Board, wanted: Wanted, session: str, terminal: str, socket: st
         raise
 
 
-def _write_plan(board: Board, wanted: Wanted, found: Session, terminal: str, socket: str, flags: list[str]) -> None:
+def _write_plan(
+    board: Board, request: SessionRequest, found: Session, terminal: str, socket: str, flags: list[str]
+) -> None:
     session = agent_id(found)
     settings = {
         "TIEBREAK_AGENT": session,
@@ -213,27 +224,27 @@ def _write_plan(board: Board, wanted: Wanted, found: Session, terminal: str, soc
         "TIEBREAK_PROJECT": board.project,
         "TIEBREAK_BOARD": address_of(board),
         "TIEBREAK_EPOCH": str(found.epoch),
-        **({"TIEBREAK_HANDOFF": wanted.handoff} if wanted.handoff else {}),
+        **({"TIEBREAK_HANDOFF": request.handoff} if request.handoff else {}),
     }
     plan = {
         "board": address_of(board),
         "agent": session,
         "project": board.project,
-        "words": [*wanted.command, *flags],
-        "command": wanted.command,
-        "cwd": wanted.cwd,
-        "environment": wanted.environment,
+        "words": [*request.command, *flags],
+        "command": request.command,
+        "cwd": request.cwd,
+        "environment": request.environment,
         "settings": settings,
-        "settle": wanted.settle,
-        "lease": wanted.lease,
+        "settle": request.settle,
+        "lease": request.lease,
         "tmux": terminal,
         "socket": socket,
     }
-    files.write_json(files.spec_path(session), plan)
+    state_files.write_json(state_files.spec_path(session), plan)
 
 
 def address_of(board: Board) -> str:
-    """The whole address of a board, as its own processes need it."""
+    """The address of a board including its password, for processes that this one starts."""
     return str(board.engine.whole)
 
 
@@ -255,7 +266,7 @@ def _until_alive(board: Board, session: str, tmux: Tmux, terminal: str, patience
             raise TimedOut(f"{found.agent} is not alive after {patience:g} s", hint=f"`tb peek {found.agent}` shows it")
         if not board.engine.wait(seen, min(LOOK, left), project=board.project):
             missing = missing + 1 if _vanished(found, tmux, terminal) else 0
-            if missing > 1:  # seen twice, with another look at the board in between
+            if missing > 1:  # twice, with a look at the board in between
                 raise Refused(f"{found.agent} did not come to life: its terminal was ended")
 
 
@@ -264,12 +275,12 @@ def _vanished(found: Session, tmux: Tmux, terminal: str) -> bool:
 
 
 def _give_up(board: Board, found: Session, why: BaseException) -> None:
-    """What was begun is over, unless its supervisor has it in hand by now."""
+    """Record that the session has ended, unless its supervisor is alive."""
     note = plain(f"not started: {getattr(why, 'message', '') or type(why).__name__}")[:1000]
     try:
-        if bury(board, found, note) is None:
+        if record_end(board, found, note) is None:
             for now in board.sessions.list(session=agent_id(found)):
                 if settled_fate(now) == GONE:
-                    bury(board, now, note)
+                    record_end(board, now, note)
     except TiebreakError:
-        pass  # whoever comes next finds this process dead
+        pass  # the next process finds this one dead

@@ -1,4 +1,4 @@
-"""Ending a session: ask, then signal, then kill, and write down that it is over."""
+"""Ending a session: type a request, then send signals, then kill; finally record that it has ended."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..errors import NotFound, Refused, TiebreakError, Unavailable
 from ..model import agent_id
 from ..process_identity import alive
 from ..process_tree import descendants, end, send
-from .child import GRACE
-from .records import ALIVE, GONE, ORPHANED, bury, command, fate, supervisor
+from .records import ALIVE, GONE, ORPHANED, command, fate, record_end, supervisor
+from .session_command import GRACE
 from .tmux import Tmux
 
 TYPE_CHECKING = False
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ..process_identity import Identity
 
 SPARE = 10.0
-"""Seconds that a supervisor gets beyond its grace period before it is ended itself."""
+"""Seconds that a supervisor gets beyond its grace period before it is killed itself."""
 
 
 def stop(
     board: Board, found: Session, *, ask: str | None = None, patience: float = 0.0, spare: float = SPARE
 ) -> Session:
-    """End a session and everything below it; returns its record. `ask` is typed first, and given `patience`."""
+    """End a session and all its processes; returns its record. `ask` is typed first, and given `patience` seconds."""
     if ask is not None and fate(found) == ALIVE:
         Tmux(socket_of(found)).type(found.tmux or "", ask)
         if (over := _ended(board, found, patience)) is not None:
@@ -36,10 +36,10 @@ def stop(
 
 
 def retire(board: Board, found: Session, spare: float = SPARE) -> Session:
-    """Tell the supervisor to end its command, and wait for it; if it does not, end all of it from outside."""
+    """Tell the supervisor to end its command, and wait; if it does not, kill all of it from here."""
     who = supervisor(found)
     if alive(who) is None:
-        return found  # out of reach; its supervisor will read on the board that it was replaced
+        return found  # on another machine; its supervisor reads on the board that it was replaced
     if not found.child and alive(who):
         raise Refused(f"{found.agent} is only just being started by pid {found.pid}", hint="try again when it is alive")
     if send(who, signal.SIGTERM):
@@ -49,14 +49,14 @@ def retire(board: Board, found: Session, spare: float = SPARE) -> Session:
     kill(found)
     if fate(found) != GONE:
         raise Unavailable(f"{found.agent} cannot be ended: pid {found.child or found.pid} does not die")
-    bury(board, found, "was stopped")
+    record_end(board, found, "was stopped")
     return current(board, found)
 
 
 def kill(found: Session) -> None:
-    """End what is left of a session, by what the record says it is."""
+    """Kill the processes that the record names, and their descendants."""
     if not found.child:
-        return  # what answers for it is whoever starts it, and never ran its command
+        return  # the record names the process that starts it; its command never ran
     known: dict[Identity, None] = {}
 
     def living() -> list[Identity]:
@@ -75,7 +75,7 @@ def current(board: Board, found: Session) -> Session:
 
 
 def _ended(board: Board, found: Session, patience: float) -> Session | None:
-    """The record once the session is over; None if it still lives when the time is up."""
+    """Wait for the end of a session; its record, or None if it is still alive when time is up."""
     until = time.monotonic() + patience
     while True:
         seen = board.events.last()
@@ -83,7 +83,7 @@ def _ended(board: Board, found: Session, patience: float) -> Session | None:
         if now.ended_at:
             return now
         if fate(now) == GONE:
-            return bury(board, now) or current(board, found)
+            return record_end(board, now) or current(board, found)
         left = until - time.monotonic()
         if left <= 0:
             return None

@@ -1,16 +1,15 @@
-"""The supervisor: the parent of a session's command, in the session's terminal.
+"""The supervisor: the parent process of a session's command, in the session's terminal.
 
-It makes the command's process first and lets it run only when the board has its name: a session that was given up
-meanwhile never begins. It gives the signs of life and renews the seat, so that the agent need not think of it; it
-passes an order to end on to everything below the command; and it writes down how the command ended, which frees the
-seat at once.
+It creates the command's process first, and lets it run only after the board has recorded its pid: a session that was
+given up meanwhile never runs. It sends heartbeats and renews the seat, so the agent need not. When told to end, it ends
+the command and all its descendants. It records how the command ended, which frees the seat at once.
 
-When the supervisor itself is killed, its command must not live on without it. On Linux the kernel kills the command
-with its parent; everywhere a guardian, a process that does nothing but wait for the supervisor's end, kills the
-command's process group. So whoever sees that both are dead has proof that the seat is free.
+When the supervisor itself is killed, its command must not live on. On Linux the kernel kills the command with its
+parent. On every system a guardian, a process that only waits for the supervisor's death, kills the command's process
+group. So when both are dead, the seat is proved to be free.
 
-It never ends the command because the seat was lost: the board refuses what a coordinator without its seat writes, and
-people decide. Only a handoff that has succeeded ends it, for that is what was asked for.
+The supervisor does not end a command that has lost its seat: the board refuses its writes, and a person decides. It
+does end a command that was replaced by a handoff.
 
 Run as `python -m tiebreak.sessions.supervisor PLAN`.
 """
@@ -27,8 +26,8 @@ import time
 from ..errors import Refused, TiebreakError
 from ..process_identity import identity
 from ..text import plain
-from .child import GRACE, ORDERS, Command, Guardian
-from .files import read_json
+from .session_command import GRACE, ORDERS, Guardian, SessionCommand
+from .state_files import read_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,14 +36,15 @@ if TYPE_CHECKING:
     from ..board import Board
 
 ASK_AGAIN = 0.5
+"""Seconds until the board is asked again to record that the command is alive."""
 TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "TMUX", "TMUX_PANE")
-"""What the terminal says about itself; everything else is as it was where the session was asked for."""
+"""Variables that are taken from the terminal; all others come from the session's plan."""
 LAST_WORDS = 60.0
-"""Seconds for which the end of a session is offered to a board that cannot be reached."""
+"""Seconds that a supervisor tries to record the end of its session on a board that cannot be reached."""
 
 
 class Supervisor:
-    """One session, from its adoption to its end."""
+    """Supervises one session until it ends."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan
@@ -56,10 +56,10 @@ class Supervisor:
         self._board: Board | None = None
 
     def run(self) -> int:
-        """Supervise; the exit code of the command, or 1 if it never ran."""
+        """Run the session; returns the exit code of the command, or 1 if it never ran."""
         self._listen()
-        command = Command(self._plan["words"], self._plan["cwd"], self._plan["environment"])
-        # Threads and the board's files come after the last fork.
+        command = SessionCommand(self._plan["words"], self._plan["cwd"], self._plan["environment"])
+        # Forked before there are threads and open files of the board.
         guardian = Guardian(command)
         try:
             self._adopt(command)
@@ -70,7 +70,7 @@ class Supervisor:
         if self._ordered:
             command.forbid()
             guardian.dismiss()
-            self._tell_the_end(0, "was ended before it began")
+            self._record_end(0, "was ended before it began")
             return 0
         failure = command.run()
         renewing = threading.Thread(target=self._renew, daemon=True)
@@ -80,7 +80,7 @@ class Supervisor:
         guardian.dismiss()
         self._over.set()
         renewing.join(LAST_WORDS)
-        self._tell_the_end(code, failure)
+        self._record_end(code, failure)
         return code if code >= 0 else 128 - code
 
     # ── Beginning ────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +95,7 @@ class Supervisor:
     def _order(self, *_: object) -> None:
         self._ordered = True
 
-    def _adopt(self, command: Command) -> None:
+    def _adopt(self, command: SessionCommand) -> None:
         from ..board import open as open_board
 
         plan, me = self._plan, identity()
@@ -113,8 +113,8 @@ class Supervisor:
 
     # ── Living ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _watch(self, command: Command) -> int:
-        """Until the command has ended; how."""
+    def _watch(self, command: SessionCommand) -> int:
+        """Wait until the command has ended; returns its exit code."""
         settled = time.monotonic() + self._plan["settle"]
         ending: threading.Thread | None = None
         while True:
@@ -135,7 +135,7 @@ class Supervisor:
         return os.waitstatus_to_exitcode(status)
 
     def _say_alive(self) -> None:
-        """The command has lived long enough to count."""
+        """Record that the command has run long enough to count as alive."""
         assert self._board is not None  # noqa: S101
         me = identity()
         try:
@@ -143,16 +143,16 @@ class Supervisor:
             self._lived = True
         except Refused as exc:
             _complain(exc.message)
-            self._give_order()
+            self._order_end()
         except TiebreakError as exc:
             _complain(exc.message)
 
-    def _give_order(self) -> None:
+    def _order_end(self) -> None:
         self._ordered = True
         os.write(self._wake[1], b".")
 
     def _renew(self) -> None:
-        """Signs of life, every third of the lease, until the session is over."""
+        """Send a heartbeat every third of the lease, until the session has ended."""
         pause = self._plan["lease"] / 3
         fenced = False
         while not self._over.wait(pause):
@@ -164,17 +164,17 @@ class Supervisor:
                 _complain(exc.message)
                 continue
             except TiebreakError:
-                pause = min(1.0, pause)  # the board cannot be reached: soon again
+                pause = min(1.0, pause)  # the board cannot be reached: try again soon
                 continue
             if found.replaced_by:
-                self._give_order()
+                self._order_end()
             elif found.fenced_by and not fenced:
                 _complain(f"the seat is held by {found.fenced_by}; what this coordinator writes is refused")
             fenced = bool(found.fenced_by)
 
     # ── Ending ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _tell_the_end(self, code: int, failure: str) -> None:
+    def _record_end(self, code: int, failure: str) -> None:
         assert self._board is not None  # noqa: S101
         note = failure or (f"exited with {code}" if code >= 0 else f"ended by signal {-code}")
         if not self._lived and not failure:
@@ -191,12 +191,12 @@ class Supervisor:
                 return
             except TiebreakError as exc:
                 if time.monotonic() > until:
-                    _complain(exc.message)  # others will find it dead
+                    _complain(exc.message)  # others will find its process dead
                     return
                 time.sleep(0.2)
 
     def _last_lines(self) -> str:
-        """What a command that ended at once had to say; nobody can look at its terminal any more."""
+        """The last lines of a command that ended at once; its terminal is about to close."""
         from .tmux import Tmux
 
         try:
@@ -208,7 +208,7 @@ class Supervisor:
 
 
 def _reap(pid: int) -> int | None:
-    """How the command ended; None while it lives. Whatever else has ended is taken notice of too."""
+    """The wait status of the command; None while it is alive. Other children are reaped too."""
     found = None
     while True:
         try:
@@ -218,7 +218,7 @@ def _reap(pid: int) -> int | None:
         if who == 0:
             return found
         if who == pid and os.WIFSTOPPED(status):
-            os.killpg(pid, signal.SIGCONT)  # there is no shell that could do it
+            os.killpg(pid, signal.SIGCONT)  # no shell is there to continue it
         elif who == pid:
             found = status
 

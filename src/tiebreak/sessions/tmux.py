@@ -1,7 +1,7 @@
-"""tmux: terminals that stay when nobody looks at them.
+"""tmux: terminals that stay open when nobody is attached.
 
-Sessions live in a server of our own (`tmux -L tiebreak`), so that nothing of the user's is touched; another can be
-named by `TIEBREAK_TMUX_SOCKET`. Values that may be secret never stand on a command line.
+Sessions run in a tmux server of their own (`tmux -L tiebreak`), apart from the user's. `TIEBREAK_TMUX_SOCKET` names
+another server. Values that may be secret are never put on a command line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..errors import Refused, Unavailable
 
 SOCKET = "tiebreak"
 PREFIX = "tb-"
-"""How the names of our sessions begin."""
+"""The beginning of all names of our tmux sessions."""
 _GOING = ("server exited", "lost server", "no server running", "error connecting")
 _TRIES = 20
 _MAX_NAME = 100
@@ -27,35 +27,35 @@ class Tmux:
         self.socket = socket or os.environ.get("TIEBREAK_TMUX_SOCKET") or SOCKET
 
     def start(self, name: str, cwd: str, words: list[str]) -> None:
-        """Run a command in a new session, without a shell in between; raises `Refused` with what tmux says."""
+        """Run a command in a new tmux session, without a shell; raises `Refused` with the error of tmux."""
         for left in range(_TRIES, -1, -1):
             done = self._run("new-session", "-d", "-s", name, "-c", cwd, "-x", "200", "-y", "50", "--", *words)
             if done.returncode == 0:
                 return
             said = done.stderr.strip()
-            # A server ends with its last session; whoever comes at that moment has to knock again.
+            # A tmux server ends with its last session; a start at that moment fails and has to be repeated.
             if not left or not any(word in said for word in _GOING):
                 raise Refused(f"tmux could not start session {name}: {said or done.returncode}")
             time.sleep(0.05)
 
     def exists(self, name: str) -> bool:
-        """Whether the session is there."""
+        """Whether the tmux session exists."""
         return self._run("has-session", "-t", f"={name}").returncode == 0
 
     def names(self) -> list[str]:
-        """All sessions of ours on this server."""
+        """The names of our tmux sessions on this server."""
         done = self._run("list-sessions", "-F", "#{session_name}")
         return [name for name in done.stdout.splitlines() if name.startswith(PREFIX)] if done.returncode == 0 else []
 
     def screen(self, name: str, history: int = 0) -> str:
-        """What the terminal shows, with so many lines above it."""
+        """The screen of the terminal, with `history` more lines above it."""
         done = self._run("capture-pane", "-p", "-t", f"={name}:", "-S", str(-history))
         if done.returncode:
             raise Refused(f"session {name} has no terminal any more: {done.stderr.strip()}")
         return done.stdout.rstrip("\n")
 
     def type(self, name: str, text: str) -> None:
-        """Type a text and Enter, as somebody at the keyboard would paste it."""
+        """Paste a text and press Enter."""
         buffer = f"{PREFIX}{os.getpid()}"
         steps = [
             self._run("load-buffer", "-b", buffer, "-", stdin=text),
@@ -67,7 +67,7 @@ class Tmux:
                 raise Refused(f"could not type into session {name}: {done.stderr.strip()}")
 
     def attach(self, name: str) -> list[str]:
-        """The command that shows the session to a person."""
+        """The command that attaches a person to the session."""
         return ["tmux", "-L", self.socket, "attach-session", "-t", f"={name}"]
 
     def _run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -90,6 +90,6 @@ class Tmux:
 
 
 def session_name(project: str, name: str, mark: str) -> str:
-    """A name that tmux takes as it is, and that people recognise."""
+    """A name that tmux accepts unchanged and that people recognise."""
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in f"{project}-{name}")
     return f"{PREFIX}{safe[:_MAX_NAME]}-{mark}"

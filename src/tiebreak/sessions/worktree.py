@@ -1,4 +1,4 @@
-"""A working tree and a branch of one's own for a session, beside those of everybody else."""
+"""A git worktree and a branch for a single session."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import replace
 
 from ..errors import Refused
 from ..repository import repository
-from . import files
+from . import state_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .spawn import Wanted
+    from .spawn import SessionRequest
 
 
-def planned(wanted: Wanted, mark: str) -> Wanted:
-    """The same, in a working tree that `make` will make."""
-    if repository(wanted.cwd) is None:
-        raise Refused(f"{wanted.cwd} is in no git repository, so there can be no worktree")
-    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in wanted.name)
-    path = os.path.join(files.folder("worktrees"), f"{safe}-{mark}")
-    return replace(wanted, source=wanted.cwd, cwd=path, worktree=path, branch=f"tb/{safe}-{mark}")
+def planned(request: SessionRequest, mark: str) -> SessionRequest:
+    """The same request, in a worktree that `make` creates later."""
+    if repository(request.cwd) is None:
+        raise Refused(f"{request.cwd} is in no git repository, so there can be no worktree")
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in request.name)
+    path = os.path.join(state_files.folder("worktrees"), f"{safe}-{mark}")
+    return replace(request, source=request.cwd, cwd=path, worktree=path, branch=f"tb/{safe}-{mark}")
 
 
-def make(wanted: Wanted) -> None:
-    """Make it, from what is checked out where the session was asked for."""
-    _git(wanted.source, "worktree", "add", "--quiet", "-b", str(wanted.branch), str(wanted.worktree))
+def make(request: SessionRequest) -> None:
+    """Create the worktree, from the commit that is checked out in `request.source`."""
+    _git(request.source, "worktree", "add", "--quiet", "-b", str(request.branch), str(request.worktree))
 
 
 def remove(path: str) -> None:
-    """Remove a working tree that has nothing in it which is not committed; its branch stays."""
+    """Remove a worktree; git refuses if something in it is not committed. The branch stays."""
     if os.path.isdir(path):
         _git(path, "worktree", "remove", path)
 

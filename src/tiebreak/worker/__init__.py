@@ -1,12 +1,16 @@
-"""Workers: they claim jobs, run them, heartbeat, and report, with the epoch of the attempt on every write.
+"""Workers claim jobs, run them, send heartbeats and report; every write carries the epoch of the attempt.
 
-`runner` is the loop: one thread that only looks after processes. `courier` is the other thread: it carries
-everything for the board in one request at a time, so that whatever came together meanwhile goes as one batch.
-`process` is one running command, `calls` and `callables` are the two ends of the pipe to the children that run
-Python functions, `kin` knows which process belongs to which job, and `keeper` is the parent that outlives a
-killed worker just long enough to leave nothing behind. `leftovers` ends what a worker left that was killed together
-with its keeper, and `capacity` says how many jobs a worker that is short of something can run.
+- `loop`: the main thread. It looks after processes and never waits for the board.
+- `request_sender`, `board_watcher`: the threads that do wait for the board.
+- `attempt`, `output`, `pending_reports`: one attempt at a job, what it writes, and what the board has still to be told.
+- `command_runner`, `command_process`: jobs that are shell commands.
+- `function_runner`, `function_process`, `function_child`: jobs that are Python functions. They run in child processes;
+  `function_process` is the worker's end of the pipes, `function_child` the child's.
+- `job_processes`: which process belongs to which job.
+- `keeper`: the parent process, which cleans up if the worker is killed.
+- `register`, `leftover_processes`: how another worker cleans up if worker and keeper are both killed.
+- `capacity`: how many jobs fit while processes, memory or descriptors are short.
 
-A lease is counted from before the request that got it was sent. A worker ends what it runs before that lease ends,
-whether or not the board can be reached, so two workers never run one job at the same time.
+A worker counts a lease from the moment before it sent the request for it, and ends the job before the lease ends, even
+if the board cannot be reached. So two workers never run one job at the same time.
 """

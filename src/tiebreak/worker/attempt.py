@@ -11,21 +11,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .calls import Caller
-    from .process import Command
+    from .command_process import CommandProcess
+    from .function_process import FunctionProcess
 
 GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL when nobody says."""
-TIMED_OUT, CANCELLED, DRAINED, UNKEPT, LOST, LATE, SHORT = 1, 2, 3, 4, 5, 6, 7
-"""Why an attempt is ended by its worker, a higher one outranks a lower one; or, the last two, why it never began."""
+"""Seconds between SIGTERM and SIGKILL, unless the job says otherwise."""
+TIMED_OUT, CANCELLED, DRAINED, KEEPER_KILLED, LOST, LATE, SHORT = 1, 2, 3, 4, 5, 6, 7
+"""Why the worker ended an attempt; a higher number replaces a lower one. The last two: why it did not begin."""
 GIVEN_BACK = (DRAINED, LATE, SHORT)
-"""After these it goes back to the board without having used an attempt: nothing is known against the job."""
+"""For these reasons the job is given back and the attempt does not count: the job is not to blame."""
 _REASONS = {
     TIMED_OUT: "not done after {}",
     CANCELLED: "cancelled",
     DRAINED: "its worker was told to stop",
-    # Perhaps by the job itself, so it counts: else such a job would be begun again for ever.
-    UNKEPT: "ended because the keeper of its worker was killed",
+    # The job itself may have killed it, so the attempt counts. Otherwise such a job would be retried for ever.
+    KEEPER_KILLED: "ended because the keeper of its worker was killed",
     LOST: "ended because its lease was lost",
     LATE: "not begun because its lease had run out when the answer came",
     SHORT: "not begun because its worker cannot start a process at the moment",
@@ -34,22 +34,22 @@ ENDING = {
     TIMED_OUT: "its time is up",
     CANCELLED: "it was cancelled",
     DRAINED: "this worker stops",
-    UNKEPT: "this worker's keeper was killed",
+    KEEPER_KILLED: "this worker's keeper was killed",
     LOST: "its lease is lost",
 }
-"""The same for whoever watches a worker."""
+"""The same reasons, for the output of `tb work`."""
 _COMMAND = Job.fields.index("command")
 
 
 class Attempt:
-    """A job that was won, how long it may run, and what became of it."""
+    """A claimed job while this worker runs it: its process, its lease, its deadlines and its output."""
 
     __slots__ = (
-        "caller",
-        "command",
+        "command_process",
         "expires",
+        "function_process",
         "grace",
-        "is_call",
+        "is_function",
         "job",
         "kill_at",
         "mark",
@@ -68,29 +68,29 @@ class Attempt:
         self.settings = settings
         self.stored: str = row_of(job)[_COMMAND]
         """The command as the board stores it: JSON."""
-        self.is_call = self.stored.startswith("{")
+        self.is_function = self.stored.startswith("{")
         self.expires = expires
-        """When the lease ends at the earliest, by this machine's clock."""
+        """The earliest moment at which the lease can end, by this machine's clock."""
         self.mark = (job.id, str(job.epoch))
         self.timeout: float | None = settings.get("timeout")
         self.grace = float(GRACE if settings.get("grace") is None else settings["grace"])
         self.output = Output(settings.get("cap"))
-        self.command: Command | None = None
-        self.caller: Caller | None = None
+        self.command_process: CommandProcess | None = None
+        self.function_process: FunctionProcess | None = None
         self.since = elapsed()
         self.why = 0
         self.kill_at: float | None = None
-        """When to look again, and to kill what is found."""
+        """When to kill what is left of it."""
         self.stubborn = 0
-        """How often that has been done."""
+        """How often it has been killed without all of it being gone."""
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells it from every other attempt."""
+        """The job's number and epoch, which no other attempt shares."""
         return self.job.number, self.job.epoch
 
     def outcome(self, ok: bool, result: Any = None, reason: str | None = None) -> dict[str, Any]:
-        """What is reported: how it ended by itself, unless its worker ended it."""
+        """The report for the board: how the job ended by itself, or why the worker ended it."""
         if self.why:
             ok, reason = False, self.sentence(_REASONS[self.why].format(span(self.timeout or 0)))
         return {
@@ -103,6 +103,6 @@ class Attempt:
         }
 
     def sentence(self, text: str) -> str:
-        """A reason as a board takes it: one line, with the last one that the job wrote."""
+        """The reason of a failure in one line, with the last line that the job wrote."""
         last = self.output.last_line()
         return plain(f"{text}: {last}" if last else text)[:1000]

@@ -1,23 +1,23 @@
-"""How many jobs a worker takes at once: as many as it was told, and fewer while it is short of something."""
+"""How many jobs a worker runs at once: as many as it was told, fewer while it lacks processes or memory."""
 
 from __future__ import annotations
 
 AGAIN = 30.0
-"""Seconds until a worker that was short tries one job more than it can run."""
+"""Seconds until a worker that had to run fewer jobs tries one more."""
 SOON = 1.0
-"""Seconds until one that could not start a single job tries again."""
+"""Seconds until a worker that could not start a single job tries again."""
 TRIES = 5
-"""How often that is tried in a row."""
+"""How often it tries in a row before it gives up."""
 
 
 class Capacity:
-    """What a worker can run, as it turns out."""
+    """The number of commands that may run at once, lowered and raised by what happens."""
 
     def __init__(self, wanted: int) -> None:
         self.most = wanted
-        """Commands that may run at once."""
+        """Most commands at once, for now."""
         self.again_at = float("inf")
-        """When one more is tried."""
+        """When to try one more."""
         self._wanted = wanted
         self._in_vain = 0
 
@@ -27,7 +27,7 @@ class Capacity:
         return f"nothing can be started, another try in {SOON:g} s"
 
     def lower(self, running: int, now: float) -> bool:
-        """One more than these could not be started; False when nothing could be for too long."""
+        """A command could not be started beside `running` others; False after too many tries that started nothing."""
         self.most = min(self.most, running)
         self.again_at = now + (AGAIN if running else SOON)
         if not running:
@@ -35,11 +35,11 @@ class Capacity:
         return self._in_vain < TRIES
 
     def started(self) -> None:
-        """Something could be started."""
+        """A command was started."""
         self._in_vain = 0
 
     def grow(self, now: float) -> bool:
-        """Try one more, if it is time; whether there is room for more than before."""
+        """Allow one more command if it is time; whether it was allowed."""
         if now < self.again_at:
             return False
         self.most = min(self._wanted, self.most + 1)

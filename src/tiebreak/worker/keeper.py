@@ -1,10 +1,11 @@
-"""The keeper: a worker's parent, which does nothing but outlive it.
+"""The keeper: a worker's parent process, which cleans up if the worker is killed.
 
-A worker that is killed with SIGKILL cannot clean up. Its children are then given to the keeper, a sub-reaper, which
-kills them and tells the board that this worker is dead, so that its jobs go back at once. If the keeper is
-killed, the worker notices (their pipe ends), ends its jobs and itself; each job has then used an attempt, because it
-may have killed the keeper. The worker has a session of its own, so that no signal to a process group kills both. If
-both are killed all the same, another worker cleans up after them (`leftovers`).
+A worker that gets SIGKILL cannot clean up. The kernel then hands its children to the keeper, which is a subreaper. The
+keeper kills them and tells the board that the worker is dead, so that its jobs are given back at once.
+
+If the keeper is killed, the worker notices (the pipe between them ends), and ends its jobs and itself. Each job has
+then used an attempt, because it may have killed the keeper. The worker has a process session of its own, so a signal to
+a process group never kills both. If both are killed all the same, another worker cleans up (`leftover_processes`).
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ if TYPE_CHECKING:
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 ABANDONED = signal.SIGUSR1
-"""What a daemon's worker gets when the daemon dies. A parent dies once for each of its threads, so this may come
-several times, and must not be taken for somebody in a hurry."""
+"""The signal that a daemon's worker gets when the daemon dies. The kernel sends it once for each thread of the daemon,
+so it may come several times; unlike a second SIGTERM, that does not mean "stop faster"."""
 
 
-def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
-    """Run `work` in a child, given the descriptor that ends with this process; its exit code.
+def keep(work: Callable[[int], int], after_crash: Callable[[Identity], None]) -> int:
+    """Run `work` in a child process and return its exit code.
 
-    `buried` is called when the child did not end as it should, and nothing of it is left.
+    `work` gets a descriptor that reports end of file when this process dies. `after_crash` is called with the child's
+    identity when the child has crashed and no process of it is left.
     """
     trees.become_subreaper()
     ours, theirs = os.pipe()
-    # A signal now would find no handler, or the parent's in the child: it waits until each is ready for it.
+    # Signals wait until both processes have their own handlers.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     child = os.fork()
     if child == 0:
@@ -47,7 +49,7 @@ def keep(work: Callable[[int], int], buried: Callable[[Identity], None]) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = _wait(child)
     if trees.end_descendants() and code != 0:
-        buried(who)
+        after_crash(who)
     return code if code >= 0 else 128 - code
 
 
@@ -66,16 +68,16 @@ def _guarded(work: Callable[[int], int], ours: int) -> int:
             try:
                 stream.flush()
             except (OSError, ValueError):
-                pass  # nobody is left to be told
+                pass  # nobody reads it any more
 
 
 def _once(then: Callable[[], None]) -> Callable[[int, object], None]:
-    """A handler that heeds the first signal only."""
-    heeded: list[int] = []
+    """A signal handler that acts on the first signal only."""
+    handled: list[int] = []
 
     def handler(number: int, _: object) -> None:
-        if not heeded:
-            heeded.append(number)
+        if not handled:
+            handled.append(number)
             then()
 
     return handler
@@ -89,7 +91,7 @@ def _pass_on(child: int, number: int) -> None:
 
 
 def _wait(child: int) -> int:
-    """Until the child ends; orphans that come to this process meanwhile are buried too."""
+    """Wait until the child ends, and reap the orphans that this process adopts meanwhile."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:

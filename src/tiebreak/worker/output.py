@@ -1,7 +1,7 @@
-"""What a job writes, on its way to the board: in order, as text, and never more in memory than a part of the cap.
+"""Buffers what a job writes until the board has taken it: in order, as text, in bounded memory.
 
-The board keeps the head and the tail of it (`jobs.append`). A job that writes faster than the board takes it loses
-the middle already here: offsets count everything, so the gap shows.
+The board keeps the beginning and the end of the output (`jobs.append`). If a job writes faster than the board accepts,
+the middle is dropped here already. Offsets count everything that was written, so the gap is visible.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 CAP = 1024 * 1024
-"""How much of a job's output is kept when nobody says."""
+"""Bytes of a job's output that are kept, unless the job says otherwise."""
 PIECE = 16 * 1024
-"""Characters in one chunk at most."""
+"""Most characters in one chunk."""
 ENOUGH = 64 * 1024
-"""Bytes that are worth a request of their own, without waiting for the next one."""
+"""Bytes that are worth sending at once instead of with the next request."""
 LAST = 2048
-"""Bytes from the end that are remembered for the reason of a failure."""
+"""Characters at the end that are remembered, for the reason of a failure."""
 
 
 class Output:
@@ -36,9 +36,9 @@ class Output:
 
     def __init__(self, cap: int | None = None) -> None:
         self.size = 0
-        """Bytes that were written so far, counted as text in UTF-8."""
+        """Bytes written so far, as UTF-8."""
         self.waiting = 0
-        """Bytes that have not been taken yet."""
+        """Bytes that `take` has not handed out yet."""
         self._cap = CAP if cap is None else cap
         self._most = max(1, self._cap // 2)
         self._chunks: list[Chunk] = []
@@ -46,12 +46,12 @@ class Output:
         self._last = ""
 
     def feed(self, stream: int, data: bytes, final: bool = False) -> None:
-        """What was read from a stream; `final` when it has ended."""
+        """Add what was read from a stream; `final` when the stream has ended."""
         if stream not in self._decoders:
             if not data:
                 return
             self._decoders[stream] = getincrementaldecoder("utf-8")("replace")
-        # NUL is not text to every board.
+        # PostgreSQL stores no NUL in text.
         text = self._decoders[stream].decode(data, final).replace("\0", "\ufffd")
         for at in range(0, len(text), PIECE):
             self._add(stream, text[at : at + PIECE])
@@ -70,16 +70,16 @@ class Output:
             self._forget()
 
     def _forget(self) -> None:
-        """Give the oldest piece up that lies beyond the head."""
+        """Drop the oldest chunk that does not belong to the beginning."""
         at = next((i for i, chunk in enumerate(self._chunks) if chunk["start"] >= self._most), len(self._chunks) - 1)
         self.waiting -= _size(self._chunks.pop(at)["text"])
 
     def urgent(self) -> bool:
-        """Whether there is enough for a request of its own: only the head is, the rest may come as it likes."""
+        """Whether to send at once: only for the beginning of the output; the rest goes with the next request."""
         return self.waiting >= ENOUGH and self.size - self.waiting < self._most
 
     def take(self, most: int = 4 * ENOUGH) -> list[Chunk]:
-        """The next chunks for the board, about so many bytes of them."""
+        """Hand out the next chunks for the board, about `most` bytes."""
         taken, size = 0, 0
         for chunk in self._chunks:
             taken += 1
@@ -91,12 +91,12 @@ class Output:
         return out
 
     def put_back(self, chunks: list[Chunk]) -> None:
-        """What could not be delivered, for the next time."""
+        """Return chunks that could not be delivered, for the next `take`."""
         self._chunks[:0] = chunks
         self.waiting += sum(_size(chunk["text"]) for chunk in chunks)
 
     def last_line(self) -> str:
-        """The last line with anything in it."""
+        """The last line that is not blank."""
         lines = [line.strip() for line in self._last.splitlines()]
         return next((line for line in reversed(lines) if line), "")
 

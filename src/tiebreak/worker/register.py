@@ -1,13 +1,13 @@
-"""The register of a worker: a file that lists the sessions which it started and which may still run.
+"""The register of a worker: a file that lists the process sessions which it started and which may still run.
 
-Each job runs in a session of its own. A job can clear or overwrite its environment, but its first process cannot
-leave the session that it leads. So whoever cleans up after a dead worker on the same machine looks into its register.
+Each job runs in a process session of its own. A job can clear its environment, but its first process cannot leave the
+session that it leads. So another worker on the same machine, which cleans up after a dead one, reads its register.
 
-An entry is written before its process is started, and gets the pid and the start time a moment later. It is blanked
-when nothing of the job is left. So a job that is not in a register does not run. An entry without a pid is in doubt:
-the worker died in that moment. A register that is missing, because its folder cannot be used or somebody deleted
-it, leaves everything in doubt. Nothing is synced to disk: a register outlives its worker, and need not outlive the
-machine.
+An entry is written before its process starts, gets the pid and start time a moment later, and is blanked when no
+process of the job is left. So a job that is in no register does not run. An entry without a pid means that the worker
+died between the two writes, so the process may or may not run. If the register is missing (its folder cannot be used,
+or somebody deleted it), nothing is known about any job. Nothing is synced to disk: a register must outlive its worker,
+but not a reboot, which ends the processes too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import sys
 from time import time
 
 from ..errors import TiebreakError
+from ..files import remove_file, replace_file
 from ..limits import MAX_LEASE
-from ..process_identity import alive, from_token, identity, is_shortage, look, token
+from ..process_identity import from_token, identity, is_dead, is_shortage, look, token
 from ..user_folders import private_folder
 
 TYPE_CHECKING = False
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..process_identity import Identity
-    from .kin import Mark
+    from .job_processes import Mark
 
 WIDTH = 128
 """Bytes of an entry."""
 END = "."
-"""The last word of a whole entry. One that was cut while it was written lacks it."""
+"""The last word of a complete entry; an entry that was only partly written lacks it."""
 HELPER: Mark = ("-", "0")
-"""Stands for the job of a child that runs functions."""
+"""Stands in place of a job for children that run functions."""
 _SUFFIX = ".worker"
 
 
@@ -48,28 +49,29 @@ class Register:
         self._file: int | None = None
         self._first = 0
         if sys.platform != "linux":
-            return  # nobody could tell elsewhere that nothing else is left
+            return  # elsewhere the process table does not tell enough to be certain, so a register would be of no use
         try:
             self._path = _path(identity())
             _delete_old(os.path.dirname(self._path))
             self._create(board)
         except (TiebreakError, OSError):
-            self.close()  # others wait for this worker's leases, should it be killed
+            self.close()  # without a register: if this worker is killed, its jobs wait for their leases
 
     def _create(self, board: str) -> None:
         head = json.dumps(board).encode() + b"\n"
         data = head + b"".join(self._entries)
-        new = f"{self._path}.new"
-        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        replace_file(self._path, data)
+        try:
+            made = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            remove_file(self._path)  # nobody would keep it up to date
+            raise
         old, self._file, self._first = self._file, made, len(head)
         if old is not None:
             os.close(old)
-        if os.write(made, data) != len(data):
-            raise OSError(f"{new}: not written")
-        os.replace(new, self._path)
 
     def moved(self, board: str) -> None:
-        """The board is somewhere else from now on."""
+        """Write the board's new address."""
         if self._file is None:
             return
         try:
@@ -78,7 +80,7 @@ class Register:
             self.close()
 
     def intend(self, mark: Mark) -> int:
-        """A session is about to be started for a job; the place of its entry."""
+        """Write an entry for a session that is about to start; returns its place in the file."""
         if self._free:
             place = self._free.pop()
         else:
@@ -88,13 +90,13 @@ class Register:
         return place
 
     def started(self, place: int, pid: int) -> None:
-        """The session has started, and this process leads it."""
+        """The session has started; `pid` leads it."""
         self._by_pid[pid] = place
 
     def confirm(self, pid: int) -> None:
-        """Write down which session it is, by its leader: a child that may have ended, but was not reaped.
+        """Add the session's leader to its entry. The leader may have ended, but must not have been reaped.
 
-        Not at once: to look at a process that is just being started takes longer than most jobs.
+        This is not done at once: looking up a process that is just starting takes longer than most jobs run.
         """
         leader = look(pid) if self._file is not None else None
         if leader is not None and leader.started:
@@ -102,12 +104,12 @@ class Register:
             self._write(place, f"{self._entries[place].decode().rstrip()} {pid} {leader.started} {END}")
 
     def cancel(self, place: int) -> None:
-        """It could not be started."""
+        """Blank an entry: its process could not be started, or has ended."""
         self._write(place, "")
         self._free.append(place)
 
     def ended(self, pid: int) -> None:
-        """Nothing is left of what was started with this process."""
+        """No process of this session is left."""
         place = self._by_pid.pop(pid, None)
         if place is not None:
             self.cancel(place)
@@ -120,31 +122,27 @@ class Register:
             if os.pwrite(self._file, entry, self._first + place * WIDTH) != WIDTH:
                 raise OSError(f"{self._path}: not written")
         except OSError:
-            self.close()  # rather none than one in which something is missing
+            self.close()  # no register is better than one in which an entry is missing
 
     def close(self) -> None:
-        """Delete it: nothing runs any more, or it cannot be kept."""
+        """Delete the register: nothing runs any more, or it cannot be kept complete."""
         if self._file is None:
             return
         os.close(self._file)
         self._file = None
-        for path in (self._path, f"{self._path}.new"):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                pass
+        remove_file(self._path)
 
 
-class Listed:
-    """What a register says."""
+class RegisterContents:
+    """A register as read from its file."""
 
     def __init__(self, data: bytes) -> None:
         head, *lines = data.decode("utf-8", "replace").split("\n")
         self.board: str = json.loads(head)
         self.leaders: dict[int, tuple[Mark, int]] = {}
-        """For each session its job, and when its leader started."""
+        """For each session: its job, and when its leader started."""
         self.whole = not lines.pop()
-        """Whether it tells all that may run."""
+        """Whether it lists everything that may run."""
         for words in filter(None, map(str.split, lines)):
             if len(words) == 5 and words[4] == END:
                 self.leaders[int(words[2])] = (words[0], words[1]), int(words[3])
@@ -152,11 +150,11 @@ class Listed:
                 self.whole = False
 
     def sessions(self) -> dict[int, int]:
-        """The sessions, by their numbers, and when each leader started."""
+        """The numbers of the sessions, and when each leader started."""
         return {pid: started for pid, (_, started) in self.leaders.items()}
 
     def earlier(self, jobs: Mapping[str, int]) -> dict[int, int]:
-        """Those of attempts at these jobs before the epochs that count now."""
+        """The sessions of attempts at these jobs that are earlier than the current epochs."""
         return {
             pid: started
             for pid, ((job, epoch), started) in self.leaders.items()
@@ -164,10 +162,10 @@ class Listed:
         }
 
 
-def listed_by(who: Identity) -> Listed | None:
-    """What the register of that worker says; None if it has none that can be read.
+def listed_by(who: Identity) -> RegisterContents | None:
+    """The register of that worker; None if there is none that can be read.
 
-    Raises an `OSError` when this process is too short of something to look.
+    Raises `OSError` when this process has too few descriptors or too little memory to look.
     """
     try:
         return _read(_path(who))
@@ -175,7 +173,7 @@ def listed_by(who: Identity) -> Listed | None:
         return None
 
 
-def registers() -> Iterator[tuple[Identity, Listed]]:
+def registers() -> Iterator[tuple[Identity, RegisterContents]]:
     """The registers of this user's workers that run, or died, on this machine since it booted."""
     try:
         folder = private_folder()
@@ -194,17 +192,17 @@ def forget(who: Identity) -> None:
     try:
         os.unlink(_path(who))
     except (TiebreakError, OSError):
-        pass  # it is deleted when it is old
+        pass  # a later worker deletes it when it is old
 
 
 def _path(who: Identity) -> str:
     return os.path.join(private_folder(), token(who) + _SUFFIX)
 
 
-def _read(path: str) -> Listed | None:
+def _read(path: str) -> RegisterContents | None:
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
-            return Listed(file.read())
+            return RegisterContents(file.read())
     except OSError as exc:
         if is_shortage(exc):
             raise
@@ -214,14 +212,14 @@ def _read(path: str) -> Listed | None:
 
 
 def _delete_old(folder: str) -> None:
-    """Delete what dead workers left here so long ago that no lease of theirs is left."""
+    """Delete registers of dead workers that are so old that every lease of theirs has run out."""
     for name in os.listdir(folder):
         stem, dot, _ = name.partition(_SUFFIX)
         path = os.path.join(folder, name)
         try:
             if dot and os.stat(path).st_mtime < time() - MAX_LEASE:
                 who = from_token(stem)
-                if who is None or alive(who) is False:
+                if who is None or is_dead(who):
                     os.unlink(path)
         except OSError:
             pass

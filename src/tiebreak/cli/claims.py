@@ -1,0 +1,148 @@
+"""The frequent commands on tasks: claim, next, extend, complete, fail, release. They import as little as possible."""
+
+from __future__ import annotations
+
+from ..limits import CLAIM_LEASE, MAX_COUNT
+from ..names import seconds, short
+from ..text import plain, span
+from .parser import Argument, Option, command, duration, json_argument, whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..model import Task
+    from .context import Context
+    from .parser import Args
+
+REF = Argument("ref", "the task: #number, key, id or a unique beginning of the id")
+EPOCH = Option("epoch", "N", "the epoch of your claim (default: the current one)", default=0, convert=whole)
+LEASE = duration("lease", "how long the claim lasts unless renewed", CLAIM_LEASE)
+WAIT = Option("wait", "DURATION", "wait that long if it is not available", default="0s")
+REASON = Option("reason", "TEXT", "why")
+
+
+def called(task: Task) -> str:
+    """A task's number and name, for messages."""
+    return f"#{task.number} {plain(task.name)}"
+
+
+def grant(context: Context, task: Task, verb: str, lease: float) -> None:
+    """Print a won or renewed claim."""
+    text = ""
+    if not context.json:
+        text = f"{context.styled(verb, 'good')} {called(task)}  epoch {task.epoch}, for {span(lease)}"
+    context.answer(task, text)
+
+
+@command(
+    "claim",
+    "Claim a task, or learn who has it.",
+    REF,
+    LEASE,
+    WAIT,
+    Option("no-create", text="do not create a task for a key that does not exist"),
+    example="tb claim login-bug --lease 20m",
+)
+def claim(context: Context, args: Args) -> None:
+    """Exit 0 if you have it now; 1 if somebody else has it, who is named."""
+    task = context.board.win(args.ref, lease=args.lease, create=not args.no_create, wait=args.wait)
+    created = task.created_at == task.claimed_at
+    grant(context, task, "posted and won" if created else "won", seconds(args.lease))
+
+
+@command(
+    "next",
+    "Claim the next ready tasks: highest priority first, then oldest.",
+    Option("kind", "KIND", "only of this kind"),
+    Option("queue", "QUEUE", "only from this queue"),
+    Option("tag", "TAG", "only with this tag"),
+    Option("count", "N", f"at most this many, 1 to {MAX_COUNT} (default 1)", default=1, convert=whole),
+    LEASE,
+    WAIT,
+    example="tb next --kind bug --wait 60s",
+)
+def next_ready(context: Context, args: Args) -> int:
+    """Exit 0 if a task was claimed; 1 if none is ready; 2 if none became ready while waiting."""
+    won = context.board.win_next(
+        kind=args.kind, queue=args.queue, tag=args.tag, count=args.count, lease=args.lease, wait=args.wait
+    )
+    if context.json:
+        context.answer(won)
+    for task in won if not context.json else []:
+        grant(context, task, "won", seconds(args.lease))
+    if not won and not context.json:
+        context.say("nothing is ready")
+    return 0 if won else 2 if seconds(args.wait) else 1
+
+
+@command("extend", "Renew a claim for another lease.", REF, LEASE, EPOCH, example="tb extend '#42' --lease 30m")
+def extend(context: Context, args: Args) -> None:
+    """The new lease counts from now."""
+    task = context.board.tasks.extend(ref=args.ref, lease=args.lease, epoch=args.epoch)
+    grant(context, task, "extended", seconds(args.lease))
+
+
+@command(
+    "complete",
+    "Finish a task that you have claimed.",
+    REF,
+    Option("result", "JSON", "the result: JSON, @FILE or - for standard input", convert=json_argument),
+    Option("ack", text="post an announcement in the same transaction"),
+    Option("ack-name", "TEXT", "the announcement's name"),
+    Option("ack-priority", "PRIORITY", "the announcement's priority: low, normal, high or urgent", default="normal"),
+    Option("ack-payload", "JSON", "the announcement's payload", convert=json_argument),
+    EPOCH,
+    example='tb complete login-bug --result \'{"commit": "1a2b3c"}\' --ack',
+)
+def complete(context: Context, args: Args) -> None:
+    """Refused if the claim is no longer yours."""
+    params: dict[str, Any] = {}
+    if args.ack or args.ack_name or args.ack_payload is not None:
+        params = {
+            "ack": True,
+            "ack_name": args.ack_name,
+            "ack_priority": args.ack_priority,
+            "ack_payload": args.ack_payload,
+        }
+    task = context.board.tasks.complete(ref=args.ref, epoch=args.epoch, result=args.result, **params)
+    _tell(context, task, "completed", "good")
+
+
+@command(
+    "fail",
+    "Report that an attempt failed; the task is retried while attempts are left.",
+    REF,
+    REASON,
+    Option("no-retry", text="do not try again"),
+    EPOCH,
+    example="tb fail '#42' --reason 'tests are red'",
+)
+def fail(context: Context, args: Args) -> None:
+    """The task becomes ready again after a backoff, or failed if no attempt is left."""
+    task = context.board.tasks.fail(ref=args.ref, epoch=args.epoch, reason=args.reason, retry=not args.no_retry)
+    left = task.max_attempts - task.attempts
+    _tell(context, task, "failed" if task.state == "failed" else f"will be retried ({left} left)", "warn")
+
+
+@command(
+    "release",
+    "Give a claim back; the attempt does not count.",
+    REF,
+    REASON,
+    EPOCH,
+    example="tb release '#42'",
+)
+def release(context: Context, args: Args) -> None:
+    """The task is ready again at once."""
+    task = context.board.tasks.release(ref=args.ref, epoch=args.epoch, reason=args.reason)
+    _tell(context, task, "released", "good")
+
+
+def _tell(context: Context, task: Task, verb: str, style: str) -> None:
+    context.answer(task, "" if context.json else f"{context.styled(verb, style)} {called(task)}")
+
+
+def who(agent: str | None) -> str:
+    """An agent's name for a table."""
+    return short(agent) if agent else "-"

@@ -1,0 +1,101 @@
+"""Files that several processes share: replaced in one step, and locked with `flock`.
+
+Both work across processes without a daemon. A reader sees the old contents or the new ones, never a part. The kernel
+releases a lock when the process that has it ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+
+LOOK_AGAIN = 0.02
+"""Seconds between two tries to lock a file."""
+
+
+def replace_file(path: str, content: bytes, *, mode: int | None = 0o600, durable: bool = False) -> None:
+    """Write a file beside `path` and rename it into place.
+
+    `mode` are the new file's permissions; with None it gets those of the file that it replaces, or the usual ones.
+    `durable` syncs the file and its folder, so that the new contents survive a power loss.
+    """
+    partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+            if mode is not None:
+                os.fchmod(fd, mode)  # the umask may have taken some away
+            elif (old := _mode(path)) is not None:
+                os.fchmod(fd, old)
+            if durable:
+                file.flush()
+                os.fsync(fd)
+        os.replace(partial, path)
+    except BaseException:
+        remove_file(partial)
+        raise
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        return None
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that may be gone already."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def sync_folder(path: str) -> None:
+    """Make renames and removals in a folder survive a power loss."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def lock_file(path: str, wait: float = 0.0) -> int | None:
+    """Lock a file, which is created if needed; None if another process has it for the next `wait` seconds.
+
+    The lock lasts until the descriptor is closed here and in every child that inherited it. The file is never removed:
+    a lock on an unlinked file keeps nobody out.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if try_lock(fd) or (wait > 0 and _locked_within(fd, wait)):
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def _locked_within(fd: int, wait: float) -> bool:
+    from time import monotonic, sleep
+
+    end = monotonic() + wait
+    while monotonic() < end:
+        sleep(LOOK_AGAIN)
+        if try_lock(fd):
+            return True
+    return False
+
+
+def try_lock(fd: int, *, shared: bool = False) -> bool:
+    """Lock an open file at once; False if another process has a lock that excludes this one."""
+    import fcntl
+
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,123 @@
+"""The worker's two background threads that watch the board, so that the loop never waits for it.
+
+One thread waits for events: it wakes the loop when something happened, collects the ids of cancelled tasks, and submits
+scheduled jobs that are due. The other looks from time to time for dead workers of this machine and returns their jobs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from time import sleep
+
+from ..clock import elapsed
+from ..errors import TiebreakError
+from ..model import holder_id
+from ..process_identity import from_token, is_dead
+from .leftover_processes import end_left_by
+from .register import forget
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..board import Board
+    from ..process_identity import Identity
+    from .job_processes import Mark
+
+CALM = 0.05
+"""Longest pause in seconds between two looks at a busy board; on a quiet board an event is noticed at once."""
+LONG = 30.0
+"""Longest wait in seconds for an event before the schedules are looked at again."""
+
+
+class BoardWatcher:
+    """Watches one board; `wake` is called after each change of `news`, `cancelled` or `error`."""
+
+    def __init__(self, board: Board, wake: Callable[[], None], pause: float) -> None:
+        self._board = board
+        self._wake = wake
+        self._pause = pause
+        self.news = False
+        """Whether something happened; the loop sets it back."""
+        self.cancelled: deque[str] = deque()
+        """Ids of cancelled tasks that the loop has not handled yet."""
+        self.error: BaseException | None = None
+        """The unexpected error that ended one of the threads."""
+        self._seen = board.events.last()
+        for each, name in ((self._watch, "events"), (self._return_jobs, "dead workers")):
+            threading.Thread(target=self._repeat, args=(each,), name=name, daemon=True).start()
+
+    def _repeat(self, look: Callable[[], None]) -> None:
+        try:
+            while True:
+                look()
+        except BaseException as exc:  # raised again by the loop
+            self.error = exc
+            self._wake()
+
+    def _watch(self) -> None:
+        """Wait for the next event or scheduled job, and wake the loop."""
+        asked = elapsed()
+        try:
+            if self._board.engine.wait(self._seen, self._fire(), project=self._board.project):
+                self._look()
+        except (TiebreakError, OSError, MemoryError):
+            sleep(1.0)  # the sender gets the same error, and the loop reports it
+        self.news = True
+        self._wake()
+        self._calm = 0.001 if elapsed() - asked > CALM else min(CALM, 2 * self._calm)
+        sleep(self._calm)
+
+    _calm = 0.001
+
+    def _fire(self) -> float:
+        """Submit the scheduled jobs that are due; seconds until the next one."""
+        due = self._board.schedules.due()
+        if due is not None and due <= 0:
+            self._board.schedules.fire()
+            return 0.0
+        return LONG if due is None else min(LONG, due)
+
+    def _look(self) -> None:
+        newest = self._board.events.last()
+        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=1000)
+        self.cancelled.extend(event.subject or "" for event in found)
+        self._seen = max(newest, self._seen)
+
+    def _return_jobs(self) -> None:
+        """Return the jobs of dead workers, then pause."""
+        try:
+            return_jobs_of_dead_workers(self._board)
+        except (TiebreakError, OSError, MemoryError):
+            pass  # tried again later; if it never works, the leases run out
+        sleep(self._pause)
+
+
+def return_jobs_of_dead_workers(board: Board) -> int:
+    """Return the jobs of workers on this machine whose processes are known to be dead; how many jobs there were.
+
+    The processes that such a worker left running are ended first. If it is not certain that all of them have ended, the
+    jobs stay claimed until their leases run out.
+    """
+    held: dict[str, set[Mark]] = {}
+    for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
+        held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
+    return sum(
+        _give_back(board, holder)
+        for holder, marks in held.items()
+        if holder != board.agent and is_dead(_worker(holder)) and end_left_by(holder, marks)
+    )
+
+
+def _give_back(board: Board, holder: str) -> int:
+    count: int = board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
+    who = _worker(holder)
+    if who is not None:
+        forget(who)
+    return count
+
+
+def _worker(holder: str) -> Identity | None:
+    """The process of a worker, as its name tells."""
+    return from_token(holder.partition("~")[2])
