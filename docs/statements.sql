@@ -8,7 +8,8 @@
 --
 -- Names. `tasks.claim (2)` is the second statement of that operation. A statement that several operations send is
 -- shown at the first one, and the others name it. Behind a statement's name stands the function that sends it, in
--- src/tiebreak/operations/: `claims._win` is `_win` in claims.py.
+-- src/tiebreak/operations/: `claims._win` is `_win` in claims.py. Below it stands the first sentence of what that
+-- function says about itself.
 --
 -- Parameters are shown by name, as in `:project`. PostgreSQL gets them as $1, $2 …, SQLite as ?1, ?2 …. `:now` is
 -- the time of the board in microseconds since 1970. Names that end in `_aaa` are the first of their kind
@@ -1436,6 +1437,145 @@ SELECT
     )
 FROM given;
 
+-- tasks.next (22), concurrency._stirred
+-- SQLite: without FOR UPDATE SKIP LOCKED.
+SELECT limit_group, task, rank
+FROM stirred
+WHERE project = :project
+ORDER BY rank DESC, task
+LIMIT :most
+FOR UPDATE SKIP LOCKED;
+
+-- tasks.next (23), concurrency.look_again
+-- Look at groups that were stirred, a hundred rows at most, and let their best tasks be found.
+WITH given (g, t) AS (VALUES (:g_aaa, :t_aaa))
+DELETE FROM stirred
+WHERE project = :project AND (limit_group, task) IN (SELECT given.g, given.t FROM given);
+
+-- tasks.next (24), concurrency._heads
+-- The best ready task of each of these groups, in each queue, for each function and size, found by skipping.
+WITH RECURSIVE given (g) AS (VALUES (:g_aaa)),
+heads (g, n) AS (
+    SELECT
+        given.g,
+        (
+            SELECT number
+            FROM tasks
+            WHERE project = :project
+              AND state = 'pending'
+              AND ready_at = 0
+              AND limit_group IS NOT NULL
+              AND limit_group = given.g
+            ORDER BY queue, callee, limit_size, priority DESC, number
+            LIMIT 1
+        )
+    FROM given
+    UNION ALL
+    SELECT
+        heads.g,
+        (
+            SELECT number
+            FROM tasks
+            WHERE project = :project
+              AND state = 'pending'
+              AND ready_at = 0
+              AND limit_group IS NOT NULL
+              AND limit_group = heads.g
+              AND (tasks.queue, tasks.callee, tasks.limit_size) > (head.queue, head.callee, head.limit_size)
+            ORDER BY queue, callee, limit_size, priority DESC, number
+            LIMIT 1
+        )
+    FROM heads JOIN tasks AS head ON head.number = heads.n
+)
+SELECT heads.g, queue, callee, limit_size, number, aside
+FROM heads JOIN tasks ON number = heads.n;
+
+-- tasks.next (25), concurrency._let_be_found
+-- Set the best tasks of these groups aside no longer, as many as there is room for; whether some were not free.
+-- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
+WITH given (n) AS (VALUES (:n_aaa)),
+opened AS MATERIALIZED (
+    SELECT number AS n
+    FROM given JOIN tasks ON number = given.n
+    WHERE aside = 1 AND state = 'pending'
+    FOR UPDATE OF tasks SKIP LOCKED
+)
+UPDATE tasks
+SET aside = 0
+FROM opened
+WHERE number = opened.n
+RETURNING number;
+
+-- tasks.next (26), concurrency.set_aside
+-- Set tasks aside whose groups are full; how many were.
+-- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
+WITH given (n) AS (VALUES (:n_aaa)),
+closed AS MATERIALIZED (
+    SELECT number AS n
+    FROM given JOIN tasks ON number = given.n
+    WHERE aside = 0 AND state = 'pending'
+    FOR UPDATE OF tasks SKIP LOCKED
+)
+UPDATE tasks
+SET aside = 1
+FROM closed
+WHERE number = closed.n
+RETURNING number;
+
+-- tasks.next (27), picking._win
+-- Win what can be won now.
+-- SQLite: :now instead of the server's clock.
+WITH given (n) AS (VALUES (:n_aaa))
+UPDATE tasks
+SET
+    displaced = holder,
+    holder = :agent,
+    epoch = epoch + 1,
+    until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease,
+    state = 'claimed',
+    attempts = attempts + 1,
+    ready_at = 0,
+    claimed_at = :now,
+    updated_at = :now,
+    progress = NULL,
+    aside = 0,
+    look_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease
+FROM given
+WHERE number = given.n
+  AND state IN ('pending', 'claimed')
+  AND ready_at <= :now
+  AND attempts < max_attempts
+  AND (holder IS NULL OR until <= :now)
+RETURNING
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
+    displaced;
+
+-- tasks.next (28), concurrency._first_of
+-- The tasks that are still aside among the first ones of these groups, queues, functions and sizes.
+SELECT *
+FROM (
+    SELECT limit_group, number, aside
+    FROM tasks
+    WHERE project = :project
+      AND state = 'pending'
+      AND ready_at = 0
+      AND limit_group IS NOT NULL
+      AND limit_group = :group_aaa
+      AND queue = :queue_aaa
+      AND callee = :callee_aaa
+      AND limit_size = :size_aaa
+    ORDER BY priority DESC, number
+    LIMIT :room_aaa
+) AS best;
+
+-- tasks.next (29), concurrency.stir
+-- Have groups looked at again, because of these tasks, before all others.
+INSERT INTO stirred (project, limit_group, task, rank)
+VALUES (:project, :group, :task, :rank)
+ON CONFLICT DO NOTHING;
+
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
@@ -2379,94 +2519,7 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
         AND callee = :callee_aab
   );
 
--- jobs.next (13), concurrency._stirred
--- SQLite: without FOR UPDATE SKIP LOCKED.
-SELECT limit_group, task, rank
-FROM stirred
-WHERE project = :project
-ORDER BY rank DESC, task
-LIMIT :most
-FOR UPDATE SKIP LOCKED;
-
--- jobs.next (14), concurrency.look_again
--- Look at groups that were stirred, a hundred rows at most, and let their best tasks be found.
-WITH given (g, t) AS (VALUES (:g_aaa, :t_aaa))
-DELETE FROM stirred
-WHERE project = :project AND (limit_group, task) IN (SELECT given.g, given.t FROM given);
-
--- jobs.next (15), concurrency._heads
--- The best ready task of each of these groups, in each queue, for each function and size, found by skipping.
-WITH RECURSIVE given (g) AS (VALUES (:g_aaa)) ,
-heads (g, n) AS (
-    SELECT
-        given.g,
-        (
-            SELECT number
-            FROM tasks
-            WHERE project = :project
-              AND state = 'pending'
-              AND ready_at = 0
-              AND limit_group IS NOT NULL
-              AND limit_group = given.g
-            ORDER BY queue, callee, limit_size, priority DESC, number
-            LIMIT 1
-        )
-    FROM given
-    UNION ALL
-    SELECT
-        heads.g,
-        (
-            SELECT number
-            FROM tasks
-            WHERE project = :project
-              AND state = 'pending'
-              AND ready_at = 0
-              AND limit_group IS NOT NULL
-              AND limit_group = heads.g
-              AND (tasks.queue, tasks.callee, tasks.limit_size) > (head.queue, head.callee, head.limit_size)
-            ORDER BY queue, callee, limit_size, priority DESC, number
-            LIMIT 1
-        )
-    FROM heads JOIN tasks AS head ON head.number = heads.n
-)
-SELECT heads.g, queue, callee, limit_size, number, aside
-FROM heads JOIN tasks ON number = heads.n;
-
--- jobs.next (16), concurrency._first_of
--- The tasks that are still aside among the first ones of these groups, queues, functions and sizes.
-SELECT *
-FROM (
-    SELECT limit_group, number, aside
-    FROM tasks
-    WHERE project = :project
-      AND state = 'pending'
-      AND ready_at = 0
-      AND limit_group IS NOT NULL
-      AND limit_group = :group_aaa
-      AND queue = :queue_aaa
-      AND callee = :callee_aaa
-      AND limit_size = :size_aaa
-    ORDER BY priority DESC, number
-    LIMIT :room_aaa
-) AS best;
-
--- jobs.next (17), concurrency._let_be_found
--- Set the best tasks of these groups aside no longer, as many as there is room for; whether some were not free.
--- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
-WITH given (n) AS (VALUES (:n_aaa)) ,
-opened AS MATERIALIZED (
-    SELECT number AS n
-    FROM given JOIN tasks ON number = given.n
-    WHERE aside = 1 AND state = 'pending'
-    FOR UPDATE OF tasks SKIP LOCKED
-)
-UPDATE tasks
-SET aside = 0
-FROM opened
-WHERE number = opened.n
-RETURNING number;
-
--- jobs.next (18), picking._win
+-- jobs.next (13), picking._win
 -- Win what can be won now.
 -- SQLite: :now instead of the server's clock.
 WITH given (n) AS (VALUES (:n_aaa))
@@ -2494,7 +2547,7 @@ RETURNING
     number, id, project, name, queue, holder, epoch, until, attempts, max_attempts, command, settings, claimed_at,
     priority;
 
--- jobs.next (19), picking._heads
+-- jobs.next (14), picking._heads
 -- The first tasks of each lane, the best first.
 -- SQLite: instr instead of strpos.
 SELECT *
@@ -2514,7 +2567,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- jobs.next (20), picking._heads
+-- jobs.next (15), picking._heads
 -- The first tasks of each lane, the best first.
 -- SQLite: instr instead of strpos.
 SELECT *
@@ -2561,7 +2614,12 @@ FROM (
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.next (16): SELECT FROM given
 --   tasks.next (8): SELECT FROM stirred
+--   tasks.next (22): SELECT FROM stirred
+--   tasks.next (23): DELETE FROM stirred
 --   tasks.next (21): SELECT FROM tasks
+--   tasks.next (24): SELECT FROM tasks
+--   tasks.next (28): SELECT FROM tasks
+--   tasks.next (25): UPDATE tasks
 --   tasks.claim (21): UPDATE tasks
 --   tasks.claim (22): SELECT FROM tasks
 --   tasks.claim (14): UPDATE tasks
@@ -2829,7 +2887,7 @@ WHERE project = :project;
 -- queues.pause (5), picking.set_paused_aside
 -- Keep tasks of paused queues out of everybody's way until they are resumed: a hundred tasks at once.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
-WITH given (q) AS (VALUES (:q_aaa)) ,
+WITH given (q) AS (VALUES (:q_aaa)),
 closed AS MATERIALIZED (
     SELECT number AS n
     FROM given JOIN tasks ON queue = given.q
@@ -3981,6 +4039,12 @@ WHERE due > 0 AND due <= :now
 ORDER BY due, project, name
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
+
+-- schedules.fire (5), schedules._fire
+UPDATE schedules
+SET due = :next, updated_at = :now
+WHERE project = :project AND name = :name AND removed_at = 0 AND due = :due
+RETURNING epoch;
 
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks

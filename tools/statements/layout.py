@@ -50,7 +50,7 @@ def _parsed(sql: str) -> list[_Token]:
             inside = levels.pop()
             levels[-1][-1].inside = inside
             continue
-        levels[-1].append(_Token(text, blank=found.group(0) != text))
+        levels[-1].append(_Token(text, blank=found.group(0) != text and text != ","))
         if text == "(":
             levels.append([])
     [tokens] = levels

@@ -22,7 +22,8 @@ all of them.
 
 Names. `tasks.claim (2)` is the second statement of that operation. A statement that several operations send is \
 shown at the first one, and the others name it. Behind a statement's name stands the function that sends it, in \
-src/tiebreak/operations/: `claims._win` is `_win` in claims.py.
+src/tiebreak/operations/: `claims._win` is `_win` in claims.py. Below it stands the first sentence of what that \
+function says about itself.
 
 Parameters are shown by name, as in `:project`. PostgreSQL gets them as $1, $2 …, SQLite as ?1, ?2 …. `:now` is \
 the time of the board in microseconds since 1970. Names that end in `_aaa` are the first of their kind \

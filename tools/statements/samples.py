@@ -301,6 +301,11 @@ STORIES: dict[str, list[Call | Later]] = {
         call("tasks.next", tag="t"),
         LEASE_OVER,
         call("jobs.next", count=9),
+        # A group that is full in one queue because of another, and one with much room.
+        *(submit(f"queue-{queue}", limit="i=1", queue=queue) for queue in "ab"),
+        call("tasks.next", count=2),
+        submit("wide", limit="j=200"),
+        call("tasks.next"),
     ],
     "holds": [
         call("holds.take", resources=["file:src/a.py"]),
@@ -425,7 +430,7 @@ STORIES: dict[str, list[Call | Later]] = {
     ],
     "schedules": [
         call("schedules.add", name="tick", expression="* * * * *", command=["true"]),
-        call("schedules.add", name="skips", expression="* * * * *", command=["true"], policy="skip"),
+        call("schedules.add", name="skips", expression="0 0 * * *", command=["true"], policy="skip"),
         call("schedules.list"),
         call("schedules.list", project=None, name="tick"),
         call("schedules.next", name="tick"),
@@ -433,7 +438,7 @@ STORIES: dict[str, list[Call | Later]] = {
         Later(600),
         call("schedules.due"),
         call("schedules.fire"),
-        Later(600),
+        Later(86400),
         call("schedules.fire", project=None),
         call("schedules.history", name="tick"),
         call("schedules.history", name="tick", before=9),
