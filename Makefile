@@ -71,6 +71,7 @@ fmt: .venv/.stamp ## Format, and mend what can be mended
 docs: .venv/.stamp ## Regenerate the references
 	for name in cli operations; do \
 		$(BIN)/python -m tiebreak.program.reference $$name > docs/$$name.md.new && mv docs/$$name.md.new docs/$$name.md; done
+	$(BIN)/python -m tools.statements > docs/statements.sql.new && mv docs/statements.sql.new docs/statements.sql
 
 clean: ## Remove everything that can be made again
 	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""docs/statements.sql: the statements that the operations send, written for whoever runs the database."""
