@@ -162,7 +162,7 @@ WHERE session = :session
 FOR SHARE;
 
 -- ================================================================================================================
--- tasks.claim (writes, with events)
+-- tasks.claim (writes)
 -- Win a ready task, or learn who has it.
 -- Scopes: keys shared, limits alone.
 -- ================================================================================================================
@@ -503,7 +503,7 @@ RETURNING
     displaced;
 
 -- ================================================================================================================
--- tasks.claim_many (writes, with events)
+-- tasks.claim_many (writes)
 -- Win as many of these tasks as are free, in one step; those not won are left out.
 -- Scopes: edges shared, limits alone.
 -- ================================================================================================================
@@ -518,7 +518,7 @@ RETURNING
 --   tasks.claim (24): UPDATE tasks
 
 -- ================================================================================================================
--- tasks.extend (writes, with events)
+-- tasks.extend (writes)
 -- Keep a claim for another lease, counted from now.
 -- ================================================================================================================
 
@@ -572,7 +572,7 @@ WHERE number = :value
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
--- tasks.complete (writes, with events)
+-- tasks.complete (writes)
 -- Finish a claimed task.
 -- ================================================================================================================
 
@@ -626,7 +626,7 @@ DO UPDATE SET passed = excluded.passed;
 --   tasks.claim (20): UPDATE tasks
 
 -- ================================================================================================================
--- tasks.fail (writes, with events)
+-- tasks.fail (writes)
 -- Report that an attempt failed.
 -- ================================================================================================================
 
@@ -696,7 +696,7 @@ RETURNING
 --   tasks.claim (19): UPDATE tasks
 
 -- ================================================================================================================
--- tasks.release (writes, with events)
+-- tasks.release (writes)
 -- Give a claim back at once, without using the attempt up.
 -- ================================================================================================================
 
@@ -731,7 +731,7 @@ SELECT
     (SELECT min(look_at) FROM tasks WHERE project = :project AND state = 'claimed');
 
 -- ================================================================================================================
--- tasks.sweep (writes, with events)
+-- tasks.sweep (writes)
 -- Write down the claims that have lapsed, and do a step of what was left to be done; how many claims there were.
 -- ================================================================================================================
 
@@ -798,7 +798,7 @@ ORDER BY project;
 --   tasks.claim (19): UPDATE tasks
 
 -- ================================================================================================================
--- tasks.next (writes, with events)
+-- tasks.next (writes)
 -- Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list.
 -- Scopes: limits alone, queues shared.
 -- ================================================================================================================
@@ -1585,7 +1585,7 @@ ON CONFLICT DO NOTHING;
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
--- tasks.post (writes, with events)
+-- tasks.post (writes)
 -- Put a task on the board.
 -- Scopes: keys shared.
 -- ================================================================================================================
@@ -1615,7 +1615,7 @@ ON CONFLICT DO NOTHING;
 --   tasks.claim (3): SELECT FROM tasks
 
 -- ================================================================================================================
--- tasks.cancel (writes, with events)
+-- tasks.cancel (writes)
 -- Call a task off, also while somebody works on it; what is finished stays finished.
 -- ================================================================================================================
 
@@ -1651,7 +1651,7 @@ RETURNING
 --   tasks.complete (3): INSERT INTO chores
 
 -- ================================================================================================================
--- tasks.retry (writes, with events)
+-- tasks.retry (writes)
 -- Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
 -- Scopes: edges shared.
 -- ================================================================================================================
@@ -1745,7 +1745,7 @@ WHERE project = :project AND chore = :chore AND subject IN (SELECT s FROM given)
 --   tasks.claim (19): UPDATE tasks
 
 -- ================================================================================================================
--- tasks.retry_many (writes, with events)
+-- tasks.retry_many (writes)
 -- Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
 -- Scopes: edges shared.
 -- ================================================================================================================
@@ -1958,7 +1958,7 @@ LIMIT :limit;
 --   tasks.claim (3): SELECT FROM tasks
 
 -- ================================================================================================================
--- tasks.depend (writes, with events)
+-- tasks.depend (writes)
 -- Let a task that nobody has started come after others; a circle is refused.
 -- Scopes: edges alone.
 -- ================================================================================================================
@@ -2021,7 +2021,7 @@ ORDER BY number;
 --   tasks.claim (3): SELECT FROM tasks
 
 -- ================================================================================================================
--- tasks.cascade (writes, with events)
+-- tasks.cascade (writes)
 -- Do one step of what operations have left to be done, and tell how many chores are left.
 -- ================================================================================================================
 
@@ -2055,7 +2055,7 @@ WHERE TRUE;
 --   tasks.sweep (4): SELECT FROM chores
 
 -- ================================================================================================================
--- tasks.forfeit (writes, with events)
+-- tasks.forfeit (writes)
 -- Write down as expired all claims of an incarnation whose process is known to be dead; how many there were.
 -- ================================================================================================================
 
@@ -2087,7 +2087,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- ================================================================================================================
--- jobs.submit (writes, with events)
+-- jobs.submit (writes)
 -- Put a job on the board: a task of kind `job` with a command for some worker to run.
 -- Scopes: keys shared.
 -- ================================================================================================================
@@ -2137,7 +2137,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 --   tasks.claim (3): SELECT FROM tasks
 
 -- ================================================================================================================
--- jobs.submit_many (writes, with events)
+-- jobs.submit_many (writes)
 -- Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`.
 -- Scopes: keys shared.
 -- ================================================================================================================
@@ -2149,7 +2149,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 --   tasks.post (2): INSERT INTO edges
 
 -- ================================================================================================================
--- jobs.next (writes, with events)
+-- jobs.next (writes)
 -- Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
 -- Scopes: limits alone, queues shared.
 -- ================================================================================================================
@@ -2655,7 +2655,7 @@ FROM tasks
 WHERE number = :number;
 
 -- ================================================================================================================
--- jobs.report (writes, with events)
+-- jobs.report (writes)
 -- Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 -- ================================================================================================================
 
@@ -2780,7 +2780,7 @@ WHERE task = :task;
 --   jobs.append (4): SELECT FROM outputs
 
 -- ================================================================================================================
--- jobs.progress (writes, with events)
+-- jobs.progress (writes)
 -- Say how far the current attempt of a job is; only its holder may, and the next claim begins anew.
 -- ================================================================================================================
 
@@ -2847,7 +2847,7 @@ WHERE number = :number;
 --   tasks.retry (2): SELECT FROM edges
 
 -- ================================================================================================================
--- queues.pause (writes, with events)
+-- queues.pause (writes)
 -- Let nobody take from a queue until it is resumed.
 -- Scopes: queues alone.
 -- ================================================================================================================
@@ -2904,7 +2904,7 @@ WHERE number = closed.n;
 --   tasks.retry (8): DELETE FROM chores
 
 -- ================================================================================================================
--- queues.resume (writes, with events)
+-- queues.resume (writes)
 -- Let a paused queue go on.
 -- Scopes: queues alone.
 -- ================================================================================================================
@@ -2945,7 +2945,7 @@ RETURNING number;
 --   queues.pause (4): SELECT FROM queues
 
 -- ================================================================================================================
--- holds.take (writes, with events)
+-- holds.take (writes)
 -- Take all of these resources, or none and learn who is in the way.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3127,7 +3127,7 @@ WHERE project = :project AND number = :number AND agent = :agent
 RETURNING resources;
 
 -- ================================================================================================================
--- holds.renew (writes, with events)
+-- holds.renew (writes)
 -- Keep holds for another lease, all of them or none.
 -- ================================================================================================================
 
@@ -3148,7 +3148,7 @@ ORDER BY slot;
 --   holds.take (9): UPDATE holds
 
 -- ================================================================================================================
--- holds.release (writes, with events)
+-- holds.release (writes)
 -- Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile.
 -- ================================================================================================================
 
@@ -3166,7 +3166,7 @@ RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 --   holds.renew (2): SELECT FROM holds
 
 -- ================================================================================================================
--- holds.transfer (writes, with events)
+-- holds.transfer (writes)
 -- Hand a hold to another agent: a new grant, so the giver is fenced from that moment on.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3216,7 +3216,7 @@ WHERE project = :project AND number = :number;
 --   holds.take (19): SELECT FROM pools
 
 -- ================================================================================================================
--- holds.break (writes, with events)
+-- holds.break (writes)
 -- Take a hold away from whoever has it, as an operator, with a reason that everybody can read.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3254,7 +3254,7 @@ WHERE (holder IS NOT NULL AND until > :now)
 ORDER BY until, resource, slot;
 
 -- ================================================================================================================
--- waits.enter (writes, with events)
+-- waits.enter (writes)
 -- Stand in line for all of these resources, or keep the place that one has; refused if the wait could not end.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3286,7 +3286,7 @@ RETURNING number;
 --   holds.take (20): SELECT FROM waits
 
 -- ================================================================================================================
--- waits.leave (writes, with events)
+-- waits.leave (writes)
 -- Give up one's place in line; false if one had none any more.
 -- ================================================================================================================
 
@@ -3305,7 +3305,7 @@ RETURNING number;
 --   holds.take (19): SELECT FROM pools
 
 -- ================================================================================================================
--- messages.send (writes, with events)
+-- messages.send (writes)
 -- Send a message to one agent, or to everybody; a reply goes into the thread it answers.
 -- Scopes: messages alone.
 -- ================================================================================================================
@@ -3398,7 +3398,7 @@ DO UPDATE SET message = CASE WHEN cursors.message > :upto THEN cursors.message E
 RETURNING message;
 
 -- ================================================================================================================
--- messages.ack (writes, with events)
+-- messages.ack (writes)
 -- Acknowledge a message, so that its sender knows it was understood.
 -- ================================================================================================================
 
@@ -3437,7 +3437,7 @@ ORDER BY messages.number
 LIMIT :limit;
 
 -- ================================================================================================================
--- agents.announce (writes, with events)
+-- agents.announce (writes)
 -- Say who one is, what one works on and in which process one lives.
 -- ================================================================================================================
 
@@ -3453,7 +3453,7 @@ DO UPDATE SET
 RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
 
 -- ================================================================================================================
--- agents.heartbeat (writes, with events)
+-- agents.heartbeat (writes)
 -- Give a sign of life, and perhaps say what one works on now.
 -- ================================================================================================================
 
@@ -3505,14 +3505,14 @@ WHERE project = :project AND state = 'claimed' AND holder = :agent AND until > :
 ORDER BY number;
 
 -- ================================================================================================================
--- agents.warn (writes, with events)
+-- agents.warn (writes)
 -- Leave a warning for whoever watches the board.
 -- ================================================================================================================
 
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
--- agents.leave (writes, with events)
+-- agents.leave (writes)
 -- Say good-bye.
 -- ================================================================================================================
 
@@ -3550,7 +3550,7 @@ GROUP BY project, agent;
 --   holds.transfer (3): SELECT FROM events
 
 -- ================================================================================================================
--- sessions.begin (writes, with events)
+-- sessions.begin (writes)
 -- Write down that an agent is being started, and for a coordinator take its seat in the same step.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3600,7 +3600,7 @@ RETURNING
 --   holds.transfer (1): UPDATE holds
 
 -- ================================================================================================================
--- sessions.adopt (writes, with events)
+-- sessions.adopt (writes)
 -- Answer for a session from now on, as its supervisor; `child` is the process that will become its command.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3618,7 +3618,7 @@ RETURNING
 --   agents.announce (1): INSERT INTO agents
 
 -- ================================================================================================================
--- sessions.alive (writes, with events)
+-- sessions.alive (writes)
 -- Say, as its supervisor, that the command lives.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3643,7 +3643,7 @@ SET replaced_by = :heir
 WHERE agent = :old;
 
 -- ================================================================================================================
--- sessions.renew (writes, with events)
+-- sessions.renew (writes)
 -- Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3677,7 +3677,7 @@ WHERE project = :project AND id = :session;
 --   holds.take (5): UPDATE holds
 
 -- ================================================================================================================
--- sessions.end (writes, with events)
+-- sessions.end (writes)
 -- Say that a session is over, and give back what it held.
 -- Scopes: holds alone.
 -- ================================================================================================================
@@ -3752,7 +3752,7 @@ ORDER BY created_at DESC, agent
 LIMIT :limit;
 
 -- ================================================================================================================
--- sessions.remove (writes, with events)
+-- sessions.remove (writes)
 -- Forget a session that has ended.
 -- ================================================================================================================
 
@@ -3835,7 +3835,7 @@ LIMIT :limit;
 --   tasks.claim (3): SELECT FROM tasks
 
 -- ================================================================================================================
--- schedules.add (writes, with events)
+-- schedules.add (writes)
 -- Let a job come round, from the next instant on.
 -- ================================================================================================================
 
@@ -3882,7 +3882,7 @@ WHERE removed_at = 0 AND name = :name
 ORDER BY project, name;
 
 -- ================================================================================================================
--- schedules.pause (writes, with events)
+-- schedules.pause (writes)
 -- Let no instant run until it is resumed; those that fall into the pause are not made up for.
 -- ================================================================================================================
 
@@ -3901,7 +3901,7 @@ RETURNING
     created_at, updated_at;
 
 -- ================================================================================================================
--- schedules.resume (writes, with events)
+-- schedules.resume (writes)
 -- Go on with the next instant from now.
 -- ================================================================================================================
 
@@ -3923,7 +3923,7 @@ RETURNING
     created_at, updated_at;
 
 -- ================================================================================================================
--- schedules.remove (writes, with events)
+-- schedules.remove (writes)
 -- Forget a schedule and what its jobs were given; jobs that it has submitted stay.
 -- ================================================================================================================
 
@@ -3991,7 +3991,7 @@ FROM schedules
 WHERE due > 0 AND project = :project;
 
 -- ================================================================================================================
--- schedules.fire (writes, with events)
+-- schedules.fire (writes)
 -- Submit the jobs of the instants that are due and that nobody else has won; one small step.
 -- Scopes: keys shared.
 -- ================================================================================================================
@@ -4143,7 +4143,7 @@ FROM board
 WHERE name = 'probe';
 
 -- ================================================================================================================
--- upkeep.prune (writes, with events)
+-- upkeep.prune (writes)
 -- Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
 -- Scopes: keys alone.
 -- ================================================================================================================
