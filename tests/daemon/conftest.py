@@ -22,7 +22,7 @@ from tests.log import boards
 from tests.log.boards import logs_are_sound, unchecked
 from tiebreak.daemon.server import Settings
 from tiebreak.engine.sqlite.engine import SqliteEngine
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from ..cli.command import Tb, until
 from ..daemons import PATIENCE, Reply, Serving, serving
@@ -66,7 +66,7 @@ class Near:
         self.private = Path(tempfile.mkdtemp(prefix="tb-"))
         self.socket = self.private / "s"
         self._engine = SqliteEngine(os.fspath(self.board), deadline=deadline)
-        self._daemon = served_daemon(self._engine, Settings(address=None, socket=os.fspath(self.socket)))
+        self._daemon = assemble_daemon(self._engine, Settings(address=None, socket=os.fspath(self.socket)))
         ready = threading.Event()
         self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
         self._thread.start()

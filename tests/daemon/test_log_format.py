@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tiebreak.daemon.log_format import Line
+from tiebreak.daemon.log_format import LogFormatter
 from tiebreak.operations import find
 
 from ..cli.command import Tb, complaint, until
@@ -154,7 +154,7 @@ def test_a_mistake_of_ours_is_told_with_its_trace_under_the_id_that_the_client_h
     monkeypatch.setattr(find("tasks.list"), "function", broken)
     told = io.StringIO()
     handler = logging.StreamHandler(told)
-    handler.setFormatter(Line(form))
+    handler.setFormatter(LogFormatter(form))
     logging.getLogger("tiebreak").addHandler(handler)
     try:
         answer = ask(place, "POST", "/rpc", request("tasks.list", project="demo"))

@@ -17,7 +17,7 @@ import tiebreak
 from tiebreak import Board, Lost
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from ..daemons import PATIENCE, free_port
 from ..log import boards
@@ -37,7 +37,7 @@ class Crew:
         """One more daemon, and a board that asks it."""
         path = str(self._sockets / str(number))
         settings = Settings(address=f"127.0.0.1:{free_port()}", socket=path, sweep=0.05)
-        daemon = served_daemon(connect(self.address), settings)
+        daemon = assemble_daemon(connect(self.address), settings)
         ready = threading.Event()
         thread = threading.Thread(target=daemon.serve, args=(ready.set,))
         thread.start()

@@ -142,7 +142,7 @@ def test_another_board_on_a_taken_port_is_refused_and_leaves_nothing_behind(serv
 
 def test_another_board_on_a_taken_socket_is_refused_and_the_first_goes_on(served: Serving, tb: Tb) -> None:
     said = complaint(tb("serve", "--addr", "none", "--socket", str(served.socket)), 1)
-    assert f"socket {served.socket}: somebody else listens there" in said
+    assert f"socket {served.socket}: another process listens there" in said
     assert ask(served, "GET", "/health").status == 200
 
 

@@ -23,8 +23,8 @@ WAITS = (
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Serving]:
     """A daemon with two workers, which the test may end and start; running jobs may finish for an hour, or as given."""
     patience = getattr(request, "param", "1h")
-    longer = f"serving.worker_command = lambda *to: [*usual(*to), '--drain-timeout', '{patience}']"
-    changed = ["from tiebreak.program import serving", "usual = serving.worker_command", longer]
+    longer = f"daemon_assembly.worker_command = lambda *to: [*usual(*to), '--drain-timeout', '{patience}']"
+    changed = ["from tiebreak.program import daemon_assembly", "usual = daemon_assembly.worker_command", longer]
     monkeypatch.setattr("tests.daemons.TB", changed_command(tmp_path, *changed))
     with serving(tmp_path, "--workers", "2") as running:
         yield running

@@ -20,7 +20,7 @@ import pytest
 from tests.daemons import PATIENCE, Serving
 from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from .fuzzing import Line, furnished, unharmed
 
@@ -143,7 +143,7 @@ class Inside:
         self.folder = Path(tempfile.mkdtemp(prefix="tb-"))
         self._engine = connect(os.fspath(self.folder / "board.db"))
         try:
-            self.daemon = served_daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
+            self.daemon = assemble_daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
         except BaseException:
             self._clean_up()
             raise

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import tiebreak.program.serving  # noqa: F401  (declares the routes)
+import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
 from tests.cli.command import until
 from tests.daemons import PATIENCE, Serving, serving
 from tiebreak.daemon.app import LARGEST_BODY

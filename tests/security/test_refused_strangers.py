@@ -16,7 +16,7 @@ from tests.daemons import PATIENCE, free_port
 from tests.postgres import server
 from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect, refusals
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from .conftest import Door
 
@@ -32,7 +32,7 @@ def opened(address: str, folder: Path) -> Iterator[tuple[Door, Any]]:
     """A daemon that serves everybody, and its engine."""
     port = free_port()
     engine = connect(address)
-    daemon = served_daemon(engine, Settings(address=f"127.0.0.1:{port}", socket=str(folder / "s"), open=True))
+    daemon = assemble_daemon(engine, Settings(address=f"127.0.0.1:{port}", socket=str(folder / "s"), open=True))
     ready = threading.Event()
     thread = threading.Thread(target=daemon.serve, args=(ready.set,))
     thread.start()

@@ -334,7 +334,7 @@ async def _run_something(service: Service, request: Request) -> Response:
 @pytest.fixture
 def dangerous(monkeypatch: pytest.MonkeyPatch) -> str:
     """The path of a route that can run commands."""
-    route = Route("POST", "/test/run", _run_something, "", {"type": "object"}, {}, {}, strangers=False)
+    route = Route("POST", "/test/run", _run_something, "", {"type": "object"}, {}, {}, strangers=False, group="Tests")
     monkeypatch.setattr("tiebreak.daemon.app.ROUTES", [*ROUTES, route])
     return route.path
 

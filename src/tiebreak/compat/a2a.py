@@ -20,7 +20,7 @@ import msgspec
 from .. import __version__
 from ..daemon.event_stream import HEARTBEAT
 from ..daemon.routes import Problem, Request, Response, route
-from ..daemon.rpc import INTERNAL, METHOD, Wrong, parsed, refused, understood
+from ..daemon.rpc import INTERNAL, METHOD, RpcError, error_answer, parse_json, parse_request
 from ..daemon.service import LONGEST_WAIT, internal
 from ..errors import Invalid, NotFound, Refused, TiebreakError
 from ..names import FINAL, MAX_TITLE, is_uuid, shown
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Task
 
+GROUP = "A2A protocol"
+"""The heading of these routes in the documentation."""
 VERSION = "1.0"
 MOST = 1000
 NOBODY = "a2a"
@@ -50,7 +52,7 @@ _SSE = b"text/event-stream; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
 
 
-class Failed(Exception):
+class A2AError(Exception):
     """One of the protocol's own errors."""
 
     CODES = {
@@ -69,8 +71,8 @@ class Failed(Exception):
         self.data = [{**info, "metadata": metadata} if metadata else info]
 
 
-class Asked:
-    """One call that was understood."""
+class A2ACall:
+    """One call that was parse_request."""
 
     def __init__(self, service: Service, request: Request, number: Any, params: dict[str, Any]) -> None:
         self.service, self.request, self.number, self.params = service, request, number, params
@@ -88,7 +90,7 @@ class Asked:
 
     async def found(self, given: str) -> Task:
         """A task of this project by its id."""
-        missing = Failed("TASK_NOT_FOUND", "Task not found", taskId=given[:100])
+        missing = A2AError("TASK_NOT_FOUND", "Task not found", taskId=given[:100])
         if not is_uuid(given):
             raise missing
         try:
@@ -112,7 +114,13 @@ class Asked:
 # ── The routes ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@route("GET", "/.well-known/agent-card.json", "A2A's card: who answers here, and what it can do.", strangers=True)
+@route(
+    "GET",
+    "/.well-known/agent-card.json",
+    "A2A's card: who answers here, and what it can do.",
+    group=GROUP,
+    strangers=True,
+)
 async def card(service: Service, request: Request) -> Response:
     """The card of this board."""
     host = request.headers.get(b"host", b"localhost").decode("latin-1")
@@ -149,85 +157,86 @@ async def card(service: Service, request: Request) -> Response:
     "A2A 1.0 by JSON-RPC: messages become tasks. The header `A2A-Version: 1.0` is required.",
     body={"type": "object", "description": "one JSON-RPC request"},
     answers={200: "the answer, an error or a stream of answers", 400: "not JSON-RPC", 429: "too many open waits"},
+    group=GROUP,
     strangers=True,
 )
 async def a2a(service: Service, request: Request) -> Response:
     """Answer one call."""
     try:
-        number, method, params, _ = understood(parsed(request.body))
-    except Wrong as wrong:
-        return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
+        number, method, params, _ = parse_request(parse_json(request.body))
+    except RpcError as exc:
+        return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
     try:
         _check_version(request)
         if method not in METHODS:
             raise _unknown(method)
-        return await METHODS[method](Asked(service, request, number, params))
-    except Wrong as wrong:
-        answer = refused(number, wrong.code, str(wrong))
-    except Failed as failed:
-        answer = refused(number, failed.code, str(failed), failed.data)
+        return await METHODS[method](A2ACall(service, request, number, params))
+    except RpcError as exc:
+        answer = error_answer(number, exc.code, str(exc))
+    except A2AError as exc:
+        answer = error_answer(number, exc.code, str(exc), exc.data)
     except Invalid as exc:
-        answer = refused(number, Invalid.rpc_code, exc.message)
+        answer = error_answer(number, Invalid.rpc_code, exc.message)
     except Problem:
         raise
     except TiebreakError as exc:
-        answer = refused(number, INTERNAL, exc.message)
+        answer = error_answer(number, INTERNAL, exc.message)
     except Exception as exc:
-        answer = refused(number, INTERNAL, internal(exc, request.id).message)
+        answer = error_answer(number, INTERNAL, internal(exc, request.id).message)
     return Response(_encode(answer))
 
 
 def _check_version(request: Request) -> None:
     given = request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"  # what silence means
     if given.split(".")[:2] != VERSION.split("."):
-        raise Failed("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
+        raise A2AError("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
 
 
 def _unknown(method: str) -> Exception:
     if "PushNotificationConfig" in method:
-        return Failed("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
+        return A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
     if method == "GetExtendedAgentCard":
-        return Failed("UNSUPPORTED_OPERATION", "this agent has no extended card")
-    return Wrong(METHOD, f"no method {shown(method)}")
+        return A2AError("UNSUPPORTED_OPERATION", "this agent has no extended card")
+    return RpcError(METHOD, f"no method {shown(method)}")
 
 
-def _result(asked: Asked, result: Any) -> bytes:
-    return _encode({"jsonrpc": "2.0", "id": asked.number, "result": result})
+def _result(call: A2ACall, result: Any) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": call.number, "result": result})
 
 
 # ── The methods ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _send(asked: Asked) -> Response:
+async def _send(call: A2ACall) -> Response:
     """Post a task; wait for its end unless told not to."""
-    configuration = asked.params.get("configuration")
+    configuration = call.params.get("configuration")
     configuration = {} if configuration is None else configuration
     if not isinstance(configuration, dict):
         raise Invalid("configuration: an object is required")
     if configuration.get("taskPushNotificationConfig"):
-        raise Failed("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
-    history = asked.whole("historyLength", 0, 1000, None, configuration)
-    task = await _post(asked)
+        raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
+    history = call.whole("historyLength", 0, 1000, None, configuration)
+    task = await _post(call)
     if not configuration.get("returnImmediately") and task.state not in FINAL:
-        task = await _ended(asked, task)
-    return Response(_result(asked, {"task": shown_task(task, history)}))
+        task = await _ended(call, task)
+    return Response(_result(call, {"task": shown_task(task, history)}))
 
 
-async def _post(asked: Asked) -> Task:
-    message = _message(asked.params.get("message"))
+async def _post(call: A2ACall) -> Task:
+    message = _message(call.params.get("message"))
     if message.get("taskId"):
-        known = await asked.found(str(message["taskId"]))
-        raise Failed("UNSUPPORTED_OPERATION", "a task takes no further messages", taskId=known.id)
-    key = _digest(asked.project, asked.agent, _encode(message).decode())
+        known = await call.found(str(message["taskId"]))
+        raise A2AError("UNSUPPORTED_OPERATION", "a task takes no further messages", taskId=known.id)
+    key = _digest(call.project, call.agent, _encode(message).decode())
     context = message.setdefault("contextId", str(UUID(key)))
-    posted: Task = await asked.service.call(
+    posted: Task = await call.service.call(
         "tasks.post",
         {
             "name": _name(message),
             "payload": {"a2a": message},
             "tags": [_tag(context)],
-            "agent": asked.agent,
-            "project": asked.project,
+            "agent": call.agent,
+            "project": call.project,
         },
         once=f"a2a-{key}",  # the same message sent again is the same task
     )
@@ -261,7 +270,7 @@ def _check_part(part: Any) -> None:
     if not isinstance(part, dict):
         raise Invalid(f"message.parts: a part is an object, got {shown(part)}")
     if "raw" in part or "url" in part:
-        raise Failed("CONTENT_TYPE_NOT_SUPPORTED", "only text and data are taken, no files")
+        raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", "only text and data are taken, no files")
     if "data" not in part and not isinstance(part.get("text"), str):
         raise Invalid("message.parts: a part has text or data")
 
@@ -277,48 +286,48 @@ def _tag(context: str) -> str:
     return f"a2a:{_digest(context)}"
 
 
-async def _ended(asked: Asked, task: Task) -> Task:
+async def _ended(call: A2ACall, task: Task) -> Task:
     """The task when it has ended, or as it is when the time is up or the client gone."""
     get = find("tasks.get")
-    params = {"ref": task.id, "project": asked.project}
+    params = {"ref": task.id, "project": call.project}
 
     def ask() -> Any:
-        now = asked.service.engine.run(get, params)
+        now = call.service.engine.run(get, params)
         return now if now.state in FINAL else None
 
-    with asked.service.hub.place(asked.request.client):
-        ended = await asked.service.hub.wait(ask, ("a2a", task.id), LONGEST_WAIT / 1000, asked.request.gone)
-    return ended or await asked.found(task.id)
+    with call.service.waiters.slot(call.request.client):
+        ended = await call.service.waiters.wait(ask, ("a2a", task.id), LONGEST_WAIT / 1000, call.request.gone)
+    return ended or await call.found(task.id)
 
 
-async def _get(asked: Asked) -> Response:
-    history = asked.whole("historyLength", 0, 1000, None)
-    return Response(_result(asked, shown_task(await asked.task(), history)))
+async def _get(call: A2ACall) -> Response:
+    history = call.whole("historyLength", 0, 1000, None)
+    return Response(_result(call, shown_task(await call.task(), history)))
 
 
-async def _list(asked: Asked) -> Response:
+async def _list(call: A2ACall) -> Response:
     """A page of tasks, those that changed last first."""
-    size, after = asked.whole("pageSize", 1, 100, 50), _cursor(asked.params.get("pageToken"))
-    history = asked.whole("historyLength", 0, 1000, None)
-    filters: dict[str, Any] = {"project": asked.project, "limit": MOST}
-    if asked.params.get("contextId"):
-        filters["tag"] = _tag(str(asked.params["contextId"]))
-    if asked.params.get("status"):
-        filters["states"] = _states(asked.params["status"])
-    since = asked.params.get("statusTimestampAfter")
+    size, after = call.whole("pageSize", 1, 100, 50), _cursor(call.params.get("pageToken"))
+    history = call.whole("historyLength", 0, 1000, None)
+    filters: dict[str, Any] = {"project": call.project, "limit": MOST}
+    if call.params.get("contextId"):
+        filters["tag"] = _tag(str(call.params["contextId"]))
+    if call.params.get("status"):
+        filters["states"] = _states(call.params["status"])
+    since = call.params.get("statusTimestampAfter")
     earliest = parse_rfc3339(since) if isinstance(since, str) else 0.0
-    found = [] if filters.get("states") == [] else await asked.service.call("tasks.list", filters)
+    found = [] if filters.get("states") == [] else await call.service.call("tasks.list", filters)
     found = sorted((t for t in found if t.updated_at >= earliest), key=_place, reverse=True)
     left = [t for t in found if _place(t) < after]
     page = left[:size]
-    whole = bool(asked.params.get("includeArtifacts"))
+    whole = bool(call.params.get("includeArtifacts"))
     answer = {
         "tasks": [shown_task(task, history, artifacts=whole) for task in page],
         "nextPageToken": "{}.{}".format(*_place(page[-1])) if len(left) > size else "",
         "pageSize": size,
         "totalSize": len(found),
     }
-    return Response(_result(asked, answer))
+    return Response(_result(call, answer))
 
 
 def _place(task: Task) -> tuple[float, float]:
@@ -341,45 +350,45 @@ def _states(status: Any) -> list[str]:
     return known
 
 
-async def _cancel(asked: Asked) -> Response:
-    task = await asked.task()
+async def _cancel(call: A2ACall) -> Response:
+    task = await call.task()
     try:
         if task.state in FINAL:
             raise Refused(f"it is {task.state}")
-        params = {"ref": task.id, "project": asked.project, "agent": asked.agent, "reason": "cancelled by A2A"}
-        task = await asked.service.call("tasks.cancel", params)
+        params = {"ref": task.id, "project": call.project, "agent": call.agent, "reason": "cancelled by A2A"}
+        task = await call.service.call("tasks.cancel", params)
     except Refused as exc:
-        raise Failed("TASK_NOT_CANCELABLE", f"Task cannot be canceled: {exc.message}", taskId=task.id) from None
-    return Response(_result(asked, shown_task(task)))
+        raise A2AError("TASK_NOT_CANCELABLE", f"Task cannot be canceled: {exc.message}", taskId=task.id) from None
+    return Response(_result(call, shown_task(task)))
 
 
-async def _subscribe(asked: Asked) -> Response:
+async def _subscribe(call: A2ACall) -> Response:
     """What becomes of a task that has not ended yet."""
-    seen = await asked.service.call("events.last", {})
-    task = await asked.task()
+    seen = await call.service.call("events.last", {})
+    task = await call.task()
     if task.state in FINAL:
-        raise Failed("UNSUPPORTED_OPERATION", f"the task has ended: it is {task.state}", taskId=task.id)
-    place = asked.service.hub.place(asked.request.client)
-    return Response(type=_SSE, stream=_stream(asked, task, seen, place))
+        raise A2AError("UNSUPPORTED_OPERATION", f"the task has ended: it is {task.state}", taskId=task.id)
+    place = call.service.waiters.slot(call.request.client)
+    return Response(type=_SSE, stream=_stream(call, task, seen, place))
 
 
-async def _send_and_stream(asked: Asked) -> Response:
-    seen = await asked.service.call("events.last", {})
-    task = await _post(asked)
-    place = asked.service.hub.place(asked.request.client)
-    return Response(type=_SSE, stream=_stream(asked, task, seen, place))
+async def _send_and_stream(call: A2ACall) -> Response:
+    seen = await call.service.call("events.last", {})
+    task = await _post(call)
+    place = call.service.waiters.slot(call.request.client)
+    return Response(type=_SSE, stream=_stream(call, task, seen, place))
 
 
-async def _stream(asked: Asked, task: Task, seen: int, place: Any) -> AsyncIterator[bytes]:
+async def _stream(call: A2ACall, task: Task, seen: int, place: Any) -> AsyncIterator[bytes]:
     """The task, and then each change of its status until it has ended, the daemon ends or the client is gone."""
-    service, read = asked.service, find("events.read")
+    service, read = call.service, find("events.read")
     with place:
-        gone = asyncio.ensure_future(asked.request.gone())
+        gone = asyncio.ensure_future(call.request.gone())
         try:
-            yield _event(asked, {"task": shown_task(task)})
+            yield _event(call, {"task": shown_task(task)})
             while task.state not in FINAL and not gone.done() and not service.draining:
-                params = read.checked({"after": seen, "subject": task.id, "project": asked.project})
-                found = await service.hub.wait(
+                params = read.checked({"after": seen, "subject": task.id, "project": call.project})
+                found = await service.waiters.wait(
                     lambda params=params: service.engine.run(read, params),  # type: ignore[misc]
                     ("events.read", _encode(params)),
                     HEARTBEAT,
@@ -389,15 +398,15 @@ async def _stream(asked: Asked, task: Task, seen: int, place: Any) -> AsyncItera
                     yield b": still here\n\n"
                     continue
                 seen, before = found[-1].number, task
-                task = await asked.found(task.id)
+                task = await call.found(task.id)
                 for change in _changes(before, task):
-                    yield _event(asked, change)
+                    yield _event(call, change)
         finally:
             gone.cancel()
 
 
-def _event(asked: Asked, result: Any) -> bytes:
-    return b"data: " + _result(asked, result) + b"\n\n"
+def _event(call: A2ACall, result: Any) -> bytes:
+    return b"data: " + _result(call, result) + b"\n\n"
 
 
 def _changes(before: Task, task: Task) -> list[dict[str, Any]]:
@@ -411,7 +420,7 @@ def _changes(before: Task, task: Task) -> list[dict[str, Any]]:
     return out
 
 
-METHODS: dict[str, Callable[[Asked], Awaitable[Response]]] = {
+METHODS: dict[str, Callable[[A2ACall], Awaitable[Response]]] = {
     "SendMessage": _send,
     "SendStreamingMessage": _send_and_stream,
     "GetTask": _get,

@@ -15,8 +15,19 @@ import msgspec
 
 from .. import __version__
 from ..daemon.routes import Problem, Response, route
-from ..daemon.rpc import METHOD, MOST_IN_A_BATCH, REQUEST, SCHEMA, Wrong, facts, failed, parsed, refused, understood
-from ..daemon.security import told
+from ..daemon.rpc import (
+    METHOD,
+    MOST_IN_A_BATCH,
+    REQUEST,
+    SCHEMA,
+    RpcError,
+    error_answer,
+    error_data,
+    failure_answer,
+    parse_json,
+    parse_request,
+)
+from ..daemon.security import result_or_raise
 from ..daemon.service import LONGEST_WAIT
 from ..errors import Invalid, NotFound, Refused
 from ..model import encode, holder_id
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
+GROUP = "coord protocol"
+"""The heading of these routes in the documentation."""
 CONFLICT = -32001
 PROJECT = "default"
 NOBODY = "coord"
@@ -49,8 +62,8 @@ SPELLINGS = {
 _encode = msgspec.json.Encoder().encode
 
 
-class Call(NamedTuple):
-    """One request that was understood, and what is needed to answer it."""
+class CoordCall(NamedTuple):
+    """One request that was parse_request, and what is needed to answer it."""
 
     service: Service
     params: dict[str, Any]
@@ -91,14 +104,16 @@ class Call(NamedTuple):
         return await self.service.call(operation, {"project": self.project, **params}, once=self.once)
 
 
-METHODS: dict[str, Callable[[Call], Awaitable[Any]]] = {}
+METHODS: dict[str, Callable[[CoordCall], Awaitable[Any]]] = {}
 TITLES: dict[str, str] = {}
 
 
-def method(name: str, title: str) -> Callable[[Callable[[Call], Awaitable[Any]]], Callable[[Call], Awaitable[Any]]]:
+def method(
+    name: str, title: str
+) -> Callable[[Callable[[CoordCall], Awaitable[Any]]], Callable[[CoordCall], Awaitable[Any]]]:
     """Declare a function as a method of the protocol; the card lists it."""
 
-    def declare(function: Callable[[Call], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
+    def declare(function: Callable[[CoordCall], Awaitable[Any]]) -> Callable[[CoordCall], Awaitable[Any]]:
         METHODS[name], TITLES[name] = function, title
         return function
 
@@ -119,20 +134,21 @@ def method(name: str, title: str) -> Callable[[Callable[[Call], Awaitable[Any]]]
         400: "not JSON-RPC",
         429: "too many open waits",
     },
+    group=GROUP,
     strangers=True,
 )
 async def coord(service: Service, request: Request) -> Response:
     """Answer a request, or a batch in the order of its requests."""
     try:
-        message = parsed(request.body)
+        message = parse_json(request.body)
         if type(message) is not list:
-            request_parts = understood(message)
+            request_parts = parse_request(message)
             answer: Any = await _answer(service, request, *request_parts)
             return Response(_encode(answer)) if "id" in message else Response(status=204)
         if not 1 <= len(message) <= MOST_IN_A_BATCH:
-            raise Wrong(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(message)}")
-    except Wrong as wrong:
-        return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
+            raise RpcError(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(message)}")
+    except RpcError as exc:
+        return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
     answers = [(each, await _one_of_many(service, request, each)) for each in message]
     wanted = [answer for each, answer in answers if not isinstance(each, dict) or "id" in each]
     return Response(_encode(wanted)) if wanted else Response(status=204)
@@ -140,36 +156,38 @@ async def coord(service: Service, request: Request) -> Response:
 
 async def _one_of_many(service: Service, request: Request, message: Any) -> dict[str, Any]:
     try:
-        request_parts = understood(message)
-    except Wrong as wrong:
-        return refused(wrong.number, wrong.code, str(wrong))
+        request_parts = parse_request(message)
+    except RpcError as exc:
+        return error_answer(exc.rpc_id, exc.code, str(exc))
     return await _answer(service, request, *request_parts, alone=False)
 
 
 async def _answer(
     service: Service,
     request: Request,
-    number: Any,
+    rpc_id: Any,
     name: str,
     given: dict[str, Any],
     once: str | None,
     alone: bool = True,
 ) -> dict[str, Any]:
     if name not in METHODS:
-        return refused(number, METHOD, f"method not found: {shown(name)}")
+        return error_answer(rpc_id, METHOD, f"method not found: {shown(name)}")
     params = {SPELLINGS.get(key, key): value for key, value in given.items() if value is not None}
     try:
-        result = await METHODS[name](Call(service, params, once, request if alone else None))
+        result = await METHODS[name](CoordCall(service, params, once, request if alone else None))
     except Problem:
         raise
     except Refused as exc:
-        return refused(number, CONFLICT, exc.message, facts(exc))
+        return error_answer(rpc_id, CONFLICT, exc.message, error_data(exc))
     except Exception as exc:
-        return failed(number, exc, request.id)
-    return {"jsonrpc": "2.0", "id": number, "result": result}
+        return failure_answer(rpc_id, exc, request.id)
+    return {"jsonrpc": "2.0", "id": rpc_id, "result": result}
 
 
-@route("GET", "/.well-known/agent.json", "coord's card: who answers here, and what it can do.", strangers=True)
+@route(
+    "GET", "/.well-known/agent.json", "coord's card: who answers here, and what it can do.", group=GROUP, strangers=True
+)
 async def card(service: Service, request: Request) -> Response:
     """The same for everybody who may ask at all."""
     capabilities = {"streaming": False, "pushNotifications": False, "longPoll": True, "leasedClaims": True}
@@ -188,7 +206,7 @@ async def card(service: Service, request: Request) -> Response:
 
 
 @method("tasks/send", "Post a task")
-async def send(call: Call) -> Any:
+async def send(call: CoordCall) -> Any:
     """Attempts are not counted by coord, so a lapsed claim never ends a task that came this way."""
     given = call.given(name="name", kind="kind", priority="priority", payload="payload")
     agent = call.params.get("agent_id", NOBODY)
@@ -196,7 +214,7 @@ async def send(call: Call) -> Any:
 
 
 @method("tasks/get", "Show a task")
-async def get(call: Call) -> Any:
+async def get(call: CoordCall) -> Any:
     """Null when there is none."""
     try:
         return _task(await call.run("tasks.get", ref=call.task))
@@ -205,7 +223,7 @@ async def get(call: Call) -> Any:
 
 
 @method("tasks/list", "List tasks, or wait for one that matches")
-async def listing(call: Call) -> Any:
+async def listing(call: CoordCall) -> Any:
     """Newest first. With `wait_ms` and nothing to show, the answer comes with the first match, or empty."""
     given = call.given(kind="kind", priority="priority", name_contains="name_contains", wait_ms="wait_ms")
     if "state" in call.params:
@@ -219,20 +237,20 @@ async def listing(call: Call) -> Any:
 
 
 @method("tasks/claim", "Win a task for the length of a lease")
-async def claim(call: Call) -> Any:
+async def claim(call: CoordCall) -> Any:
     """One wins; the others learn who."""
     return _task(await call.write("tasks.claim", ref=call.task, agent=call.agent, create=False, **_lease(call)))
 
 
 @method("tasks/extend", "Keep a claim for another lease")
-async def extend(call: Call) -> Any:
+async def extend(call: CoordCall) -> Any:
     """For the holder alone."""
     task = await call.write("tasks.extend", ref=call.task, agent=call.agent, **_lease(call))
     return {"ok": True, "lease_until": encode(task)["until"]}
 
 
 @method("tasks/complete", "Finish a claimed task, perhaps with an announcement")
-async def complete(call: Call) -> Any:
+async def complete(call: CoordCall) -> Any:
     """For the holder alone. The announcement is posted in the same transaction, and links back to the task."""
     params = {"ref": call.task, "agent": call.agent, "project": call.project, **call.given(result="result")}
     if not call.params.get("post_ack"):
@@ -245,15 +263,15 @@ async def complete(call: Call) -> Any:
     return {"ok": True, "ack": _task(acks[0])}
 
 
-@method("tasks/cancel", "Call a task off")
-async def cancel(call: Call) -> Any:
+@method("tasks/cancel", "CoordCall a task off")
+async def cancel(call: CoordCall) -> Any:
     """What is finished stays finished."""
     await call.write("tasks.cancel", ref=call.task, agent=call.params.get("agent_id", NOBODY))
     return {"ok": True}
 
 
 @method("tasks/reclaim", "Return lapsed claims to the board")
-async def reclaim(call: Call) -> Any:
+async def reclaim(call: CoordCall) -> Any:
     """The tasks whose claims were written down as lapsed by this request; nothing depends on it."""
     sweep = ("tasks.sweep", {"project": call.project}, None)
     before, count = await _together(call.service, ("events.last", {}, None), sweep)
@@ -266,14 +284,14 @@ async def reclaim(call: Call) -> Any:
 async def _together(service: Service, *calls: tuple[str, dict[str, Any], str | None]) -> list[Any]:
     """Run operations in one transaction; raises the first refusal."""
     answers = await service.write([(find(name), params, once) for name, params, once in calls])
-    return [told(answer) for answer in answers]
+    return [result_or_raise(answer) for answer in answers]
 
 
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 @method("agents/heartbeat", "Give a sign of life")
-async def heartbeat(call: Call) -> Any:
+async def heartbeat(call: CoordCall) -> Any:
     """A name is announced when it is new, so that a heartbeat leaves no event."""
     agent = call.params.get("id", call.params.get("agent_id", ""))
     known = await call.run("agents.heartbeat", agent=agent)
@@ -283,7 +301,7 @@ async def heartbeat(call: Call) -> Any:
 
 
 @method("agents/list", "List who is here")
-async def agents(call: Call) -> Any:
+async def agents(call: CoordCall) -> Any:
     """Most recently seen first."""
     found = await call.run("agents.list")
     claimed = await call.run("tasks.list", states=["claimed"], limit=MOST)
@@ -318,7 +336,7 @@ def _agent(agent: Agent, task: str | None) -> dict[str, Any]:
     }
 
 
-def _lease(call: Call) -> dict[str, Any]:
+def _lease(call: CoordCall) -> dict[str, Any]:
     """The shortest lease of coord is a second, and who asks for 0 gets that."""
     given = call.given(lease="lease_seconds")
     return {"lease": 1} if given == {"lease": 0} and type(given["lease"]) is int else given
@@ -332,5 +350,5 @@ def _linked(payload: Any, task: str) -> Any:
 
 
 def _at_most(limit: int, value: Any) -> Any:
-    """Too much is cut, as coord does; what is no number at all is refused by the operation."""
+    """Too much is cut, as coord does; what is no rpc_id at all is refused by the operation."""
     return min(limit, value) if type(value) is int else value

@@ -101,13 +101,13 @@ def version(context: Context, args: Args) -> None:
 def send(context: Context, args: Args) -> None:
     """Prints the task, its id first."""
     given = {key: args[key] for key in ("kind", "priority", "payload")}
-    _tell(context, Daemon(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
+    _tell(context, CoordClient(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
 
 
 @subcommand("get", "Show a task.", ID)
 def get(context: Context, args: Args) -> None:
     """Exit 1 when there is none."""
-    task = Daemon(args).ask("tasks/get", id=args.id)
+    task = CoordClient(args).ask("tasks/get", id=args.id)
     if task is None:
         raise NotFound(f"no task {args.id!r}")
     _tell(context, task)
@@ -124,7 +124,7 @@ def listing(context: Context, args: Args) -> None:
     """Newest first."""
     given = {"kind": args.kind, "priority": args.priority, "state": args.state, "nameContains": args.name_contains}
     waits = args.wait_ms or 0
-    found = Daemon(args).ask("tasks/list", max(0, waits) / 1000, limit=args.limit, wait_ms=waits or None, **given)
+    found = CoordClient(args).ask("tasks/list", max(0, waits) / 1000, limit=args.limit, wait_ms=waits or None, **given)
     _show(context, found, ("id", "state", "priority", "kind", "claimed_by", "name"), "no tasks")
 
 
@@ -134,19 +134,19 @@ SUBCOMMANDS["tasks"] = SUBCOMMANDS["list"]
 @subcommand("claim", "Win a task.", ID, *LEASES)
 def claim(context: Context, args: Args) -> None:
     """Exit 0 for the one who wins it, 1 for everybody else."""
-    _tell(context, Daemon(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
+    _tell(context, CoordClient(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
 @subcommand("extend", "Keep a claim for another lease.", ID, *LEASES)
 def extend(context: Context, args: Args) -> None:
     """For the holder alone."""
-    _tell(context, Daemon(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
+    _tell(context, CoordClient(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
 
 
 @subcommand("reclaim", "Return lapsed claims to the board.")
 def reclaim(context: Context, args: Args) -> None:
     """Lists them."""
-    _tell(context, Daemon(args).ask("tasks/reclaim"))
+    _tell(context, CoordClient(args).ask("tasks/reclaim"))
 
 
 @subcommand(
@@ -164,13 +164,13 @@ def complete(context: Context, args: Args) -> None:
     if args.ack is None and any(value is not None for value in ack.values()):
         raise Invalid("coord complete: --ack-priority and --ack-payload only make sense with --ack")
     given = {"id": args.id, "agentId": _agent(args), "result": args.result, **ack}
-    _tell(context, Daemon(args).ask("tasks/complete", postAck=args.ack is not None, **given))
+    _tell(context, CoordClient(args).ask("tasks/complete", postAck=args.ack is not None, **given))
 
 
 @subcommand("cancel", "Call a task off.", ID)
 def cancel(context: Context, args: Args) -> None:
     """What is finished stays finished."""
-    _tell(context, Daemon(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
+    _tell(context, CoordClient(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
 
 
 @subcommand(
@@ -187,7 +187,7 @@ def wait(context: Context, args: Args) -> None:
     usual = "completed" if args.kind in ANNOUNCEMENTS else "pending"
     filters = {"kind": args.kind, "priority": args.priority, "nameContains": args.name_contains}
     filters["state"] = None if args.state == "any" else args.state or usual
-    daemon, end = Daemon(args), monotonic() + seconds(args.timeout, "coord wait: --timeout")
+    daemon, end = CoordClient(args), monotonic() + seconds(args.timeout, "coord wait: --timeout")
     while True:
         if args["as"]:
             daemon.ask("agents/heartbeat", id=args["as"], name=args.name or "watcher")
@@ -206,19 +206,19 @@ def wait(context: Context, args: Args) -> None:
 def heartbeat(context: Context, args: Args) -> None:
     """Also introduces an agent that is new."""
     who = args["as"] or args.agent or _agent(args)
-    _tell(context, Daemon(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
+    _tell(context, CoordClient(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
 
 
 @subcommand("agents", "List who is here.")
 def agents(context: Context, args: Args) -> None:
     """Most recently seen first."""
-    _show(context, Daemon(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
+    _show(context, CoordClient(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
 
 
 @subcommand("status", "How many tasks and agents there are.")
 def status(context: Context, args: Args) -> None:
     """Of the newest 1000 tasks."""
-    daemon = Daemon(args)
+    daemon = CoordClient(args)
     facts = {"agents": len(daemon.ask("agents/list"))}
     for task in daemon.ask("tasks/list", limit=1000):
         facts[task["state"]] = facts.get(task["state"], 0) + 1
@@ -256,7 +256,7 @@ def coord(context: Context, args: Args) -> int:
     return wanted.run(context, parse(wanted, [*words, "--", *args.words], options)) or 0
 
 
-class Daemon:
+class CoordClient:
     """Whatever answers coord's JSON-RPC at the URL."""
 
     def __init__(self, args: Args) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
+GROUP = "Workron protocol"
+"""The heading of these routes in the documentation."""
 NOBODY = "workron"
 """Who submits, and who reports under a grant that nobody has any more."""
 MARK = "~"
@@ -56,7 +58,7 @@ _REASON = {"reason": {**schema("Note"), "description": "why it failed"}}
 _STALE = "it is not this worker's job, or not any more"
 
 
-class Submitted(msgspec.Struct):
+class JobSubmission(msgspec.Struct):
     """The body of a new job; what else Workron's clients send says nothing here."""
 
     command: str
@@ -66,13 +68,13 @@ class Submitted(msgspec.Struct):
     max_retries: int | None = None
 
 
-class Registered(msgspec.Struct):
+class WorkerRegistration(msgspec.Struct):
     """The body of a worker that introduces itself."""
 
     id: str
 
 
-class Report(msgspec.Struct):
+class JobReport(msgspec.Struct):
     """What a worker says about its job."""
 
     worker_id: str | None = None
@@ -105,12 +107,13 @@ _REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKE
     body=_SUBMITTED,
     query=_PROJECT,
     answers={201: "the job", 409: "a dependency has failed already"},
+    group=GROUP,
     strangers=False,
 )
 async def submit(service: Service, request: Request) -> Response:
     """Put it on the board. Retries follow each other without a wait, as Workron's do."""
     query = _query(request, _PROJECT)
-    given = _read(request.body, Submitted)
+    given = _read(request.body, JobSubmission)
     params = {
         "command": given.command,
         "agent": NOBODY,
@@ -141,6 +144,7 @@ async def submit(service: Service, request: Request) -> Response:
         "limit": {**schema("Limit"), "default": 100},
     },
     answers={200: "an array of jobs", 404: "`before` names no job"},
+    group=GROUP,
     strangers=False,
 )
 async def jobs(service: Service, request: Request) -> Response:
@@ -168,6 +172,7 @@ async def jobs(service: Service, request: Request) -> Response:
     "Claim the next job: the most urgent, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
     query={**_WORKER, **_PROJECT, "queue_name": schema("Label")},
     answers={200: "the job, which is this worker's now", 204: "nothing to do"},
+    group=GROUP,
     strangers=False,
 )
 async def claim(service: Service, request: Request) -> Response:
@@ -188,7 +193,15 @@ async def claim(service: Service, request: Request) -> Response:
     return Response(msgspec.json.encode({**shown, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
 
 
-@route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, strangers=False)
+@route(
+    "GET",
+    "/jobs/{id}",
+    "One job.",
+    query=_PROJECT,
+    answers={200: "the job", 404: "no such job"},
+    group=GROUP,
+    strangers=False,
+)
 async def job(service: Service, request: Request) -> Response:
     """By its id."""
     query = _query(request, _PROJECT)
@@ -203,6 +216,7 @@ async def job(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": _GRANT},
     query={**_PROJECT, **_GRANT},
     answers={200: "the job, done", 404: "no such job", 409: _STALE},
+    group=GROUP,
     strangers=False,
 )
 async def done(service: Service, request: Request) -> Response:
@@ -217,6 +231,7 @@ async def done(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": {**_GRANT, **_REASON}},
     query={**_PROJECT, **_GRANT, **_REASON},
     answers={200: "the job, pending or failed", 404: "no such job", 409: _STALE},
+    group=GROUP,
     strangers=False,
 )
 async def fail(service: Service, request: Request) -> Response:
@@ -231,6 +246,7 @@ async def fail(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": _GRANT},
     query={**_PROJECT, **_GRANT},
     answers={200: "the job, running", 404: "no such job", 409: _STALE + ": stop working on it"},
+    group=GROUP,
     strangers=False,
 )
 async def heartbeat(service: Service, request: Request) -> Response:
@@ -259,7 +275,7 @@ async def _report(service: Service, request: Request, ok: bool) -> Response:
 async def _meant(service: Service, request: Request) -> tuple[Task, str, int, str | None]:
     """The job, the worker, the grant and the reason that a report names, in its path, its query or its body."""
     query = _query(request, ("project", "worker_id", "epoch", "attempt", "reason"))
-    said = _read(request.body, Report)
+    said = _read(request.body, JobReport)
     ref, token = _split(request.parameters["id"])
     worker = _either("worker_id", query.get("worker_id"), said.worker_id)
     epoch = _either("epoch", _either("epoch", _whole(query, "epoch"), said.epoch), token)
@@ -347,12 +363,13 @@ async def _job(service: Service, task: Task) -> dict[str, Any]:
     body=_REGISTERED,
     query=_PROJECT,
     answers={201: "the worker"},
+    group=GROUP,
     strangers=True,
 )
 async def register(service: Service, request: Request) -> Response:
     """As often as it likes."""
     query = _query(request, _PROJECT)
-    params = {"agent": _who(_read(request.body, Registered).id), "project": query.get("project", "default")}
+    params = {"agent": _who(_read(request.body, WorkerRegistration).id), "project": query.get("project", "default")}
     found = await service.call("agents.announce", {**params, "program": PROGRAM}, once=_once(request))
     return Response(msgspec.json.encode(_worker(found, found.seen_at)), status=201)
 
@@ -364,6 +381,7 @@ async def register(service: Service, request: Request) -> Response:
     body={"type": "object"},
     query=_PROJECT,
     answers={200: "the worker", 404: "no such worker: it has to register"},
+    group=GROUP,
     strangers=True,
 )
 async def alive(service: Service, request: Request) -> Response:
@@ -384,6 +402,7 @@ async def alive(service: Service, request: Request) -> Response:
     "List the workers, most recently seen first.",
     query=_PROJECT,
     answers={200: "an array"},
+    group=GROUP,
     strangers=True,
 )
 async def workers(service: Service, request: Request) -> Response:

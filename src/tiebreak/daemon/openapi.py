@@ -14,7 +14,7 @@ from .. import __version__, errors
 from ..model import RECORDS
 from ..names import MAX_LIST, PRIORITIES, RULES
 from ..operations import every
-from .routes import ROUTES
+from .routes import ROUTES, headings
 from .rpc import MOST_IN_A_BATCH
 from .service import LONGEST_WAIT
 
@@ -31,17 +31,6 @@ ABOUT = (
     "them), `GET /events` tells what happens, and what other programs expect is there beside them. "
     "Each GET can be asked with HEAD too."
 )
-GROUPS = {
-    "rpc": "Operations",
-    "streams": "Events",
-    "upkeep": "Looking after it",
-    "pages": "This description",
-    "coord": "As coord speaks",
-    "workron": "As Workron speaks",
-    "mcp": "For language models",
-    "a2a": "As A2A speaks",
-}
-"""What the routes of a module are for."""
 ERRORS = tuple(
     kind
     for kind in vars(errors).values()
@@ -72,7 +61,7 @@ def document() -> Schema:
 
 def described(routes: Iterable[Route], operations: Iterable[Operation[..., Any]]) -> Schema:
     """These routes and these operations as an OpenAPI document."""
-    operations = list(operations)
+    routes, operations = list(routes), list(operations)
     paths: dict[str, dict[str, Any]] = {}
     for route in sorted(routes, key=lambda each: (each.path, each.method)):
         paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route)
@@ -81,7 +70,7 @@ def described(routes: Iterable[Route], operations: Iterable[Operation[..., Any]]
         "info": {"title": "tiebreak", "version": __version__, "description": ABOUT, "license": {"name": "MIT"}},
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "tags": [{"name": name} for name in GROUPS.values()],
+        "tags": [{"name": name} for name in headings(routes)],
         "paths": paths,
         "components": {
             "schemas": {**_records(), **_messages(operations)},
@@ -108,11 +97,6 @@ def _ref(name: str) -> Schema:
 # ── Routes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def group_of(route: Route) -> str:
-    """Under which heading a route stands."""
-    return GROUPS.get(route.handler.__module__.rpartition(".")[2], "More")
-
-
 def statuses(route: Route) -> dict[int, str]:
     """All that a route can answer, in order."""
     unknown = {404: "There is no such thing."} if "{" in route.path else {}
@@ -124,7 +108,7 @@ def _of_route(route: Route) -> Schema:
     made: Schema = {
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.text,
-        "tags": [group_of(route)],
+        "tags": [route.group],
         "parameters": _parameters(route),
         "responses": {str(status): _response(route, status, text) for status, text in statuses(route).items()},
     }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..engine.protocol import Engine
 
 
-def served_daemon(engine: Engine, settings: Settings, *, workers: int = 0, project: str = "default") -> Daemon:
+def assemble_daemon(engine: Engine, settings: Settings, *, workers: int = 0, project: str = "default") -> Daemon:
     """A daemon that is ready to `serve`; with workers beside it, which run the jobs of one project."""
     crew = WorkerProcesses(workers, lambda addresses: worker_command(addresses[0], project))
     return Daemon(engine, settings, [crew, HandoffDrain()])

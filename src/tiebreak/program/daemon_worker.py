@@ -1,4 +1,4 @@
-"""`python -m tiebreak.program.worker_process PARENT work …`: a worker that stops when its daemon is killed."""
+"""`python -m tiebreak.program.daemon_worker PARENT work …`: a worker that stops when its daemon is killed."""
 
 from __future__ import annotations
 

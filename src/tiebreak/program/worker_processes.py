@@ -26,7 +26,7 @@ log = logging.getLogger("tiebreak")
 def worker_command(address: str, project: str) -> list[str]:
     """What runs one worker, with one job at a time; told to stop also if the daemon is killed."""
     words = ["--board", address, "--project", project, "work", "--concurrency", "1"]
-    return [sys.executable, "-P", "-m", f"{__package__}.worker_process", str(os.getpid()), *words]
+    return [sys.executable, "-P", "-m", f"{__package__}.daemon_worker", str(os.getpid()), *words]
 
 
 class WorkerProcesses:
