@@ -1,11 +1,14 @@
-"""A2A 1.0: the board as an agent that takes work, by JSON-RPC at `/a2a`, with its card where the protocol says.
+"""The Agent2Agent protocol (A2A 1.0): JSON-RPC at `POST /a2a`, and the agent card at `/.well-known/agent-card.json`.
 
-A message becomes a task for anybody on the board to claim; what its worker completes it with is the artifact. Only
-names and shapes are A2A's. `tenant` (or the header `Tiebreak-Project`) is the project. Refusals come as the
-specification wants them: in the envelope, with an `ErrorInfo` in `data`, and HTTP 200.
+To A2A clients the whole board is one agent that takes work. A message becomes a task that anybody on the board may
+claim, and the result of the task becomes its artifact. `tenant`, or the header `Tiebreak-Project`, names the project.
+Errors follow the specification: a JSON-RPC error with an `ErrorInfo` in `data`, and HTTP status 200.
 
-Where we differ: a call that blocks answers after a minute at the latest, with the task as it is then; a task takes
-no second message; a list looks at the newest thousand tasks.
+Differences from the specification:
+
+- A blocking call answers after one minute at the latest, with the task in its current state.
+- A task accepts no second message.
+- A list covers only the newest 1000 tasks.
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ GROUP = "A2A protocol"
 """The heading of these routes in the documentation."""
 VERSION = "1.0"
 MOST = 1000
+"""Tasks that a list covers."""
 NOBODY = "a2a"
-"""Who posts and cancels when the header `Tiebreak-Agent` does not say."""
+"""The agent that posts and cancels when the header `Tiebreak-Agent` is missing."""
 STATES = {
     "blocked": "TASK_STATE_SUBMITTED",
     "pending": "TASK_STATE_SUBMITTED",
@@ -53,7 +57,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class A2AError(Exception):
-    """One of the protocol's own errors."""
+    """An error that A2A defines."""
 
     CODES = {
         "TASK_NOT_FOUND": -32001,
@@ -72,24 +76,24 @@ class A2AError(Exception):
 
 
 class A2ACall:
-    """One call that was parse_request."""
+    """A parsed JSON-RPC call, with its project and agent."""
 
-    def __init__(self, service: Service, request: Request, number: Any, params: dict[str, Any]) -> None:
-        self.service, self.request, self.number, self.params = service, request, number, params
+    def __init__(self, service: Service, request: Request, rpc_id: Any, params: dict[str, Any]) -> None:
+        self.service, self.request, self.rpc_id, self.params = service, request, rpc_id, params
         header = request.headers.get
         given = params.get("tenant") or header(b"tiebreak-project", b"default").decode("latin-1")
         self.project = find("tasks.get").checked({"ref": "x", "project": given})["project"]
         self.agent = header(b"tiebreak-agent", NOBODY.encode()).decode("latin-1")
 
     async def task(self) -> Task:
-        """The task that is meant."""
+        """The task that the parameter `id` names."""
         given = self.params.get("id")
         if not isinstance(given, str):
             raise Invalid(f"id: the id of a task is required, got {shown(given)}")
         return await self.found(given)
 
     async def found(self, given: str) -> Task:
-        """A task of this project by its id."""
+        """A task of this project, by its id."""
         missing = A2AError("TASK_NOT_FOUND", "Task not found", taskId=given[:100])
         if not is_uuid(given):
             raise missing
@@ -101,8 +105,8 @@ class A2ACall:
             raise missing
         return task
 
-    def whole(self, name: str, low: int, high: int, default: int | None, where: dict[str, Any] | None = None) -> Any:
-        """A whole number among the parameters."""
+    def integer(self, name: str, low: int, high: int, default: int | None, where: dict[str, Any] | None = None) -> Any:
+        """An integer parameter within these bounds, or the default."""
         value = (self.params if where is None else where).get(name)
         if value is None:
             return default
@@ -117,12 +121,12 @@ class A2ACall:
 @route(
     "GET",
     "/.well-known/agent-card.json",
-    "A2A's card: who answers here, and what it can do.",
+    "The agent card of A2A: what this server is and what it can do.",
     group=GROUP,
     strangers=True,
 )
 async def card(service: Service, request: Request) -> Response:
-    """The card of this board."""
+    """The agent card of this board."""
     host = request.headers.get(b"host", b"localhost").decode("latin-1")
     modes = ["text/plain", "application/json"]
     skill = {
@@ -161,33 +165,35 @@ async def card(service: Service, request: Request) -> Response:
     strangers=True,
 )
 async def a2a(service: Service, request: Request) -> Response:
-    """Answer one call."""
+    """Run one call. Errors are answered with HTTP 200, as A2A requires."""
     try:
-        number, method, params, _ = parse_request(parse_json(request.body))
+        rpc_id, method, params, _ = parse_request(parse_json(request.body))
     except RpcError as exc:
         return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
     try:
         _check_version(request)
         if method not in METHODS:
             raise _unknown(method)
-        return await METHODS[method](A2ACall(service, request, number, params))
+        return await METHODS[method](A2ACall(service, request, rpc_id, params))
     except RpcError as exc:
-        answer = error_answer(number, exc.code, str(exc))
+        answer = error_answer(rpc_id, exc.code, str(exc))
     except A2AError as exc:
-        answer = error_answer(number, exc.code, str(exc), exc.data)
+        answer = error_answer(rpc_id, exc.code, str(exc), exc.data)
     except Invalid as exc:
-        answer = error_answer(number, Invalid.rpc_code, exc.message)
+        answer = error_answer(rpc_id, Invalid.rpc_code, exc.message)
     except Problem:
         raise
     except TiebreakError as exc:
-        answer = error_answer(number, INTERNAL, exc.message)
+        answer = error_answer(rpc_id, INTERNAL, exc.message)
     except Exception as exc:
-        answer = error_answer(number, INTERNAL, internal(exc, request.id).message)
+        answer = error_answer(rpc_id, INTERNAL, internal(exc, request.id).message)
     return Response(_encode(answer))
 
 
 def _check_version(request: Request) -> None:
-    given = request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"  # what silence means
+    given = (
+        request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"
+    )  # what the specification assumes without the header
     if given.split(".")[:2] != VERSION.split("."):
         raise A2AError("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
 
@@ -201,25 +207,25 @@ def _unknown(method: str) -> Exception:
 
 
 def _result(call: A2ACall, result: Any) -> bytes:
-    return _encode({"jsonrpc": "2.0", "id": call.number, "result": result})
+    return _encode({"jsonrpc": "2.0", "id": call.rpc_id, "result": result})
 
 
 # ── The methods ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _send(call: A2ACall) -> Response:
-    """Post a task; wait for its end unless told not to."""
+    """`SendMessage`: post a task, and wait for its end unless `returnImmediately` is set."""
     configuration = call.params.get("configuration")
     configuration = {} if configuration is None else configuration
     if not isinstance(configuration, dict):
         raise Invalid("configuration: an object is required")
     if configuration.get("taskPushNotificationConfig"):
         raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
-    history = call.whole("historyLength", 0, 1000, None, configuration)
+    history = call.integer("historyLength", 0, 1000, None, configuration)
     task = await _post(call)
     if not configuration.get("returnImmediately") and task.state not in FINAL:
         task = await _ended(call, task)
-    return Response(_result(call, {"task": shown_task(task, history)}))
+    return Response(_result(call, {"task": task_object(task, history)}))
 
 
 async def _post(call: A2ACall) -> Task:
@@ -248,7 +254,7 @@ def _digest(*words: str) -> str:
 
 
 def _message(given: Any) -> dict[str, Any]:
-    """The message, as far as it is kept."""
+    """Check a message. Returns the fields that the task keeps."""
     if not isinstance(given, dict):
         raise Invalid("message: an object is required")
     for name in ("messageId", "contextId", "taskId"):
@@ -276,7 +282,7 @@ def _check_part(part: Any) -> None:
 
 
 def _name(message: dict[str, Any]) -> str:
-    """One line for the board: the beginning of the first text."""
+    """The name of the task: the beginning of the first text part, in one line."""
     texts = [part["text"] for part in message["parts"] if isinstance(part.get("text"), str)]
     words = "".join(c if c.isprintable() else " " for c in (texts or [""])[0][:1000]).split()
     return " ".join(words)[:MAX_TITLE].strip() or f"message {message['messageId'][:100].strip()!a}"
@@ -287,7 +293,7 @@ def _tag(context: str) -> str:
 
 
 async def _ended(call: A2ACall, task: Task) -> Task:
-    """The task when it has ended, or as it is when the time is up or the client gone."""
+    """Wait for the end of the task. Returns its current state when the time is up or the client disconnects."""
     get = find("tasks.get")
     params = {"ref": task.id, "project": call.project}
 
@@ -301,14 +307,14 @@ async def _ended(call: A2ACall, task: Task) -> Task:
 
 
 async def _get(call: A2ACall) -> Response:
-    history = call.whole("historyLength", 0, 1000, None)
-    return Response(_result(call, shown_task(await call.task(), history)))
+    history = call.integer("historyLength", 0, 1000, None)
+    return Response(_result(call, task_object(await call.task(), history)))
 
 
 async def _list(call: A2ACall) -> Response:
-    """A page of tasks, those that changed last first."""
-    size, after = call.whole("pageSize", 1, 100, 50), _cursor(call.params.get("pageToken"))
-    history = call.whole("historyLength", 0, 1000, None)
+    """`ListTasks`: a page of tasks, the most recently changed first."""
+    size, after = call.integer("pageSize", 1, 100, 50), _cursor(call.params.get("pageToken"))
+    history = call.integer("historyLength", 0, 1000, None)
     filters: dict[str, Any] = {"project": call.project, "limit": MOST}
     if call.params.get("contextId"):
         filters["tag"] = _tag(str(call.params["contextId"]))
@@ -317,20 +323,20 @@ async def _list(call: A2ACall) -> Response:
     since = call.params.get("statusTimestampAfter")
     earliest = parse_rfc3339(since) if isinstance(since, str) else 0.0
     found = [] if filters.get("states") == [] else await call.service.call("tasks.list", filters)
-    found = sorted((t for t in found if t.updated_at >= earliest), key=_place, reverse=True)
-    left = [t for t in found if _place(t) < after]
+    found = sorted((t for t in found if t.updated_at >= earliest), key=_position, reverse=True)
+    left = [t for t in found if _position(t) < after]
     page = left[:size]
     whole = bool(call.params.get("includeArtifacts"))
     answer = {
-        "tasks": [shown_task(task, history, artifacts=whole) for task in page],
-        "nextPageToken": "{}.{}".format(*_place(page[-1])) if len(left) > size else "",
+        "tasks": [task_object(task, history, artifacts=whole) for task in page],
+        "nextPageToken": "{}.{}".format(*_position(page[-1])) if len(left) > size else "",
         "pageSize": size,
         "totalSize": len(found),
     }
     return Response(_result(call, answer))
 
 
-def _place(task: Task) -> tuple[float, float]:
+def _position(task: Task) -> tuple[float, float]:
     return round(task.updated_at * 1_000_000), task.number
 
 
@@ -359,33 +365,33 @@ async def _cancel(call: A2ACall) -> Response:
         task = await call.service.call("tasks.cancel", params)
     except Refused as exc:
         raise A2AError("TASK_NOT_CANCELABLE", f"Task cannot be canceled: {exc.message}", taskId=task.id) from None
-    return Response(_result(call, shown_task(task)))
+    return Response(_result(call, task_object(task)))
 
 
 async def _subscribe(call: A2ACall) -> Response:
-    """What becomes of a task that has not ended yet."""
+    """`SubscribeToTask`: stream the changes of a task that has not ended."""
     seen = await call.service.call("events.last", {})
     task = await call.task()
     if task.state in FINAL:
         raise A2AError("UNSUPPORTED_OPERATION", f"the task has ended: it is {task.state}", taskId=task.id)
-    place = call.service.waiters.slot(call.request.client)
-    return Response(type=_SSE, stream=_stream(call, task, seen, place))
+    slot = call.service.waiters.slot(call.request.client)
+    return Response(type=_SSE, stream=_stream(call, task, seen, slot))
 
 
 async def _send_and_stream(call: A2ACall) -> Response:
     seen = await call.service.call("events.last", {})
     task = await _post(call)
-    place = call.service.waiters.slot(call.request.client)
-    return Response(type=_SSE, stream=_stream(call, task, seen, place))
+    slot = call.service.waiters.slot(call.request.client)
+    return Response(type=_SSE, stream=_stream(call, task, seen, slot))
 
 
-async def _stream(call: A2ACall, task: Task, seen: int, place: Any) -> AsyncIterator[bytes]:
-    """The task, and then each change of its status until it has ended, the daemon ends or the client is gone."""
+async def _stream(call: A2ACall, task: Task, seen: int, slot: Any) -> AsyncIterator[bytes]:
+    """The task, then each change of its status, until it ends, the daemon stops or the client disconnects."""
     service, read = call.service, find("events.read")
-    with place:
+    with slot:
         gone = asyncio.ensure_future(call.request.gone())
         try:
-            yield _event(call, {"task": shown_task(task)})
+            yield _event(call, {"task": task_object(task)})
             while task.state not in FINAL and not gone.done() and not service.draining:
                 params = read.checked({"after": seen, "subject": task.id, "project": call.project})
                 found = await service.waiters.wait(
@@ -410,7 +416,7 @@ def _event(call: A2ACall, result: Any) -> bytes:
 
 
 def _changes(before: Task, task: Task) -> list[dict[str, Any]]:
-    now = shown_task(task)
+    now = task_object(task)
     ids = {"taskId": task.id, "contextId": now["contextId"]}
     out: list[dict[str, Any]] = []
     if task.state in FINAL:
@@ -433,8 +439,8 @@ METHODS: dict[str, Callable[[A2ACall], Awaitable[Response]]] = {
 # ── Shapes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def shown_task(task: Task, history: int | None = None, *, artifacts: bool = True) -> dict[str, Any]:
-    """A task as A2A sees it, also one that did not come by A2A."""
+def task_object(task: Task, history: int | None = None, *, artifacts: bool = True) -> dict[str, Any]:
+    """A task in the form of A2A, whether or not it was posted through A2A."""
     payload = task.payload if isinstance(task.payload, dict) else {}
     message = payload.get("a2a") if isinstance(payload.get("a2a"), dict) else None
     context = str((message or {}).get("contextId") or task.id)
@@ -443,8 +449,8 @@ def shown_task(task: Task, history: int | None = None, *, artifacts: bool = True
         part = {"text": task.result} if isinstance(task.result, str) else {"data": task.result}
         made["artifacts"] = [{"artifactId": "result", "name": "result", "parts": [part]}]
     if history != 0:
-        asked = message or {"messageId": task.id, "role": "ROLE_USER", "parts": [{"text": task.name}]}
-        made["history"] = [{**asked, "contextId": context, "taskId": task.id}]
+        sent = message or {"messageId": task.id, "role": "ROLE_USER", "parts": [{"text": task.name}]}
+        made["history"] = [{**sent, "contextId": context, "taskId": task.id}]
     return made
 
 

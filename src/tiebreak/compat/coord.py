@@ -1,10 +1,10 @@
-"""coord's protocol: its JSON-RPC at `/` and its card at `/.well-known/agent.json`.
+"""coord's protocol: its JSON-RPC at `POST /` and its agent card at `GET /.well-known/agent.json`.
 
-Only names and shapes are coord's; what happens is what our operations do. So a claim is extended and completed by
-its holder alone, what is finished stays finished, and a wait is filtered and woken by the server. Every refusal is
-coord's conflict, -32001; `data` tells which one.
+Method names, parameters and answers have coord's form. The behaviour is that of tiebreak's operations: only the holder
+extends or completes a claim, finished tasks stay finished, and the server filters and wakes waits. Every refusal is
+coord's conflict error, -32001, and its `data` names the kind of refusal.
 
-`once` in a request makes a write safe to repeat, as at `/rpc`; coord's own clients do without.
+As at `/rpc`, the member `once` of a request makes a write safe to repeat. coord's own clients do not send it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ GROUP = "coord protocol"
 CONFLICT = -32001
 PROJECT = "default"
 NOBODY = "coord"
-"""Who posts and cancels when the client does not say: coord does not ask."""
+"""The agent that posts and cancels when the request names none. coord's clients need not name one."""
 MOST = 1000
+"""Tasks in a list, and attempts of a task."""
 SPELLINGS = {
     "agentId": "agent_id",
     "leaseSeconds": "lease_seconds",
@@ -58,27 +59,27 @@ SPELLINGS = {
     "nameContains": "name_contains",
     "waitMs": "wait_ms",
 }
-"""coord's parameters, as its wire and as its tools write them; null is the same as not given."""
+"""coord's parameters: the spelling of its JSON-RPC, and the spelling of its tools. Both are accepted."""
 _encode = msgspec.json.Encoder().encode
 
 
 class CoordCall(NamedTuple):
-    """One request that was parse_request, and what is needed to answer it."""
+    """A parsed request, with what its method needs to answer it."""
 
     service: Service
     params: dict[str, Any]
     once: str | None
     request: Request | None
-    """None in a batch, whose answers come together."""
+    """None in a batch, where no request may wait."""
 
     @property
     def project(self) -> Any:
-        """The namespace that is meant; coord has one for each daemon."""
+        """The project. coord has no projects, so its clients get the default one."""
         return self.params.get("project", PROJECT)
 
     @property
     def task(self) -> str:
-        """The task that is meant. coord knows ids only, so a key that is unknown is never posted by mistake."""
+        """The id of the task. A key is refused, because claiming an unknown key would post a new task."""
         given = self.params.get("id")
         if not isinstance(given, str) or not is_uuid(given):
             raise Invalid(f"id: expected the UUID of a task, got {shown(given)}")
@@ -86,21 +87,21 @@ class CoordCall(NamedTuple):
 
     @property
     def agent(self) -> Any:
-        """Who acts, where that decides."""
+        """The agent, for methods that need to know it."""
         if "agent_id" not in self.params:
             raise Invalid("agentId: required", hint="a claim is extended and completed by its holder alone")
         return self.params["agent_id"]
 
     def given(self, **names: str) -> dict[str, Any]:
-        """The parameters that are there, under the operation's own names."""
+        """The parameters that the request has, under the names of the operation."""
         return {ours: self.params[theirs] for ours, theirs in names.items() if theirs in self.params}
 
     async def run(self, operation: str, **params: Any) -> Any:
-        """Run an operation in this request's project."""
+        """Run an operation in the project of this request."""
         return await self.service.call(operation, {"project": self.project, **params}, request=self.request)
 
     async def write(self, operation: str, **params: Any) -> Any:
-        """Run the one operation that this request is about; it may be repeated with the same `once`."""
+        """Run the main operation of this request, with its idempotency key."""
         return await self.service.call(operation, {"project": self.project, **params}, once=self.once)
 
 
@@ -111,7 +112,7 @@ TITLES: dict[str, str] = {}
 def method(
     name: str, title: str
 ) -> Callable[[Callable[[CoordCall], Awaitable[Any]]], Callable[[CoordCall], Awaitable[Any]]]:
-    """Declare a function as a method of the protocol; the card lists it."""
+    """Declare a function as a method of the protocol. The agent card lists it."""
 
     def declare(function: Callable[[CoordCall], Awaitable[Any]]) -> Callable[[CoordCall], Awaitable[Any]]:
         METHODS[name], TITLES[name] = function, title
@@ -126,7 +127,7 @@ def method(
 @route(
     "POST",
     "/",
-    "Speak coord's JSON-RPC: tasks/send, get, list, claim, extend, complete, cancel, reclaim; agents/heartbeat, list.",
+    "coord's JSON-RPC: tasks/send, get, list, claim, extend, complete, cancel, reclaim; agents/heartbeat, list.",
     body=SCHEMA,
     answers={
         200: "the answer, a refusal among them",
@@ -138,7 +139,7 @@ def method(
     strangers=True,
 )
 async def coord(service: Service, request: Request) -> Response:
-    """Answer a request, or a batch in the order of its requests."""
+    """Run one request, or the requests of a batch in their order."""
     try:
         message = parse_json(request.body)
         if type(message) is not list:
@@ -149,12 +150,12 @@ async def coord(service: Service, request: Request) -> Response:
             raise RpcError(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(message)}")
     except RpcError as exc:
         return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
-    answers = [(each, await _one_of_many(service, request, each)) for each in message]
+    answers = [(each, await _batch_answer(service, request, each)) for each in message]
     wanted = [answer for each, answer in answers if not isinstance(each, dict) or "id" in each]
     return Response(_encode(wanted)) if wanted else Response(status=204)
 
 
-async def _one_of_many(service: Service, request: Request, message: Any) -> dict[str, Any]:
+async def _batch_answer(service: Service, request: Request, message: Any) -> dict[str, Any]:
     try:
         request_parts = parse_request(message)
     except RpcError as exc:
@@ -186,10 +187,14 @@ async def _answer(
 
 
 @route(
-    "GET", "/.well-known/agent.json", "coord's card: who answers here, and what it can do.", group=GROUP, strangers=True
+    "GET",
+    "/.well-known/agent.json",
+    "coord's agent card: what this server is and what it can do.",
+    group=GROUP,
+    strangers=True,
 )
 async def card(service: Service, request: Request) -> Response:
-    """The same for everybody who may ask at all."""
+    """The agent card: the same for every client."""
     capabilities = {"streaming": False, "pushNotifications": False, "longPoll": True, "leasedClaims": True}
     facts = {
         "name": "tiebreak",
@@ -207,7 +212,7 @@ async def card(service: Service, request: Request) -> Response:
 
 @method("tasks/send", "Post a task")
 async def send(call: CoordCall) -> Any:
-    """Attempts are not counted by coord, so a lapsed claim never ends a task that came this way."""
+    """Post a task. coord does not count attempts, so the task gets many: lapsed claims should not fail it."""
     given = call.given(name="name", kind="kind", priority="priority", payload="payload")
     agent = call.params.get("agent_id", NOBODY)
     return _task(await call.write("tasks.post", agent=agent, max_attempts=MOST, **given))
@@ -215,7 +220,7 @@ async def send(call: CoordCall) -> Any:
 
 @method("tasks/get", "Show a task")
 async def get(call: CoordCall) -> Any:
-    """Null when there is none."""
+    """The task, or null if there is none."""
     try:
         return _task(await call.run("tasks.get", ref=call.task))
     except NotFound:
@@ -224,7 +229,7 @@ async def get(call: CoordCall) -> Any:
 
 @method("tasks/list", "List tasks, or wait for one that matches")
 async def listing(call: CoordCall) -> Any:
-    """Newest first. With `wait_ms` and nothing to show, the answer comes with the first match, or empty."""
+    """Matching tasks, newest first. With `wait_ms`, an empty list waits for the first match."""
     given = call.given(kind="kind", priority="priority", name_contains="name_contains", wait_ms="wait_ms")
     if "state" in call.params:
         given["states"] = [call.params["state"]]
@@ -238,20 +243,23 @@ async def listing(call: CoordCall) -> Any:
 
 @method("tasks/claim", "Win a task for the length of a lease")
 async def claim(call: CoordCall) -> Any:
-    """One wins; the others learn who."""
+    """Claim a task. If another agent holds it, the error names that agent."""
     return _task(await call.write("tasks.claim", ref=call.task, agent=call.agent, create=False, **_lease(call)))
 
 
 @method("tasks/extend", "Keep a claim for another lease")
 async def extend(call: CoordCall) -> Any:
-    """For the holder alone."""
+    """Renew a claim. Only its holder may."""
     task = await call.write("tasks.extend", ref=call.task, agent=call.agent, **_lease(call))
     return {"ok": True, "lease_until": encode(task)["until"]}
 
 
 @method("tasks/complete", "Finish a claimed task, perhaps with an announcement")
 async def complete(call: CoordCall) -> Any:
-    """For the holder alone. The announcement is posted in the same transaction, and links back to the task."""
+    """Complete a claimed task. Only its holder may.
+
+    The announcement is posted in the same transaction and has the id of the task in its payload.
+    """
     params = {"ref": call.task, "agent": call.agent, "project": call.project, **call.given(result="result")}
     if not call.params.get("post_ack"):
         await call.write("tasks.complete", **params)
@@ -265,14 +273,14 @@ async def complete(call: CoordCall) -> Any:
 
 @method("tasks/cancel", "CoordCall a task off")
 async def cancel(call: CoordCall) -> Any:
-    """What is finished stays finished."""
+    """Cancel a task. A finished task stays as it is."""
     await call.write("tasks.cancel", ref=call.task, agent=call.params.get("agent_id", NOBODY))
     return {"ok": True}
 
 
 @method("tasks/reclaim", "Return lapsed claims to the board")
 async def reclaim(call: CoordCall) -> Any:
-    """The tasks whose claims were written down as lapsed by this request; nothing depends on it."""
+    """Record lapsed claims now, and list their tasks. Not needed for correctness: a claim takes over lapsed ones."""
     sweep = ("tasks.sweep", {"project": call.project}, None)
     before, count = await _together(call.service, ("events.last", {}, None), sweep)
     if not count:
@@ -282,7 +290,7 @@ async def reclaim(call: CoordCall) -> Any:
 
 
 async def _together(service: Service, *calls: tuple[str, dict[str, Any], str | None]) -> list[Any]:
-    """Run operations in one transaction; raises the first refusal."""
+    """Run operations in one transaction, or raise the first refusal."""
     answers = await service.write([(find(name), params, once) for name, params, once in calls])
     return [result_or_raise(answer) for answer in answers]
 
@@ -292,7 +300,7 @@ async def _together(service: Service, *calls: tuple[str, dict[str, Any], str | N
 
 @method("agents/heartbeat", "Give a sign of life")
 async def heartbeat(call: CoordCall) -> Any:
-    """A name is announced when it is new, so that a heartbeat leaves no event."""
+    """Record that an agent is alive. Only a new name is announced, so other heartbeats leave no event."""
     agent = call.params.get("id", call.params.get("agent_id", ""))
     known = await call.run("agents.heartbeat", agent=agent)
     if "name" in call.params and call.params["name"] != known.program:
@@ -302,7 +310,7 @@ async def heartbeat(call: CoordCall) -> Any:
 
 @method("agents/list", "List who is here")
 async def agents(call: CoordCall) -> Any:
-    """Most recently seen first."""
+    """All agents, the most recently seen first."""
     found = await call.run("agents.list")
     claimed = await call.run("tasks.list", states=["claimed"], limit=MOST)
     tasks = {holder_id(task): task.id for task in reversed(claimed)}
@@ -313,7 +321,7 @@ async def agents(call: CoordCall) -> Any:
 
 
 def _task(task: Task) -> dict[str, Any]:
-    """A task as coord shows it: who has it and until when only while somebody has it."""
+    """A task in coord's form. `claimed_at` and `lease_until` are left out when nobody holds the task."""
     shown = encode(task)
     holder = holder_id(task)
     names = ("id", "name", "kind", "priority", "state", "payload", "result", "created_at", "updated_at")
@@ -337,18 +345,18 @@ def _agent(agent: Agent, task: str | None) -> dict[str, Any]:
 
 
 def _lease(call: CoordCall) -> dict[str, Any]:
-    """The shortest lease of coord is a second, and who asks for 0 gets that."""
+    """The requested lease. As in coord, 0 means one second."""
     given = call.given(lease="lease_seconds")
     return {"lease": 1} if given == {"lease": 0} and type(given["lease"]) is int else given
 
 
 def _linked(payload: Any, task: str) -> Any:
-    """An announcement says which task it is about, unless its author has."""
+    """Add the id of the task to the payload of an announcement, unless the payload has one."""
     if payload is None:
         return {"fixed_bug_id": task}
     return {"fixed_bug_id": task, **payload} if isinstance(payload, dict) else payload
 
 
 def _at_most(limit: int, value: Any) -> Any:
-    """Too much is cut, as coord does; what is no rpc_id at all is refused by the operation."""
+    """Reduce a value to the limit, as coord does. The operation refuses what is not an integer."""
     return min(limit, value) if type(value) is int else value

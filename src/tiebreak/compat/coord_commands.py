@@ -1,8 +1,8 @@
-"""`tb coord …`: coord's command line, spoken to any daemon that understands coord's JSON-RPC.
+"""`tb coord …`: coord's command line, as a client of any server that speaks coord's JSON-RPC.
 
-The words after `coord` are a command line of their own, declared like every other one. The outer declaration knows
-all their options, so that `--url` may stand before the command or behind it; which command takes which is decided
-by the inner ones.
+Each subcommand is declared like every other command of `tb`. The outer command `coord` accepts the options of all
+subcommands, so that `--url` may stand before or after the subcommand. The chosen subcommand then checks which options
+it takes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7777"
 ADDRESS = "127.0.0.1:7777"
 WINDOW = 25.0
-"""Seconds of one wait; between two of them whoever waits gives a sign of life."""
+"""Seconds of one long poll. `wait` sends a heartbeat between two of them."""
 KINDS = {-32001: "Refused", -32600: "Invalid", -32601: "Invalid", -32602: "Invalid"}
-"""What an error means when a daemon does not say it in more words."""
+"""The kind of error for each code, for servers that send no more details."""
 
 SUBCOMMANDS: dict[str, Command] = {}
 TO = Option("url", "URL", f"the daemon (default: COORD_URL, else {URL})")
 ID = Argument("id", "the task's id")
 LEASES = (
-    Option("lease", "SECONDS", "how long without a renewal (default 300)"),
-    Option("lease-seconds", "SECONDS", "the same"),
+    Option("lease", "SECONDS", "how long the claim lasts without a renewal (default 300)"),
+    Option("lease-seconds", "SECONDS", "the same as --lease"),
 )
 PRIORITY = Option("priority", "PRIORITY", "low, normal, high or urgent")
 FILTERS = (
@@ -47,7 +47,7 @@ NAME = Option("name", "NAME", "heartbeat, wait: the name to show for an agent")
 def subcommand(
     name: str, text: str, *parts: Argument | Option
 ) -> Callable[[Callable[[Context, Args], int | None]], Callable[[Context, Args], int | None]]:
-    """Declare a function as a command of coord's."""
+    """Declare a function as a subcommand of `tb coord`."""
 
     def declare(run: Callable[[Context, Args], int | None]) -> Callable[[Context, Args], int | None]:
         arguments = tuple(part for part in parts if isinstance(part, Argument))
@@ -66,10 +66,10 @@ def subcommand(
     "Run the daemon.",
     Option("addr", "HOST:PORT", f"serve: where to listen (default: COORD_ADDR, else {ADDRESS})"),
     Option("db", "PATH", "serve: the database (default: COORD_DB, else your own board)"),
-    Option("open", text="serve: no token on loopback, for clients that know of none"),
+    Option("open", text="serve: need no token on loopback, for clients that cannot send one"),
 )
 def serve(context: Context, args: Args) -> int:
-    """The same daemon as `tb serve`."""
+    """Run `tb serve` with coord's options."""
     from ..cli import find
 
     wanted = find("serve")
@@ -81,10 +81,10 @@ def serve(context: Context, args: Args) -> int:
 
 @subcommand("version", "Show the version.")
 def version(context: Context, args: Args) -> None:
-    """Asks no daemon."""
+    """Needs no daemon."""
     from .. import __version__
 
-    _tell(context, {"tiebreak": __version__, "protocol": "coord, JSON-RPC 2.0"})
+    _print_json(context, {"tiebreak": __version__, "protocol": "coord, JSON-RPC 2.0"})
 
 
 # ── Tasks ────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,84 +93,88 @@ def version(context: Context, args: Args) -> None:
 @subcommand(
     "send",
     "Post a task.",
-    Argument("task", "what is to be done"),
+    Argument("task", "the name of the task"),
     FILTERS[0],
     PRIORITY,
-    Option("payload", "JSON", "send: what it carries: JSON, @FILE or -", convert=json_argument),
+    Option("payload", "JSON", "send: the payload: JSON, @FILE or -", convert=json_argument),
 )
 def send(context: Context, args: Args) -> None:
-    """Prints the task, its id first."""
+    """Print the new task, its id first."""
     given = {key: args[key] for key in ("kind", "priority", "payload")}
-    _tell(context, CoordClient(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
+    _print_json(context, CoordClient(args).ask("tasks/send", name=args.task, agentId=args["as"], **given))
 
 
 @subcommand("get", "Show a task.", ID)
 def get(context: Context, args: Args) -> None:
-    """Exit 1 when there is none."""
+    """Exit 1 if there is no such task."""
     task = CoordClient(args).ask("tasks/get", id=args.id)
     if task is None:
         raise NotFound(f"no task {args.id!r}")
-    _tell(context, task)
+    _print_json(context, task)
 
 
 @subcommand(
     "list",
     "List tasks.",
     *FILTERS,
-    Option("limit", "N", "list: at most so many (default 50)", convert=whole),
-    Option("wait-ms", "N", "list: wait that long for the first one", convert=whole),
+    Option("limit", "N", "list: at most this many tasks (default 50)", convert=whole),
+    Option("wait-ms", "N", "list: wait up to N milliseconds for the first task", convert=whole),
 )
 def listing(context: Context, args: Args) -> None:
     """Newest first."""
     given = {"kind": args.kind, "priority": args.priority, "state": args.state, "nameContains": args.name_contains}
     waits = args.wait_ms or 0
     found = CoordClient(args).ask("tasks/list", max(0, waits) / 1000, limit=args.limit, wait_ms=waits or None, **given)
-    _show(context, found, ("id", "state", "priority", "kind", "claimed_by", "name"), "no tasks")
+    _print_table(context, found, ("id", "state", "priority", "kind", "claimed_by", "name"), "no tasks")
 
 
 SUBCOMMANDS["tasks"] = SUBCOMMANDS["list"]
 
 
-@subcommand("claim", "Win a task.", ID, *LEASES)
+@subcommand("claim", "Claim a task.", ID, *LEASES)
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 for the one who wins it, 1 for everybody else."""
-    _tell(context, CoordClient(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
+    """Exit 0 if this agent wins the task, 1 if another one holds it."""
+    _print_json(
+        context, CoordClient(args).ask("tasks/claim", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args))
+    )
 
 
-@subcommand("extend", "Keep a claim for another lease.", ID, *LEASES)
+@subcommand("extend", "Renew a claim for another lease.", ID, *LEASES)
 def extend(context: Context, args: Args) -> None:
-    """For the holder alone."""
-    _tell(context, CoordClient(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args)))
+    """Only the holder of the claim may."""
+    _print_json(
+        context, CoordClient(args).ask("tasks/extend", id=args.id, agentId=_agent(args), leaseSeconds=_lease(args))
+    )
 
 
 @subcommand("reclaim", "Return lapsed claims to the board.")
 def reclaim(context: Context, args: Args) -> None:
-    """Lists them."""
-    _tell(context, CoordClient(args).ask("tasks/reclaim"))
+    """Print the tasks that became claimable again."""
+    _print_json(context, CoordClient(args).ask("tasks/reclaim"))
 
 
 @subcommand(
     "complete",
     "Finish a claimed task.",
     ID,
-    Option("result", "JSON", "complete: what came of it: JSON, @FILE or -", convert=json_argument),
-    Option("ack", "NAME", "complete: announce it under this name, in the same step"),
+    Option("result", "JSON", "complete: the result: JSON, @FILE or -", convert=json_argument),
+    Option("ack", "NAME", "complete: also post an announcement with this name, in the same transaction"),
     Option("ack-priority", "PRIORITY", "complete: the announcement's priority (default high)"),
-    Option("ack-payload", "JSON", "complete: what the announcement carries", convert=json_argument),
+    Option("ack-payload", "JSON", "complete: the announcement's payload", convert=json_argument),
 )
 def complete(context: Context, args: Args) -> None:
-    """For the holder alone."""
+    """Only the holder of the claim may."""
     ack = {"ackName": args.ack, "ackPriority": args.ack_priority, "ackPayload": args.ack_payload}
     if args.ack is None and any(value is not None for value in ack.values()):
         raise Invalid("coord complete: --ack-priority and --ack-payload only make sense with --ack")
     given = {"id": args.id, "agentId": _agent(args), "result": args.result, **ack}
-    _tell(context, CoordClient(args).ask("tasks/complete", postAck=args.ack is not None, **given))
+    _print_json(context, CoordClient(args).ask("tasks/complete", postAck=args.ack is not None, **given))
 
 
-@subcommand("cancel", "Call a task off.", ID)
+@subcommand("cancel", "Cancel a task.", ID)
 def cancel(context: Context, args: Args) -> None:
-    """What is finished stays finished."""
-    _tell(context, CoordClient(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
+    """A finished task stays as it is."""
+    _print_json(context, CoordClient(args).ask("tasks/cancel", id=args.id, agentId=args["as"]))
 
 
 @subcommand(
@@ -178,10 +182,10 @@ def cancel(context: Context, args: Args) -> None:
     "Wait for a task that matches.",
     *FILTERS,
     NAME,
-    Option("timeout", "SECONDS", "wait: give up after (default 600)", default="600"),
+    Option("timeout", "SECONDS", "wait: give up after this time (default 600)", default="600"),
 )
 def wait(context: Context, args: Args) -> None:
-    """The daemon does the matching. Exit 2 when time is up."""
+    """Print the first match. Exit 2 when the time is up."""
     from time import monotonic
 
     usual = "completed" if args.kind in ANNOUNCEMENTS else "pending"
@@ -194,7 +198,7 @@ def wait(context: Context, args: Args) -> None:
         nap = max(0.0, min(WINDOW, end - monotonic()))
         found = daemon.ask("tasks/list", nap, limit=1, wait_ms=int(nap * 1000), **filters)
         if found:
-            return _tell(context, found[0])
+            return _print_json(context, found[0])
         if monotonic() >= end:
             raise TimedOut(f"no such task within {args.timeout} s")
 
@@ -202,22 +206,22 @@ def wait(context: Context, args: Args) -> None:
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@subcommand("heartbeat", "Give a sign of life.", Argument("agent", "who (or --as)", optional=True), NAME)
+@subcommand("heartbeat", "Report that an agent is alive.", Argument("agent", "its name (or --as)", optional=True), NAME)
 def heartbeat(context: Context, args: Args) -> None:
-    """Also introduces an agent that is new."""
+    """Also registers an agent that is new."""
     who = args["as"] or args.agent or _agent(args)
-    _tell(context, CoordClient(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
+    _print_json(context, CoordClient(args).ask("agents/heartbeat", id=who, name=args.name or "shell-agent"))
 
 
-@subcommand("agents", "List who is here.")
+@subcommand("agents", "List the agents.")
 def agents(context: Context, args: Args) -> None:
     """Most recently seen first."""
-    _show(context, CoordClient(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
+    _print_table(context, CoordClient(args).ask("agents/list"), ("id", "name", "last_seen", "current_task"), "nobody")
 
 
-@subcommand("status", "How many tasks and agents there are.")
+@subcommand("status", "Count tasks and agents.")
 def status(context: Context, args: Args) -> None:
-    """Of the newest 1000 tasks."""
+    """Counts the newest 1000 tasks by state."""
     daemon = CoordClient(args)
     facts = {"agents": len(daemon.ask("agents/list"))}
     for task in daemon.ask("tasks/list", limit=1000):
@@ -229,21 +233,21 @@ def status(context: Context, args: Args) -> None:
 
 
 def _every_option() -> list[Option]:
-    """The options of all of coord's commands; their values are read by the one that is meant."""
+    """The options of all subcommands. The chosen subcommand converts their values."""
     found = {option.name: option for each in SUBCOMMANDS.values() for option in each.options}
     return [Option(option.name, option.metavar, option.text) for option in found.values()]
 
 
 @command(
     "coord",
-    "Speak coord's command line to a daemon.",
+    "Use coord's command line with a daemon.",
     Argument("command", ", ".join(SUBCOMMANDS)),
-    Argument("words", "what that command takes", many=True, optional=True),
+    Argument("words", "the arguments of that command", many=True, optional=True),
     *_every_option(),
     example="tb coord claim 01932c5e-7a4d-7b1e-8d3f-2a6b9c0d1e2f --as multi-agent-3",
 )
 def coord(context: Context, args: Args) -> int:
-    """Answers in JSON, as coord does, except for lists. Exit 1 for who comes second."""
+    """Prints JSON, as coord does, except for lists. Exit 1 if another agent holds the task."""
     wanted = SUBCOMMANDS.get(args.command)
     if wanted is None:
         raise Invalid(f"coord: unknown command {args.command!r}", hint=f"there are: {', '.join(SUBCOMMANDS)}")
@@ -257,7 +261,7 @@ def coord(context: Context, args: Args) -> int:
 
 
 class CoordClient:
-    """Whatever answers coord's JSON-RPC at the URL."""
+    """A client of coord's JSON-RPC at a URL."""
 
     def __init__(self, args: Args) -> None:
         from ..remote import RemoteEngine
@@ -270,7 +274,7 @@ class CoordClient:
         self._engine = RemoteEngine(url)
 
     def ask(self, method: str, nap: float = 0.0, **params: Any) -> Any:
-        """The result; raises what the daemon refused. A write that is repeated gets its first answer."""
+        """The result of a method, or raise the error. A retried write returns its first answer."""
         from ..remote import ANSWER
         from ..text import json, read_json
 
@@ -299,13 +303,13 @@ def _lease(args: Args) -> float | None:
     return None if given is None else seconds(given, "coord: --lease")
 
 
-def _tell(context: Context, result: Any) -> None:
+def _print_json(context: Context, result: Any) -> None:
     from ..text import json
 
     context.answer(result, json(result))
 
 
-def _show(context: Context, found: list[dict[str, Any]], keys: tuple[str, ...], none: str) -> None:
+def _print_table(context: Context, found: list[dict[str, Any]], keys: tuple[str, ...], none: str) -> None:
     from ..text import table
 
     rows = [[str(each.get(key) or "-") for key in keys] for each in found]

@@ -1,12 +1,12 @@
-"""`tb coordination …`: the command line that gptme's agents know, on whatever board is configured.
+"""`tb coordination …`: the command line of gptme's coordination, on a tiebreak board.
 
-The first word after a subcommand is who acts: a plain name, because each of these commands is a process of its own
-and only the name comes again. So two sessions that use one name are one holder here, and claiming what one holds
-renews it. That is what this command line promises, and names that differ keep sessions apart. The fence holds within
-a name too: a claim tells its epoch, and with `--epoch` a write of an earlier grant is refused.
+The first argument of each subcommand is the name of the agent. Each command is a process of its own, so the name is all
+that identifies the agent. Two sessions that use the same name are therefore one holder, and claiming what one already
+holds renews it, as gptme's users expect. Sessions with different names exclude each other. To tell two sessions with
+the same name apart, use `--epoch`: `claim` prints the epoch, and a write with an earlier epoch is refused.
 
-The board is tiebreak's own (`--board`, `TIEBREAK_BOARD`); `COORDINATION_DB` names a database of another form, and is
-not looked at.
+The board is chosen as for every command of `tb` (`--board`, `TIEBREAK_BOARD`). `COORDINATION_DB` is ignored, because it
+names a database in gptme's own format.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
 FILE_LEASE = 30 * 60.0
 WORK_LEASE = 60 * 60.0
 ANNOUNCED = "announce"
-"""The channel on which agents say that they are there."""
+"""The channel for announcements of presence."""
 ATTEMPTS = 1000
-"""Work that is claimed by name may lapse and be claimed again as often as agents die; it does not fail by itself."""
+"""Attempts of a task: so many that work does not fail because the agents that claimed it died."""
 AVAILABLE = {"pending": "available"}
-"""States that have another name here."""
+"""States that gptme calls by another name."""
 
 
 def minutes(value: str) -> float:
-    """A time to live: `--ttl 30` means minutes; with a unit (`90s`, `2h`) it means what it says."""
+    """Read `--ttl`: a plain number is in minutes; units such as `90s` and `2h` are accepted too."""
     return check_lease(f"{value}m" if value.replace(".", "", 1).isdecimal() else value)
 
 
 def moment(value: str) -> float | int:
-    """Since when: the number of a message, or a time."""
+    """Read `--since`: the number of a message, or a time."""
     return whole(value) if value.isdecimal() else parse_rfc3339(value)
 
 
-AGENT = Argument("agent", "who acts")
+AGENT = Argument("agent", "the name of the agent")
 PATH = Argument("path", "the file")
-TASK = Argument("task", "the work's name")
+TASK = Argument("task", "the name of the work")
 TTL = Option(
     "ttl",
     "MINUTES",
-    "how long it lasts (default: a file 30, work 60); 90s and 2h are understood too",
+    "how long the claim lasts (default: 30 for files, 60 for work); also 90s or 2h",
     convert=minutes,
 )
-EPOCH = Option("epoch", "N", "the grant that is meant (default: the one that name has now)", convert=whole)
-CHANNEL = Option("channel", "CHANNEL", "on this channel (default: send to general, read all)")
+EPOCH = Option("epoch", "N", "the epoch that the claim printed (default: that of the current claim)", convert=whole)
+CHANNEL = Option("channel", "CHANNEL", "the channel (default: send to general, read from all)")
 
 FAMILY = Family("coordination")
 
 
-# ── Who is there ─────────────────────────────────────────────────────────────────────────────────────
+# ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("announce", "Say that one is there.", AGENT, Argument("message", "at what", many=True, optional=True))
+@FAMILY.member("announce", "Announce an agent.", AGENT, Argument("message", "what it does", many=True, optional=True))
 def announce(context: Context, args: Args) -> None:
-    """Seen among the agents and on a channel, in one step."""
+    """Registers the agent and sends a message on a channel, in one transaction."""
     text = " ".join(args.message)
     said = text or f"{short(args.agent)} is active"
     sent: Message = _together(
@@ -79,10 +79,10 @@ def announce(context: Context, args: Args) -> None:
 
 
 @FAMILY.member(
-    "status", "Who is there, and what they hold.", Argument("agent", "only what this agent holds", optional=True)
+    "status", "Show agents and what they hold.", Argument("agent", "only what this agent holds", optional=True)
 )
 def status(context: Context, args: Args) -> None:
-    """Leases, claims and agents."""
+    """File leases, work claims and agents."""
     board = context.board
     leases = board.holds.list(agent=args.agent)
     claims = board.tasks.list(states=["claimed"], agent=args.agent, limit=1000)
@@ -107,18 +107,18 @@ def _list(context: Context, title: str, lines: list[str]) -> None:
 # ── Files ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("claim", "Take a file before editing it.", AGENT, PATH, TTL)
+@FAMILY.member("claim", "Claim a file before editing it.", AGENT, PATH, TTL)
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 when it is yours, 1 when somebody else has it."""
+    """Exit 0 if the agent has the file now, 1 if another agent holds it."""
     board = context.board
     lease = FILE_LEASE if args.ttl is None else args.ttl
     [held] = board.holds.take(resources=[board.resource(args.path)], agent=args.agent, lease=lease, again=True)
     context.answer(held, f"claimed {_lease(held)}")
 
 
-@FAMILY.member("release", "Give a file back.", AGENT, PATH, EPOCH)
+@FAMILY.member("release", "Release a file.", AGENT, PATH, EPOCH)
 def release(context: Context, args: Args) -> None:
-    """Exit 1 when it is not yours."""
+    """Exit 1 if the agent does not hold the file."""
     board = context.board
     wanted = board.resource(args.path)
     [released] = board.holds.release(resources=[wanted], agent=args.agent, epochs=[args.epoch or 0])
@@ -139,15 +139,15 @@ def _grant(row: Hold | Task) -> str:
 
 @FAMILY.member(
     "send",
-    "Tell others.",
+    "Send a message.",
     AGENT,
-    Argument("message", "what to say", many=True),
+    Argument("message", "the text", many=True),
     CHANNEL,
     Option("to", "AGENT", "to this agent (default: to everybody)"),
     Option("recipient", "AGENT", "the same as --to"),
 )
 def send(context: Context, args: Args) -> None:
-    """To one, or to everybody."""
+    """To one agent, or to everybody."""
     sent = context.board.messages.send(
         body=" ".join(args.message),
         agent=args.agent,
@@ -159,13 +159,13 @@ def send(context: Context, args: Args) -> None:
 
 @FAMILY.member(
     "inbox",
-    "What was said to an agent, or to everybody.",
+    "Show the messages to an agent and to everybody.",
     AGENT,
     CHANNEL,
-    Option("since", "WHEN", "only after this time, or after the message of this number", convert=moment),
+    Option("since", "WHEN", "only messages after this time, or after the message with this number", convert=moment),
 )
 def inbox(context: Context, args: Args) -> None:
-    """All of it, each time: reading marks nothing."""
+    """Shows all messages each time. Reading does not mark them as read."""
     found = [each for each in _messages(context.board, args) if _after(each, args.since)]
     if context.json:
         context.answer(found)
@@ -179,7 +179,7 @@ def inbox(context: Context, args: Args) -> None:
 
 
 def _messages(board: Board, args: Args) -> list[Message]:
-    """Page after page: the newest come last, and are what a reader is after."""
+    """Read all pages, because the newest messages are on the last one."""
     found: list[Message] = []
     after = args.since if isinstance(args.since, int) else 0
     while page := board.messages.inbox(agent=args.agent, every=True, channel=args.channel, after=after, limit=1000):
@@ -195,9 +195,9 @@ def _after(message: Message, since: float | int | None) -> bool:
 # ── Work ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@FAMILY.member("work-claim", "Win a piece of work; what nobody knew is put on the board.", AGENT, TASK, TTL)
+@FAMILY.member("work-claim", "Claim a piece of work. Posts it first if it is new.", AGENT, TASK, TTL)
 def work_claim(context: Context, args: Args) -> None:
-    """Exit 0 when it is yours, 1 when it is somebody else's or done."""
+    """Exit 0 if the agent has the work now, 1 if another agent has it or it is finished."""
     board = context.board
     lease = WORK_LEASE if args.ttl is None else args.ttl
     mine = {"ref": args.task, "agent": args.agent, "lease": lease}
@@ -211,29 +211,29 @@ def work_claim(context: Context, args: Args) -> None:
     context.answer(task, f"claimed {_called(task)} {_grant(task)}")
 
 
-@FAMILY.member("work-complete", "Finish claimed work.", AGENT, TASK, Option("result", "TEXT", "what came out"), EPOCH)
+@FAMILY.member("work-complete", "Complete claimed work.", AGENT, TASK, Option("result", "TEXT", "the result"), EPOCH)
 def work_complete(context: Context, args: Args) -> None:
-    """Exit 1 when it is not yours, or not any more."""
+    """Exit 1 if the agent does not, or no longer, hold the claim."""
     task = context.board.tasks.complete(
         ref=args.task, agent=args.agent, epoch=args.epoch or 0, result=args.result or None
     )
     context.answer(task, f"completed {_called(task)}")
 
 
-@FAMILY.member("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
+@FAMILY.member("work-abandon", "Release claimed work.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
 def work_abandon(context: Context, args: Args) -> None:
-    """It can be claimed again at once. Exit 1 when it is not yours."""
+    """It can be claimed again at once. Exit 1 if the agent does not hold the claim."""
     task = context.board.tasks.release(ref=args.task, agent=args.agent, epoch=args.epoch or 0, reason=args.reason)
     context.answer(task, f"abandoned {_called(task)}")
 
 
 @FAMILY.member(
     "work-list",
-    "What there is to do, and who does it.",
-    Argument("agent", "only what this agent has claimed", optional=True),
-    Option("agent", "NAME", "only what this agent has claimed"),
-    Option("available", text="only what can be claimed"),
-    Option("claimed", text="only what is claimed"),
+    "List work and who has claimed it.",
+    Argument("agent", "only work that this agent has claimed", optional=True),
+    Option("agent", "NAME", "only work that this agent has claimed"),
+    Option("available", text="only work that can be claimed"),
+    Option("claimed", text="only claimed work"),
 )
 def work_list(context: Context, args: Args) -> None:
     """Newest first."""
@@ -254,11 +254,11 @@ def _called(task: Task) -> str:
     return plain(task.key or f"#{task.number}")
 
 
-# ── All of them ──────────────────────────────────────────────────────────────────────────────────────
+# ── The command ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
-    """Run operations in one transaction; the answer of the last, which decides."""
+    """Run operations in one transaction. Returns or raises the answer of the last."""
     answer = board.batch(calls)[-1]
     if isinstance(answer, BaseException):
         raise answer
@@ -267,13 +267,13 @@ def _together(board: Board, *calls: tuple[str, dict[str, Any]]) -> Any:
 
 @command(
     "coordination",
-    "Speak as gptme's coordination does: AGENT first, exit 0 or 1.",
+    "Use the command line of gptme's coordination: AGENT first, exit 0 or 1.",
     FAMILY.words,
     *FAMILY.options,
     example="tb coordination work-claim alice login-bug --ttl 60",
 )
 def coordination(context: Context, args: Args) -> int:
-    """Exit 0: it is yours, or done. Exit 1: somebody else has it, or it is not yours any more.
+    """Exit 0: done. Exit 1: another agent has it, or the agent no longer holds it.
 
     announce AGENT [MESSAGE]
     claim AGENT PATH [--ttl]
@@ -287,7 +287,7 @@ def coordination(context: Context, args: Args) -> int:
     status [AGENT]
     """
     if args["as"]:
-        raise Invalid("coordination: the first word after the subcommand says who acts, not --as")
+        raise Invalid("coordination: name the agent as the first word after the subcommand, not with --as")
     wanted, inner = FAMILY.choose(args)
     if inner.agent is not None:
         check_agent(inner.agent)
@@ -299,7 +299,7 @@ def coordination(context: Context, args: Args) -> int:
 
 
 def _advice(refusal: Refused, args: Args) -> str:
-    """What to do next, in the words of this command line."""
+    """The next step, as a command of this command line."""
     if isinstance(refusal, Lost):
         return f"`tb coordination send {args.agent} … --to {refusal.holder}` asks for it"
     if isinstance(refusal, NotFound):
