@@ -1,4 +1,4 @@
-"""A daemon with everything that belongs to it: routes for other programs, workers, and queued handoffs."""
+"""Assembles a complete daemon: with the routes of `compat`, with workers, and with the drain of queued handoffs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 
 def assemble_daemon(engine: Engine, settings: Settings, *, workers: int = 0, project: str = "default") -> Daemon:
-    """A daemon that is ready to `serve`; with workers beside it, which run the jobs of one project."""
-    crew = WorkerProcesses(workers, lambda addresses: worker_command(addresses[0], project))
-    return Daemon(engine, settings, [crew, HandoffDrain()])
+    """A daemon that is ready to `serve`, with workers for the jobs of one project."""
+    processes = WorkerProcesses(workers, lambda addresses: worker_command(addresses[0], project))
+    return Daemon(engine, settings, [processes, HandoffDrain()])

@@ -1,4 +1,4 @@
-"""The command that serves a board, and what belongs to its life: in the background, to an end, as a unit."""
+"""`tb serve`: runs a daemon, in the foreground or detached; stops it; prints a unit file for systemd or launchd."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
     from ..daemon.server import Daemon
 
 PATIENCE = 10.0
+"""Seconds to wait for a daemon to start or to stop."""
 MOST_WORKERS = 256
 EXTRA = "pip install 'tiebreak[serve]'"
 
 
 @command(
     "serve",
-    "Serve the board to many clients: HTTP on loopback and a unix socket, until it is ended.",
-    Option("addr", "HOST:PORT", "where to listen; none for the unix socket alone", default="127.0.0.1:7777"),
-    Option("socket", "PATH", "the unix socket (default: in a private folder of yours)"),
-    Option("host", "NAME", "one more name under which clients reach it; may be repeated", many=True),
-    Option("token-file", "FILE", "a token that lasts; made if it does not exist (default: a new one with each start)"),
-    Option("open", text="no token on loopback, except for jobs, copies and repairs"),
-    Option("open-jobs", text="with --open: no token for those either"),
-    Option("workers", "N", "run so many workers beside it, each with one job at a time", default=0, convert=whole),
+    "Serve the board over HTTP, on loopback and on a unix socket, until it is stopped.",
+    Option("addr", "HOST:PORT", "where to listen; none for the unix socket only", default="127.0.0.1:7777"),
+    Option("socket", "PATH", "the unix socket (default: in your private folder)"),
+    Option("host", "NAME", "another host name that clients use for it; may be repeated", many=True),
+    Option("token-file", "FILE", "a permanent token; created if missing (default: a new token at each start)"),
+    Option("open", text="need no token on loopback, except for jobs, backups and repairs"),
+    Option("open-jobs", text="with --open: need no token for those either"),
+    Option("workers", "N", "also run N workers, each with one job at a time", default=0, convert=whole),
     Option("log", "FORM", "human or json", default="human"),
-    Option("log-requests", text="log each request, not only those that fail"),
-    Option("detach", text="run in the background and come back when it serves"),
-    Option("stop", text="end the daemon of this board"),
-    Option("print-unit", text="print a unit for systemd (or launchd) that runs this"),
+    Option("log-requests", text="log every request, not only failed ones"),
+    Option("detach", text="run in the background, and return when it accepts requests"),
+    Option("stop", text="stop the daemon of this board"),
+    Option("print-unit", text="print a unit file for systemd or launchd that runs this command"),
     Option("for", "SYSTEM", "with --print-unit: systemd or launchd (default: this machine's)"),
     example="tb serve --detach",
 )
 def serve(context: Context, args: Args) -> int:
-    """One daemon for each board; a second one is refused and told of the first."""
+    """Each board has at most one daemon. Starting a second one fails and names the first."""
     if args.log not in ("human", "json"):
         raise Invalid(f"serve: --log: human or json, got {args.log!r}")
     if args.open_jobs and not args.open:
@@ -94,14 +95,14 @@ def _serve(context: Context, args: Args, board: str) -> int:
         log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:
-            os._exit(1)  # a thread waits for the board, and would be waited for
+            os._exit(1)  # a thread still waits for the board, and a normal exit would wait for it
     finally:
         engine.close()
     return 0
 
 
 def _project(args: Args) -> str:
-    """Whose jobs the workers run: the project that is meant where the daemon is started."""
+    """The project whose jobs the workers run: that of the folder in which the daemon is started."""
     from ..board import here
     from ..names import project
     from ..repository import project_name
@@ -120,8 +121,8 @@ def _where(context: Context, facts: dict[str, Any]) -> str:
 
 
 def _words(args: Args, board: str) -> list[str]:
-    """The command that serves in the foreground what this one is asked to serve."""
-    secret = without_password(board) != board  # every user of the machine can see the words of a command
+    """The arguments of a command that serves the same in the foreground."""
+    secret = without_password(board) != board  # every user can see the arguments of a process
     words = [*([] if secret else ["--board", board]), "serve", "--addr", args.addr, "--log", args.log]
     for name in ("socket", "token_file"):
         if args[name]:
@@ -134,7 +135,7 @@ def _words(args: Args, board: str) -> list[str]:
 
 
 def _detach(context: Context, args: Args, board: str) -> int:
-    """Start it apart from this terminal, and wait until it serves or has failed."""
+    """Start the daemon in the background, and wait until it serves or has failed."""
     import subprocess
     import time
 
@@ -167,7 +168,7 @@ def _detach(context: Context, args: Args, board: str) -> int:
             said = os.pread(log, 4096, began).decode("utf-8", "replace").strip()
             raise Refused(f"serve: the daemon ended with {child.returncode}: {said or 'it said nothing'}")
         time.sleep(0.02)
-    raise Unavailable(f"serve: the daemon does not serve after {PATIENCE:g} s", hint=f"its log is {path}")
+    raise Unavailable(f"serve: the daemon has not started within {PATIENCE:g} s", hint=f"its log is {path}")
 
 
 def _addr(args: Args) -> str | None:
@@ -175,7 +176,7 @@ def _addr(args: Args) -> str | None:
 
 
 def _stop(context: Context, board: str, addr: str | None) -> int:
-    """Ask it to drain, and wait until it has gone."""
+    """Send SIGTERM, and wait until the daemon has ended."""
     import signal
     import time
 
@@ -202,7 +203,10 @@ def _print_unit(context: Context, args: Args, board: str) -> int:
     if wanted not in makers:
         raise Invalid(f"serve: --for: systemd or launchd, got {wanted!r}")
     if without_password(board) != board:
-        raise Invalid("serve: a unit is no place for a password", hint="put it into ~/.pgpass and leave it out here")
+        raise Invalid(
+            "serve: the address of the board contains a password, and a unit file must not",
+            hint="put the password into ~/.pgpass and leave it out of the address",
+        )
     words = [sys.executable, "-m", "tiebreak", *_words(args, board)]
     for word in words:
         if not word.isprintable():

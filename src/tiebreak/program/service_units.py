@@ -1,4 +1,4 @@
-"""Units by which an operating system keeps a daemon running for its user."""
+"""Unit files for systemd and launchd, which start a daemon for a user and keep it running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..text import html
 
 
 def systemd(words: list[str]) -> str:
-    """For `~/.config/systemd/user/tiebreak.service`."""
+    """The content of `~/.config/systemd/user/tiebreak.service`."""
     line = " ".join(_quoted(word) for word in words)
     return f"""\
 # ~/.config/systemd/user/tiebreak.service
@@ -29,13 +29,13 @@ WantedBy=default.target"""
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it: quotes, backslashes, percent and dollar signs are special there."""
+    """Quote a word for systemd, where quotes, backslashes, percent and dollar signs are special."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if any(c in escaped for c in " \t'\";\\") or not escaped else escaped
 
 
 def launchd(words: list[str]) -> str:
-    """For `~/Library/LaunchAgents/tiebreak.plist`."""
+    """The content of `~/Library/LaunchAgents/tiebreak.plist`."""
     arguments = "\n".join(f"    <string>{html(word)}</string>" for word in words)
     return f"""\
 <?xml version="1.0" encoding="UTF-8"?>
