@@ -1,4 +1,4 @@
-"""Daemons for these tests: one in a process of its own, one in this process, and ways to ask both at length."""
+"""Fixtures for the daemon: one in a process of its own, one in this process, and clients for both."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Connection(http.client.HTTPConnection):
         return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
 
 
-class Near:
+class InProcessDaemon:
     """A daemon in a thread of this process, so that a test can reach into it; asked over its real socket."""
 
     def __init__(self, folder: Path, deadline: float) -> None:
@@ -81,7 +81,7 @@ class Near:
         self.private.rmdir()
 
 
-Place = Serving | Near
+Place = Serving | InProcessDaemon
 
 
 def ask(place: Place, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
@@ -263,12 +263,12 @@ def own(tmp_path: Path) -> Iterator[Serving]:
 
 
 @pytest.fixture
-def near(tmp_path: Path) -> Iterator[Callable[..., Near]]:
+def near(tmp_path: Path) -> Iterator[Callable[..., InProcessDaemon]]:
     """Makes daemons in this process, with a deadline for writes."""
-    made: list[Near] = []
+    made: list[InProcessDaemon] = []
 
-    def make(deadline: float = 30.0) -> Near:
-        made.append(Near(tmp_path, deadline))
+    def make(deadline: float = 30.0) -> InProcessDaemon:
+        made.append(InProcessDaemon(tmp_path, deadline))
         return made[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""The daemon describes itself, to programs by `/openapi.json`, to people by `/docs`: without lies, gaps or leaks."""
+"""`/openapi.json` and `/docs` describe the daemon correctly and completely, and load nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stranger at an open daemon may be refused as often as it likes: that stops nobody else's writes."""
+"""Refused requests of strangers at an open daemon never block the writes of others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def dropped(door: Door) -> bytes:
 
 
 @pytest.mark.parametrize("length", [600, 1000])
-def test_a_stranger_with_long_names_stops_nobody(place: tuple[Door, Any], length: int) -> None:
+def test_a_stranger_with_long_names_blocks_nobody(place: tuple[Door, Any], length: int) -> None:
     door, _ = place
     assert victim(door, "before") == [1]
     assert stranger(door, length)["data"]["error"] == ("Fenced" if length == 600 else "Invalid")
