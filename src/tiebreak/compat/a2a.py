@@ -345,7 +345,7 @@ def _cursor(token: Any) -> tuple[float, float]:
         return float("inf"), float("inf")
     at, _, number = token.partition(".") if isinstance(token, str) else ("", "", "")
     if not (at.isascii() and at.isdigit() and number.isascii() and number.isdigit() and len(token) < 60):
-        raise Invalid(f"pageToken: as nextPageToken gave it, got {shown(token)}")
+        raise Invalid(f"pageToken: expected a value of nextPageToken, got {shown(token)}")
     return int(at), int(number)
 
 

@@ -234,7 +234,7 @@ async def listing(call: CoordCall) -> Any:
     if "state" in call.params:
         given["states"] = [call.params["state"]]
     if "wait_ms" in given and call.request is None:
-        raise Invalid("wait_ms: not in a batch, whose answers come together")
+        raise Invalid("wait_ms: not allowed in a batch, because its answers are sent together")
     if "wait_ms" in given:
         given["wait_ms"] = _at_most(LONGEST_WAIT, given["wait_ms"])
     found = await call.run("tasks.list", limit=_at_most(MOST, call.params.get("limit", 50)), **given)

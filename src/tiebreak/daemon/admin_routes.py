@@ -40,7 +40,7 @@ async def health(service: Service, request: Request) -> Response:
         written = await service.call("upkeep.probe", {})
         seen = await service.call("upkeep.probed", {})
         if seen < written:
-            raise Unavailable("what was written cannot be read back")
+            raise Unavailable("a write was acknowledged but cannot be read back")
         await service.threaded(service.engine.probe)
     except TiebreakError as exc:
         body = {"healthy": False, **exc.to_dict()}

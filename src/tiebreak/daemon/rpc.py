@@ -101,7 +101,7 @@ def _refuse_superseded_try(service: Service, request: Request, message: Any) -> 
     for one in message if type(message) is list else [message]:
         key = one.get("once") if type(one) is dict else None
         if isinstance(key, str) and key and service.superseded(f"{_project_of(one)}\n{key[:128]}", number):
-            raise Problem(409, Refused("a later try of this call has come already"))
+            raise Problem(409, Refused("a later try of this call has arrived already"))
 
 
 def _project_of(message: dict[str, Any]) -> str:
@@ -165,7 +165,7 @@ async def _all(service: Service, calls: list[Any]) -> list[Any]:
 
 def _without_wait(params: dict[str, Any]) -> dict[str, Any]:
     if "wait_ms" in params:
-        raise Invalid("wait_ms: not in a batch, whose answers come together")
+        raise Invalid("wait_ms: not allowed in a batch, because its answers are sent together")
     return params
 
 

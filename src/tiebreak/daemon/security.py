@@ -95,9 +95,9 @@ class AccessCheck:
             raise Problem(421, Invalid("Host: this is not a name of this daemon"), close=True)
         origin = headers.get(b"origin")
         if origin is not None and origin not in self._origins:
-            raise Problem(403, Refused("Origin: pages of other sites may not ask this daemon"), close=True)
+            raise Problem(403, Refused("Origin: pages of other sites may not use this daemon"), close=True)
         if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
-            raise Problem(403, Refused("Sec-Fetch-Site: pages of other sites may not ask this daemon"), close=True)
+            raise Problem(403, Refused("Sec-Fetch-Site: pages of other sites may not use this daemon"), close=True)
         if not (local or self._access.open or self._has_token(headers)):
             raise unauthorised()
 

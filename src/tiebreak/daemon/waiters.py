@@ -37,7 +37,7 @@ LONGEST_REST = 0.05
 """The longest pause, in seconds, after a round of reads."""
 
 
-class Waiter:
+class WaitingRead:
     """A read that is repeated until its answer is not empty. Waiters with equal keys share one answer."""
 
     __slots__ = ("future", "key", "read")
@@ -55,7 +55,7 @@ class Waiters:
         self._engine = engine
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._waiters: set[Waiter] = set()
+        self._waiters: set[WaitingRead] = set()
         self._changed = Condition()
         self._clients: Counter[str] = Counter()
         self._last = find("events.last")
@@ -90,7 +90,7 @@ class Waiters:
 
         An empty one when the time is up, the client has disconnected, or the daemon shuts down.
         """
-        waiter = Waiter(read, key)
+        waiter = WaitingRead(read, key)
         with self._changed:
             self._waiters.add(waiter)
             self._changed.notify()
@@ -110,7 +110,7 @@ class Waiters:
             if left is not None:
                 left.cancel()
 
-    def _forget(self, waiter: Waiter) -> None:
+    def _forget(self, waiter: WaitingRead) -> None:
         with self._changed:
             self._waiters.discard(waiter)
         if waiter.future.done() and not waiter.future.cancelled():
@@ -165,12 +165,12 @@ class Waiters:
         for waiter in waiters:
             self._tell(waiter, problem)
 
-    def _tell(self, waiter: Waiter, answer: Any) -> None:
+    def _tell(self, waiter: WaitingRead, answer: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(_give, waiter, answer)
 
 
-def _give(waiter: Waiter, answer: Any) -> None:
+def _give(waiter: WaitingRead, answer: Any) -> None:
     if waiter.future.done():
         return
     if isinstance(answer, BaseException):
