@@ -62,7 +62,7 @@ class WorkerProcesses:
                     self._running.append(self._start())
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # A worker must not take over the agent name of the shell that started the daemon: its own name identifies its process.
+        # Not the agent of the shell that started the daemon: the name of a worker identifies its process.
         theirs = ("TIEBREAK_AGENT", "TIEBREAK_SESSION")
         environment = {name: value for name, value in os.environ.items() if name not in theirs}
         made = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
