@@ -92,7 +92,7 @@ async def _serve_echo(port: int) -> None:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from tiebreak.daemon.protocol import HttpProtocol, Outbox
+    from tiebreak.daemon.protocol import FlushQueue, HttpProtocol
 
     config = uvicorn.Config(
         _echo,
@@ -105,9 +105,9 @@ async def _serve_echo(port: int) -> None:
         proxy_headers=False,
     )
     config.load()
-    state, outbox = ServerState(), Outbox()
+    state, flush_queue = ServerState(), FlushQueue()
     listening = await asyncio.get_running_loop().create_server(
-        lambda: HttpProtocol(config, state, outbox), "127.0.0.1", port, backlog=1024
+        lambda: HttpProtocol(config, state, flush_queue), "127.0.0.1", port, backlog=1024
     )
     await listening.serve_forever()
 

@@ -1,4 +1,4 @@
-"""A2A 1.0: names, shapes, states and errors are the specification's; what happens is what the board does."""
+"""A2A 1.0: names, shapes, states and errors follow the specification; the behaviour is that of the board."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_message_becomes_a_task_and_its_result_an_artifact(agent: Agent, board
     assert "history" not in agent.call("GetTask", id=task["id"], historyLength=0)
 
 
-def test_a_call_that_blocks_answers_with_the_end(agent: Agent, board: Board) -> None:
+def test_a_blocking_call_answers_when_the_task_has_ended(agent: Agent, board: Board) -> None:
     with ThreadPoolExecutor(1) as threads:
         blocked = threads.submit(agent.call, "SendMessage", message=message("work"))
         [claim] = board.win_next(wait=PATIENCE)
@@ -154,7 +154,7 @@ def test_the_same_message_sent_again_is_the_same_task(agent: Agent, board: Board
     assert len(board.tasks.list()) == 2
 
 
-def test_what_is_cancelled_stays_cancelled_and_what_has_ended_cannot_be(agent: Agent, board: Board) -> None:
+def test_a_cancelled_task_stays_cancelled_and_an_ended_one_cannot_be_cancelled(agent: Agent, board: Board) -> None:
     task = agent.send()
     assert agent.call("CancelTask", id=task["id"])["status"]["state"] == "TASK_STATE_CANCELED"
     assert agent.error("CancelTask", id=task["id"]) == (-32002, "TASK_NOT_CANCELABLE")
@@ -211,7 +211,7 @@ def test_a_message_can_be_sent_and_followed_in_one_call(agent: Agent, board: Boa
     assert [each["statusUpdate"]["status"]["state"] for each in stream] == ["TASK_STATE_CANCELED"]
 
 
-def test_what_has_ended_cannot_be_subscribed_to(agent: Agent) -> None:
+def test_an_ended_task_cannot_be_subscribed_to(agent: Agent) -> None:
     task = agent.send()
     agent.call("CancelTask", id=task["id"])
     assert agent.error("SubscribeToTask", id=task["id"]) == (-32004, "UNSUPPORTED_OPERATION")
@@ -267,7 +267,7 @@ FAULTS: dict[str, tuple[str, dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(("method", "params", "code"), FAULTS.values(), ids=list(FAULTS))
-def test_a_fault_has_the_code_of_the_specification(
+def test_each_error_has_the_code_of_the_specification(
     agent: Agent, board: Board, method: str, params: dict[str, Any], code: int
 ) -> None:
     assert agent.error(method, **params)[0] == code
@@ -275,7 +275,7 @@ def test_a_fault_has_the_code_of_the_specification(
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"jsonrpc": "1.0"}', b"5"])
-def test_what_is_no_call_is_refused(daemon: Serving, body: bytes) -> None:
+def test_a_malformed_call_is_refused(daemon: Serving, body: bytes) -> None:
     reply = daemon.ask("POST", "/a2a", body, headers={**HEADERS, "Content-Type": "application/json"})
     assert reply.status == 400
     assert reply.json["error"]["code"] in (-32700, -32600)

@@ -1,4 +1,4 @@
-"""`tb coord …`: coord's command line against a real daemon, as somebody in a shell runs it."""
+"""`tb coord …`: coord's command line against a real daemon, as run from a shell."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def test_send_prints_a_task_with_its_id_as_coord_does(tb: Tb) -> None:
 
 
 @pytest.mark.parametrize("payload", ["false", "0", '""', "[]", "null"])
-def test_a_payload_that_is_nearly_nothing_is_kept(tb: Tb, payload: str) -> None:
+def test_empty_and_falsy_payloads_are_kept(tb: Tb, payload: str) -> None:
     assert shown(tb, sent(tb, "x", "--payload", payload))["payload"] == json.loads(payload)
 
 
-def test_one_wins_and_the_other_is_told_who(tb: Tb) -> None:
+def test_one_agent_wins_and_the_other_is_told_who(tb: Tb) -> None:
     task = sent(tb)
     won = json.loads(tb.ok("coord", "claim", task, "--as", "tab-a", "--lease", "60"))
     assert (won["state"], won["claimed_by"]) == ("claimed", "tab-a")
@@ -84,7 +84,7 @@ def test_one_wins_and_the_other_is_told_who(tb: Tb) -> None:
 
 
 @pytest.mark.parametrize("option", ["--lease", "--lease-seconds"])
-def test_a_claim_lasts_as_long_as_it_was_told(tb: Tb, option: str) -> None:
+def test_a_claim_lasts_as_long_as_requested(tb: Tb, option: str) -> None:
     task = sent(tb)
     tb.ok("coord", "claim", task, "--as", "tab-a", option, "1")
     until(lambda: shown(tb, task)["state"] == "pending", "the lease runs out")
@@ -190,7 +190,7 @@ def test_wait_prints_the_first_task_that_matches(tb: Tb, daemon: Serving, projec
         (("--priority", "urgent", "--state", "any"), "work"),
     ],
 )
-def test_wait_means_open_work_or_published_news(tb: Tb, project: str, words: tuple[str, ...], found: str) -> None:
+def test_wait_looks_for_pending_work_or_announcements(tb: Tb, project: str, words: tuple[str, ...], found: str) -> None:
     sent(tb, "work", "--priority", "urgent", "--project", project)
     sent(tb, "news", "--kind", "ack", "--project", project)
     assert json.loads(tb.ok("coord", "wait", *words, "--timeout", "60", "--project", project))["name"] == found
@@ -226,11 +226,11 @@ def test_the_url_may_stand_anywhere(tb: Tb, daemon: Serving) -> None:
     assert json.loads(tb.ok("coord", "--url", f"unix:{daemon.socket}", "get", task, env={**nowhere}))["id"] == task
 
 
-def test_nobody_there_ends_with_3(tb: Tb) -> None:
+def test_an_unreachable_daemon_ends_with_3(tb: Tb) -> None:
     complaint(tb("coord", "--url", f"http://127.0.0.1:{free_port()}", "status"), 3)
 
 
-def test_who_has_no_token_changes_nothing(tb: Tb, tmp_path: Path) -> None:
+def test_a_command_without_the_token_changes_nothing(tb: Tb, tmp_path: Path) -> None:
     task = sent(tb)
     stranger: dict[str, str | None] = {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     complaint(tb("coord", "claim", task, "--as", "tab-a", env=stranger), 3)
@@ -238,7 +238,7 @@ def test_who_has_no_token_changes_nothing(tb: Tb, tmp_path: Path) -> None:
     assert shown(tb, task)["state"] == "pending"
 
 
-def test_what_speaks_http_but_not_coord_is_named_so(tb: Tb, tmp_path: Path) -> None:
+def test_a_server_that_does_not_speak_coord_is_reported_as_such(tb: Tb, tmp_path: Path) -> None:
     script = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); "
     script += "print(s.server_port, flush=True); s.serve_forever()"
     with subprocess.Popen(

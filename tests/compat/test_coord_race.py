@@ -1,4 +1,4 @@
-"""coord's own proof: sixteen shells race through `tb coord` for sixteen tasks, against one real daemon."""
+"""coord's own race: sixteen shells race through `tb coord` for sixteen tasks, against one real daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""coord's JSON-RPC over real HTTP: its methods and shapes, without the defects that coord has."""
+"""coord's JSON-RPC over real HTTP: its methods and shapes, without coord's known defects."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_heartbeat_wakes_nobody(daemon: Serving, project: str) -> None:
     assert daemon.rpc("events.read", project=project) == before
 
 
-def test_who_only_posts_is_not_taken_for_an_agent(daemon: Serving, project: str) -> None:
+def test_posting_without_a_name_adds_no_agent(daemon: Serving, project: str) -> None:
     sent(daemon, project=project)
     assert ask(daemon, "agents/list", project=project) == []
 
@@ -207,7 +207,7 @@ def test_the_card_names_every_method_and_is_not_for_strangers(daemon: Serving) -
 # ── What coord gets wrong, or could ──────────────────────────────────────────────────────────────────
 
 
-def test_who_comes_second_is_told_who_was_first(daemon: Serving) -> None:
+def test_a_refused_claim_names_the_holder(daemon: Serving) -> None:
     task = claimed(daemon, "tab-a")
     error = refusal(daemon, "tasks/claim", id=task, agentId="tab-b")
     assert (error["data"]["error"], error["data"]["holder"], error["data"]["epoch"]) == ("Lost", "tab-a", 1)
@@ -236,7 +236,7 @@ def test_a_lease_that_ran_out_is_over_once_it_is_reclaimed(daemon: Serving, meth
 
 
 @pytest.mark.parametrize("method", ["tasks/complete", "tasks/extend", "tasks/claim"])
-def test_nobody_acts_on_a_claim_without_saying_who(daemon: Serving, method: str) -> None:
+def test_a_write_to_a_claim_needs_the_name_of_the_agent(daemon: Serving, method: str) -> None:
     task = claimed(daemon, "tab-a")
     assert "agentId" in refusal(daemon, method, BAD_PARAMS, id=task)["message"]
     assert state(daemon, task) == "claimed"
@@ -265,7 +265,7 @@ def test_a_task_is_completed_once(daemon: Serving) -> None:
     assert ask(daemon, "tasks/get", id=task)["result"] == "first"
 
 
-def test_extending_moves_the_end_for_the_holder_alone(daemon: Serving) -> None:
+def test_only_the_holder_extends_a_lease(daemon: Serving) -> None:
     task = claimed(daemon, "tab-a", leaseSeconds=60)
     before = ask(daemon, "tasks/get", id=task)
     refusal(daemon, "tasks/extend", id=task, agentId="tab-b", leaseSeconds=600)
@@ -275,7 +275,7 @@ def test_extending_moves_the_end_for_the_holder_alone(daemon: Serving) -> None:
     assert datetime.fromisoformat(answer["lease_until"]) > datetime.fromisoformat(before["lease_until"])
 
 
-def test_lapsed_claims_do_not_use_a_task_up(daemon: Serving) -> None:
+def test_lapsed_claims_do_not_fail_a_task(daemon: Serving) -> None:
     task = sent(daemon)
     for _ in range(5):  # more often than a task of our own would be tried
         ask(daemon, "tasks/claim", id=task, agentId="tab-a", leaseSeconds=SHORT)
@@ -353,7 +353,7 @@ def test_one_project_does_not_show_in_another(daemon: Serving, project: str) -> 
     assert task not in [each["id"] for each in ask(daemon, "tasks/list", limit=1000)]
 
 
-def test_who_names_no_project_means_the_default_one(daemon: Serving) -> None:
+def test_a_request_without_a_project_uses_the_default_one(daemon: Serving) -> None:
     task = sent(daemon)
     assert ask(daemon, "tasks/list", project="default", limit=1)[0]["id"] == task
 
@@ -368,7 +368,7 @@ def test_an_unknown_task_is_shown_as_null(daemon: Serving) -> None:
 
 
 @pytest.mark.parametrize("given", ["login-bug", "#1", 1, None, ["x"], ""])
-def test_what_is_no_id_is_refused_and_nothing_is_posted_for_it(daemon: Serving, project: str, given: object) -> None:
+def test_an_invalid_id_is_refused_and_nothing_is_posted_for_it(daemon: Serving, project: str, given: object) -> None:
     for method in ("tasks/get", "tasks/claim", "tasks/extend", "tasks/complete", "tasks/cancel"):
         refusal(daemon, method, BAD_PARAMS, id=given, agentId="tab-a", project=project)
     assert ask(daemon, "tasks/list", project=project) == []
@@ -396,7 +396,7 @@ def test_a_wrong_value_is_named_and_changes_nothing(daemon: Serving, project: st
     assert daemon.rpc("events.read", project=project) == []
 
 
-def test_the_filter_is_the_servers_and_not_applied_to_the_newest_few(daemon: Serving, project: str) -> None:
+def test_the_server_filters_all_tasks_and_not_only_the_newest(daemon: Serving, project: str) -> None:
     wanted = sent(daemon, "the one bug", kind="bug", priority="urgent", project=project)
     for i in range(60):
         sent(daemon, f"other {i}", project=project)
@@ -451,7 +451,7 @@ def test_a_waiter_is_woken_by_a_lease_that_runs_out(daemon: Serving, project: st
     assert [each["id"] for each in Waiter(daemon, state="pending", project=project).result()] == [task]
 
 
-def test_a_waiter_is_woken_by_who_uses_the_board_without_the_daemon(daemon: Serving, project: str) -> None:
+def test_a_waiter_is_woken_by_a_write_that_bypasses_the_daemon(daemon: Serving, project: str) -> None:
     waiter = Waiter(daemon, project=project)
     until(lambda: waiters(daemon) == 1, "it waits")
     with tiebreak.open(daemon.board, agent="beside~1", project=project) as board:
@@ -459,7 +459,7 @@ def test_a_waiter_is_woken_by_who_uses_the_board_without_the_daemon(daemon: Serv
     assert [each["id"] for each in waiter.result()] == [task.id]
 
 
-def test_who_waits_in_vain_gets_an_empty_answer(daemon: Serving, project: str) -> None:
+def test_a_wait_without_a_match_gets_an_empty_answer(daemon: Serving, project: str) -> None:
     assert Waiter(daemon, project=project, wait_ms=50).result() == []
     assert waiters(daemon) == 0
 
@@ -515,7 +515,7 @@ def test_a_batch_is_answered_in_its_order_each_by_itself(daemon: Serving, projec
     assert [each["name"] for each in answers[-1]["result"]] == ["told, not asked", "work"]
 
 
-def test_who_wants_no_answer_gets_none(daemon: Serving, project: str) -> None:
+def test_notifications_are_not_answered(daemon: Serving, project: str) -> None:
     for body in (
         message("tasks/send", name="one", project=project),
         [message("tasks/send", name="2", project=project)],
@@ -541,7 +541,7 @@ def test_who_wants_no_answer_gets_none(daemon: Serving, project: str) -> None:
         (json.dumps([7] * (MOST_IN_A_BATCH + 1)).encode(), -32600),
     ],
 )
-def test_what_is_no_request_is_refused_as_such(daemon: Serving, body: bytes, code: int) -> None:
+def test_a_malformed_request_is_refused_with_the_right_code(daemon: Serving, body: bytes, code: int) -> None:
     reply = daemon.ask("POST", "/", body)
     assert (reply.status, reply.json["error"]["code"]) == (400, code)
 

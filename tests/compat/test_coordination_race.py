@@ -1,4 +1,4 @@
-"""Ten agents, ten shells, one prize: the race that the coordination package is judged by."""
+"""Ten agents in ten shells race through `tb coordination` for one file and one piece of work: one wins each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tb coordination` as agents in shells run it: one command after another, recognised by nothing but a name."""
+"""`tb coordination …` as agents run it: each command is a process, and only the name identifies the agent."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_protocol_that_agents_are_told_works_on_every_board(anywhere: Shell)
     assert [each["holder"] for each in anywhere.json("status")["leases"]] == ["bob"]
 
 
-def test_whoever_loses_is_told_who_has_it_and_how_to_reach_them(shell: Shell) -> None:
+def test_a_refused_claim_names_the_holder_and_how_to_reach_it(shell: Shell) -> None:
     shell("claim", "alice", "a.py")
     shell("work-claim", "alice", "t")
     for words in (["claim", "bob", "a.py"], ["work-claim", "bob", "t"]):
@@ -326,11 +326,11 @@ def test_the_text_of_others_cannot_act_on_the_terminal(shell: Shell) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_neither_won_nor_lost(words: list[str], shell: Shell) -> None:
+def test_wrong_usage_exits_with_2(words: list[str], shell: Shell) -> None:
     complaint(shell(*words), 2)
 
 
-def test_what_does_not_exist_is_not_yours(shell: Shell) -> None:
+def test_unknown_work_and_files_exit_with_1(shell: Shell) -> None:
     for words in (["release", "alice", "a.py"], ["work-complete", "alice", "t"], ["work-abandon", "alice", "t"]):
         complaint(shell(*words), 1)
 

@@ -1,4 +1,4 @@
-"""The example for gptme runs as it is: a swarm of shell agents that only follow the protocol."""
+"""The example for gptme runs as it is: many shell agents that follow its protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workron's REST on a real daemon: its workers' loop, with the fence that it lacks."""
+"""Workron's REST interface on a real daemon: the loop of its workers, with the fencing that Workron lacks."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_nobody_reports_for_somebody_else_and_nobody_without_a_name(word: str, q
 
 
 @pytest.mark.parametrize("word", ["done", "fail", "heartbeat"])
-def test_what_is_finished_or_not_begun_takes_no_report(word: str, queue: Queue) -> None:
+def test_a_finished_or_unclaimed_job_takes_no_report(word: str, queue: Queue) -> None:
     new = queue.submit()
     refused(queue.report(new, word), 409)
     queue.report(queue.won(), "done")
@@ -303,7 +303,7 @@ def test_a_worker_learns_from_its_heartbeat_that_the_job_was_cancelled(queue: Qu
 # ── Workers that know only Workron ───────────────────────────────────────────────────────────────────
 
 
-def test_a_worker_that_knows_only_workron_gets_along(queue: Queue) -> None:
+def test_a_worker_written_for_workron_works_unchanged(queue: Queue) -> None:
     assert queue.ask("POST", "/workers/register", {"id": "w1"}).status == 201
     first, second = queue.submit("first", max_retries=2), queue.submit("second")
     job = queue.won("w1")
@@ -440,7 +440,7 @@ def test_a_wrong_submission_is_refused_and_leaves_nothing(body: bytes, queue: Qu
 @pytest.mark.parametrize(
     "command", ["a\nb", "\x1b[31m", "\u2028", "\u202eevil", "x" * 60_000, "\U0001fae9" * 300, "\x85x", "ünïcode"]
 )
-def test_whatever_a_shell_might_take_is_kept_as_it_is(command: str, queue: Queue) -> None:
+def test_a_command_for_a_shell_is_kept_as_it_is(command: str, queue: Queue) -> None:
     if command.strip():
         assert queue.submit(command)["command"] == command
         assert queue.won()["command"] == command
@@ -470,7 +470,7 @@ def test_whatever_a_shell_might_take_is_kept_as_it_is(command: str, queue: Queue
         "/workers?limit=1",
     ],
 )
-def test_a_wrong_question_is_refused(path: str, queue: Queue) -> None:
+def test_a_wrong_query_is_refused(path: str, queue: Queue) -> None:
     queue.submit()
     refused(queue.ask("GET", path), 400)
     assert queue.claim(), "the job was claimed by a wrong question"
@@ -598,7 +598,7 @@ def test_the_operator_can_open_it_for_commands_too(tmp_path: Path) -> None:
         assert daemon.ask("GET", "/jobs/next?worker_id=w1", token=None).status == 200
 
 
-def test_a_command_does_not_come_in_by_another_door(tmp_path: Path) -> None:
+def test_no_other_route_of_an_open_daemon_submits_commands(tmp_path: Path) -> None:
     evil = {"name": "evil", "kind": "job", "payload": {"command": "evil"}}
     native = {**rpc("tasks.post"), "params": {**evil, "agent": "me", "project": "default"}}
     coord = {**rpc("tasks/send"), "params": evil}

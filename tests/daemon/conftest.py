@@ -1,4 +1,4 @@
-"""Daemons for these tests: one in a process of its own, one in this process, and ways to ask both at length."""
+"""Fixtures for the daemon: one in a process of its own, one in this process, and clients for both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.log import boards
 from tests.log.boards import logs_are_sound, unchecked
 from tiebreak.daemon.server import Settings
 from tiebreak.engine.sqlite.engine import SqliteEngine
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from ..cli.command import Tb, until
 from ..daemons import PATIENCE, Reply, Serving, serving
@@ -58,7 +58,7 @@ class Connection(http.client.HTTPConnection):
         return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
 
 
-class Near:
+class InProcessDaemon:
     """A daemon in a thread of this process, so that a test can reach into it; asked over its real socket."""
 
     def __init__(self, folder: Path, deadline: float) -> None:
@@ -66,7 +66,7 @@ class Near:
         self.private = Path(tempfile.mkdtemp(prefix="tb-"))
         self.socket = self.private / "s"
         self._engine = SqliteEngine(os.fspath(self.board), deadline=deadline)
-        self._daemon = served_daemon(self._engine, Settings(address=None, socket=os.fspath(self.socket)))
+        self._daemon = assemble_daemon(self._engine, Settings(address=None, socket=os.fspath(self.socket)))
         ready = threading.Event()
         self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
         self._thread.start()
@@ -81,7 +81,7 @@ class Near:
         self.private.rmdir()
 
 
-Place = Serving | Near
+Place = Serving | InProcessDaemon
 
 
 def ask(place: Place, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
@@ -263,12 +263,12 @@ def own(tmp_path: Path) -> Iterator[Serving]:
 
 
 @pytest.fixture
-def near(tmp_path: Path) -> Iterator[Callable[..., Near]]:
+def near(tmp_path: Path) -> Iterator[Callable[..., InProcessDaemon]]:
     """Makes daemons in this process, with a deadline for writes."""
-    made: list[Near] = []
+    made: list[InProcessDaemon] = []
 
-    def make(deadline: float = 30.0) -> Near:
-        made.append(Near(tmp_path, deadline))
+    def make(deadline: float = 30.0) -> InProcessDaemon:
+        made.append(InProcessDaemon(tmp_path, deadline))
         return made[-1]
 
     yield make

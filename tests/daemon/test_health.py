@@ -1,4 +1,4 @@
-"""Health: a real round trip, so it is red when the board cannot be written or trusted, and green when it can again."""
+"""`/health` makes a real round trip: it fails while the board cannot be written or trusted, and recovers with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..cli.command import until
 from ..cli.disks import small_disk
 from ..daemons import Reply, Serving
 from ..readers import foreign_reader
-from .conftest import WHO, Near, ask, gauge, held_gate, post, result, rpc
+from .conftest import WHO, InProcessDaemon, ask, gauge, held_gate, post, result, rpc
 
 PAGE = 4096
 KILOBYTES = 1200
@@ -25,12 +25,12 @@ BALLAST = 300_000
 PIECE = "x" * 20_000
 
 
-def health(place: Serving | Near) -> Reply:
+def health(place: Serving | InProcessDaemon) -> Reply:
     """What it says of itself."""
     return ask(place, "GET", "/health")
 
 
-def red(place: Serving | Near, *reasons: str) -> None:
+def red(place: Serving | InProcessDaemon, *reasons: str) -> None:
     """It is not well, says why, and is alive all the same."""
     answer = health(place)
     assert (answer.status, answer.json["healthy"], answer.json["error"]) == (503, False, "Unavailable"), answer
@@ -41,14 +41,14 @@ def red(place: Serving | Near, *reasons: str) -> None:
     assert gauge(place, "up_seconds") >= 0
 
 
-def green(place: Serving | Near) -> float:
+def green(place: Serving | InProcessDaemon) -> float:
     """All is well; when the mark was written that it read back."""
     answer = health(place)
     assert (answer.status, answer.json["healthy"]) == (200, True), answer
     return float(answer.json["written"])
 
 
-def test_a_board_that_is_well_is_written_to_and_read_each_time(served: Serving) -> None:
+def test_each_health_check_writes_to_the_board_and_reads_it_back(served: Serving) -> None:
     assert served.process
     before = green(served)
     assert green(served) > before
@@ -59,8 +59,8 @@ def test_a_board_that_is_well_is_written_to_and_read_each_time(served: Serving) 
     assert int(mark) / 1e6 > before
 
 
-def test_a_reader_that_keeps_the_log_is_named_until_it_has_gone(
-    near: Callable[..., Near], monkeypatch: pytest.MonkeyPatch
+def test_a_reader_that_keeps_the_write_ahead_log_long_is_named_until_it_ends(
+    near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "TEND", 0.05)
     monkeypatch.setattr(sqlite, "KEPT_WAL", 0)
@@ -76,7 +76,7 @@ def test_a_reader_that_keeps_the_log_is_named_until_it_has_gone(
     assert gauge(daemon, "wal_kept_by_pid") == 0
 
 
-def test_asking_for_health_is_no_event(served: Serving) -> None:
+def test_a_health_check_leaves_no_event(served: Serving) -> None:
     before = result(served, "events.last")
     green(served)
     assert result(served, "events.last") == before
@@ -122,7 +122,7 @@ def fill(place: Serving, disk: Path) -> set[str]:
     return stored
 
 
-def test_a_full_disk_is_red_and_green_again_when_space_is_freed(on_disk: Serving, disk: Path) -> None:
+def test_a_full_disk_is_unhealthy_until_space_is_freed(on_disk: Serving, disk: Path) -> None:
     green(on_disk)
     stored = fill(on_disk, disk)
     # What failed has left a few pages in the log that a small write may still use.
@@ -159,7 +159,7 @@ def overwrite(board: Path, first: int, last: int) -> None:
         os.fsync(file.fileno())
 
 
-def test_a_damaged_database_is_red(full: Serving) -> None:
+def test_a_damaged_database_is_unhealthy(full: Serving) -> None:
     green(full)
     pages = full.board.stat().st_size // PAGE
     overwrite(full.board, pages // 3, 2 * pages // 3)
@@ -179,7 +179,7 @@ def test_damage_in_a_few_pages_that_no_write_touches_is_found_too(full: Serving)
 # ── A file that is not there any more ────────────────────────────────────────────────────────────────
 
 
-def test_a_deleted_board_is_red_and_takes_no_writes_that_nobody_would_see(own: Serving) -> None:
+def test_a_deleted_board_is_unhealthy_and_refuses_writes_that_would_be_lost(own: Serving) -> None:
     post(own, "x")
     os.unlink(own.board)
     red(own, "deleted")
@@ -191,7 +191,7 @@ def test_a_deleted_board_is_red_and_takes_no_writes_that_nobody_would_see(own: S
     green(own.start())
 
 
-def test_a_replaced_board_is_red(own: Serving, tmp_path: Path) -> None:
+def test_a_replaced_board_is_unhealthy(own: Serving, tmp_path: Path) -> None:
     post(own, "x")
     os.rename(own.board, tmp_path / "old.db")
     own.board.write_bytes((tmp_path / "old.db").read_bytes())
@@ -200,7 +200,7 @@ def test_a_replaced_board_is_red(own: Serving, tmp_path: Path) -> None:
     green(own)
 
 
-def test_a_board_that_somebody_holds_is_red_until_it_is_let_go(near: Callable[..., Near]) -> None:
+def test_a_locked_board_is_unhealthy_until_it_is_unlocked(near: Callable[..., InProcessDaemon]) -> None:
     place = near(deadline=0.3)
     green(place)
     with held_gate(place.board):

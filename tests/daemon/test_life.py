@@ -1,4 +1,4 @@
-"""The end of a daemon and its next beginning: nothing acknowledged is lost, nobody is left hanging, clients go on."""
+"""Shutdown and restart of a daemon: nothing acknowledged is lost, no client is left hanging, clients continue."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def addresses(place: Serving) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_who_waits_is_sent_home_with_an_empty_answer(number: signal.Signals, own: Serving, crowd: Crowd) -> None:
+def test_draining_answers_waiters_with_an_empty_result(number: signal.Signals, own: Serving, crowd: Crowd) -> None:
     waiting = [crowd(result, own, "events.read", after=0, kind="never", wait_ms=LONG, **HERE) for _ in range(3)]
     waiting.append(crowd(result, own, "tasks.list", kind="never", wait_ms=LONG, **HERE))
     until_waiting(own, 4)
@@ -79,7 +79,7 @@ def test_who_waits_is_sent_home_with_an_empty_answer(number: signal.Signals, own
     assert files(own) == []
 
 
-def test_a_stream_ends_as_a_stream_ends_and_not_within_an_event(own: Serving) -> None:
+def test_draining_ends_a_stream_between_two_events(own: Serving) -> None:
     post(own, "x")
     with contextlib.suppress(OSError), stream(own, "?after=0") as reading:  # afterwards nobody counts it any more
         assert len(reading.events(1)) == 1
@@ -117,7 +117,7 @@ def refuses(place: Serving) -> bool:
     return answer.status == 503 and "retry-after" in answer.headers
 
 
-def test_a_connection_kept_open_is_not_taken_for_a_running_request(own: Serving) -> None:
+def test_an_idle_connection_does_not_delay_draining(own: Serving) -> None:
     connection = Connection(own.socket)
     with contextlib.closing(connection):
         assert connection.ask("GET", "/health").status == 200
@@ -125,7 +125,7 @@ def test_a_connection_kept_open_is_not_taken_for_a_running_request(own: Serving)
         assert ended(own) == 0
 
 
-def test_a_board_that_somebody_holds_does_not_keep_the_daemon_from_ending(own: Serving, crowd: Crowd) -> None:
+def test_a_locked_board_does_not_keep_the_daemon_from_ending(own: Serving, crowd: Crowd) -> None:
     post(own, "before")
     with held_gate(own.board):
         running = crowd(post, own, "never")
@@ -155,7 +155,7 @@ def test_a_second_signal_ends_it_at_once(own: Serving, crowd: Crowd) -> None:
 
 
 @pytest.mark.parametrize("how", ["told", "killed"])
-def test_open_boards_work_again_without_being_opened_again(how: str, known: Serving) -> None:
+def test_open_clients_work_again_after_a_restart(how: str, known: Serving) -> None:
     boards = {way: open_patiently(address) for way, address in addresses(known).items()}
     with contextlib.ExitStack() as opened:
         for way, board in boards.items():
@@ -172,7 +172,7 @@ def test_open_boards_work_again_without_being_opened_again(how: str, known: Serv
 
 
 @pytest.mark.parametrize("way", ["tcp", "unix"])
-def test_a_wait_goes_on_over_a_restart_by_itself(way: str, known: Serving, crowd: Crowd) -> None:
+def test_a_wait_continues_over_a_restart_by_itself(way: str, known: Serving, crowd: Crowd) -> None:
     with open_patiently(addresses(known)[way]) as board:
         found = crowd(board.wait, kind="wanted", timeout=2 * PATIENCE)
         until_waiting(known)
@@ -205,7 +205,7 @@ def every_task(board: Board) -> Iterator[Task]:
         before = min(task.number for task in page)
 
 
-class Crew:
+class PostingThreads:
     """Threads that post without pause, and what was acknowledged to them."""
 
     def __init__(self, place: Serving) -> None:
@@ -245,18 +245,18 @@ class Crew:
 
 
 def test_a_kill_loses_nothing_acknowledged_and_repeats_nothing(known: Serving) -> None:
-    crew = Crew(known)
-    with crew.at_work():
+    posting = PostingThreads(known)
+    with posting.at_work():
         for _ in range(2):
-            crew.until_more(100)
+            posting.until_more(100)
             known.kill()
             known.start()
-        crew.until_more(100)
-    assert crew.failed == []
+        posting.until_more(100)
+    assert posting.failed == []
     with tiebreak.open(known.board, agent="me~1", project="demo") as board:
         stored = Counter(task.name for task in every_task(board))
     assert set(stored.values()) == {1}
-    assert set(crew.acknowledged) == set(stored)
+    assert set(posting.acknowledged) == set(stored)
 
 
 def test_a_kill_keeps_a_batch_whole_or_not_at_all(own: Serving, crowd: Crowd) -> None:

@@ -1,4 +1,4 @@
-"""The log: one line for each thing worth telling, for programs or for people, and nothing in it that is secret."""
+"""The log of the daemon: one line for each entry, as JSON or as text, and no secrets in it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tiebreak.daemon.log_format import Line
+from tiebreak.daemon.log_format import LogFormatter
 from tiebreak.operations import find
 
 from ..cli.command import Tb, complaint, until
 from ..daemons import Serving, serving
-from .conftest import WHO, Near, ask, request
+from .conftest import WHO, InProcessDaemon, ask, request
 
 HUMAN = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (debug|info|warning|error) +\S.*")
 ATTACK = "/%1b%5b31mred%0d%0a2026%20error%20forged%00%c2%9b%e2%80%ae"
@@ -79,7 +79,7 @@ def test_no_two_requests_have_the_same_id(telling: Serving) -> None:
     assert len(set(ids)) == 20
 
 
-def test_without_being_asked_to_only_what_failed_is_told(served: Serving) -> None:
+def test_by_default_only_failed_requests_are_logged(served: Serving) -> None:
     quiet = ask(served, "GET", "/health").headers["x-request-id"]
     loud = ask(served, "GET", "/nowhere").headers["x-request-id"]
     entry(served, loud)
@@ -120,7 +120,7 @@ def test_a_path_cannot_forge_a_line_or_steer_a_terminal(form: str, telling: Serv
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
-def test_nothing_secret_is_told(form: str, telling: Serving, human: Serving) -> None:
+def test_no_secret_is_logged(form: str, telling: Serving, human: Serving) -> None:
     place = telling if form == "json" else human
     asked = [
         place.ask("GET", "/health"),
@@ -144,8 +144,8 @@ def test_nothing_secret_is_told(form: str, telling: Serving, human: Serving) -> 
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
-def test_a_mistake_of_ours_is_told_with_its_trace_under_the_id_that_the_client_has(
-    form: str, near: Callable[..., Near], monkeypatch: pytest.MonkeyPatch
+def test_an_internal_error_is_logged_with_its_trace_and_the_id_that_the_client_has(
+    form: str, near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("planted")
@@ -154,7 +154,7 @@ def test_a_mistake_of_ours_is_told_with_its_trace_under_the_id_that_the_client_h
     monkeypatch.setattr(find("tasks.list"), "function", broken)
     told = io.StringIO()
     handler = logging.StreamHandler(told)
-    handler.setFormatter(Line(form))
+    handler.setFormatter(LogFormatter(form))
     logging.getLogger("tiebreak").addHandler(handler)
     try:
         answer = ask(place, "POST", "/rpc", request("tasks.list", project="demo"))
@@ -172,11 +172,11 @@ def test_a_mistake_of_ours_is_told_with_its_trace_under_the_id_that_the_client_h
         assert json.loads(line)["request"] == number
 
 
-def test_the_end_is_told_too() -> None:
+def test_the_end_of_the_daemon_is_logged() -> None:
     with tempfile.TemporaryDirectory(prefix="tb-") as folder, serving(Path(folder)) as place:
         assert place.stop() == 0
         assert [line["message"] for line in place.lines()] == ["serving", "draining", "ended"]
 
 
-def test_a_form_that_is_none_is_refused(tb: Tb) -> None:
+def test_an_unknown_log_format_is_refused(tb: Tb) -> None:
     assert "human or json" in complaint(tb("serve", "--log", "xml"), 2)

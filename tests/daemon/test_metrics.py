@@ -1,4 +1,4 @@
-"""Metrics: what a Prometheus server would read, and that each number counts what its name says."""
+"""`/metrics` has the format of Prometheus, and each metric counts what its name says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several daemons serve one board on one server: nobody wins twice, everybody is woken, and each writes down lapses."""
+"""Several daemons serve one PostgreSQL board: no task is won twice, every waiter is woken, lapses are recorded once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import tiebreak
 from tiebreak import Board, Lost
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from ..daemons import PATIENCE, free_port
 from ..log import boards
 from ..postgres import server
 
 
-class Crew:
+class Daemons:
     """Daemons in threads, each with an engine of its own, as on machines of their own."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Crew:
         """One more daemon, and a board that asks it."""
         path = str(self._sockets / str(number))
         settings = Settings(address=f"127.0.0.1:{free_port()}", socket=path, sweep=0.05)
-        daemon = served_daemon(connect(self.address), settings)
+        daemon = assemble_daemon(connect(self.address), settings)
         ready = threading.Event()
         thread = threading.Thread(target=daemon.serve, args=(ready.set,))
         thread.start()
@@ -60,9 +60,9 @@ class Crew:
 
 
 @pytest.fixture
-def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+def daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
     monkeypatch.setenv("XDG_STATE_HOME", os.fspath(tmp_path))
-    made = Crew(tmp_path)
+    made = Daemons(tmp_path)
     yield made
     made.close()
     boards.keep(made.address)
@@ -75,8 +75,8 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_clients_of_different_daemons_never_win_the_same_task(crew: Crew) -> None:
-    boards = [crew.start(number) for number in range(3)]
+def test_clients_of_different_daemons_never_win_the_same_task(daemons: Daemons) -> None:
+    boards = [daemons.start(number) for number in range(3)]
     for i in range(60):
         boards[0].tasks.post(name=f"task {i}", key=f"task-{i}")
 
@@ -92,8 +92,8 @@ def test_clients_of_different_daemons_never_win_the_same_task(crew: Crew) -> Non
     assert sorted(won) == sorted(f"task {i}" for i in range(60))
 
 
-def test_a_waiter_of_one_daemon_is_woken_by_a_client_of_another(crew: Crew) -> None:
-    here, there = crew.start(0), crew.start(1)
+def test_a_waiter_of_one_daemon_is_woken_by_a_client_of_another(daemons: Daemons) -> None:
+    here, there = daemons.start(0), daemons.start(1)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(here.wait, after=here.events.last(), timeout=PATIENCE, event="task.posted")
         there.tasks.post(name="news")
@@ -104,21 +104,21 @@ def lapses(board: Board) -> list[str | None]:
     return [event.subject for event in board.events.read(after=0, event="task.expired", limit=1000)]
 
 
-def test_lapses_are_written_once_by_whoever_is_left(crew: Crew) -> None:
-    boards = [crew.start(number) for number in range(3)]
+def test_lapses_are_recorded_once_by_the_daemons_that_still_run(daemons: Daemons) -> None:
+    boards = [daemons.start(number) for number in range(3)]
     names = [f"short-{i}" for i in range(20)]
     for name in names:
         boards[0].tasks.claim(ref=name, lease=0.05)
     until(lambda: len(lapses(boards[1])) >= len(names), "nobody wrote the lapsed claims down")
-    crew.stop(0)
-    crew.stop(1)
+    daemons.stop(0)
+    daemons.stop(1)
     boards[2].tasks.claim(ref="last", lease=0.05)
     until(lambda: len(lapses(boards[2])) > len(names), "the daemon that is left wrote no lapse down")
     assert len(set(lapses(boards[2]))) == len(lapses(boards[2])) == len(names) + 1
 
 
-def test_nobody_stops_the_daemons_from_writing_lapses_by_a_hold(crew: Crew) -> None:
-    board = crew.start(0)
+def test_a_hold_does_not_stop_the_daemons_from_recording_lapses(daemons: Daemons) -> None:
+    board = daemons.start(0)
     board.holds.take(resources=["lock:maintenance"], project="tiebreak", agent="stranger~1", lease=3600)
     board.tasks.claim(ref="short", lease=0.05)
     until(lambda: len(lapses(board)) == 1, "a hold of somebody else stopped the sweep")

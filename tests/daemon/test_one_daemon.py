@@ -1,4 +1,4 @@
-"""One daemon for each board, whoever starts it and however the board is spelt; and direct use beside it."""
+"""One daemon for each board, whoever starts it and however its path is spelled; others may use the file directly."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_second_daemon_is_refused_and_told_of_the_first(spelling: str, served:
     assert ask(served, "GET", "/health").status == 200
 
 
-def test_a_second_daemon_in_the_background_is_refused_just_so(served: Serving) -> None:
+def test_a_second_detached_daemon_is_refused_too(served: Serving) -> None:
     assert served.process
     said = complaint(command(served)("serve", "--detach", "--addr", "127.0.0.1:0"), 1)
     assert f"already served by pid {served.process.pid} at " in said
@@ -116,7 +116,7 @@ def test_of_eight_that_start_at_the_same_moment_one_serves(tb: Tb) -> None:
             each.wait(PATIENCE)
 
 
-def test_a_killed_daemon_stands_in_nobodys_way_and_its_lock_file_stays(own: Serving) -> None:
+def test_a_killed_daemon_does_not_block_the_next_one_and_its_lock_file_stays(own: Serving) -> None:
     lock = Path(f"{own.board}-daemon")
     first = lock.stat()
     own.kill()
@@ -142,7 +142,7 @@ def test_another_board_on_a_taken_port_is_refused_and_leaves_nothing_behind(serv
 
 def test_another_board_on_a_taken_socket_is_refused_and_the_first_goes_on(served: Serving, tb: Tb) -> None:
     said = complaint(tb("serve", "--addr", "none", "--socket", str(served.socket)), 1)
-    assert f"socket {served.socket}: somebody else listens there" in said
+    assert f"socket {served.socket}: another process listens there" in said
     assert ask(served, "GET", "/health").status == 200
 
 

@@ -1,4 +1,4 @@
-"""JSON-RPC: the letter of the specification, errors with their facts, and writes that are safe to repeat."""
+"""JSON-RPC at `/rpc`: it follows the specification, errors carry their facts, and writes are safe to repeat."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_batch_that_is_too_long_is_refused_whole(served: Serving) -> None:
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_loses_learns_who_won_until_when_and_which_grant(served: Serving) -> None:
+def test_a_lost_claim_names_the_holder_the_time_and_the_epoch(served: Serving) -> None:
     won = result(served, "tasks.claim", ref="contended", agent="winner~1", **HERE)
     error = rpc(served, "tasks.claim", ref="contended", **WHO)["error"]
     assert error["code"] == -32001
@@ -242,7 +242,7 @@ def test_a_repeated_batch_is_done_once(served: Serving) -> None:
 @pytest.mark.parametrize(
     "key", ["short", "x" * 129, "with\nnewline", "ünïcode-key", 12345678, ["a key in a list"], True]
 )
-def test_a_key_that_is_none_is_refused_and_nothing_is_done(key: object, served: Serving) -> None:
+def test_an_invalid_key_is_refused_and_nothing_is_done(key: object, served: Serving) -> None:
     answer = send(served, {**request("tasks.post", name="bad key", **WHO), "once": key})
     assert answer.json["error"]["code"] in (-32602, -32600)
     assert posted(served, "bad key") == 0
@@ -255,7 +255,7 @@ def test_a_refusal_is_not_remembered(served: Serving) -> None:
     assert send(served, body).json["result"]["holder"] == "me"
 
 
-def test_what_is_answered_is_json_whatever_was_stored(served: Serving) -> None:
+def test_answers_are_json_whatever_was_stored(served: Serving) -> None:
     payload = {"text": "ünï\u2028\x7f</script>😀", "deep": [[[]]], "number": 1e300}
     task = post(served, "anything", payload=payload)
     answer = send(served, request("tasks.get", ref=task["id"], **HERE))

@@ -1,4 +1,4 @@
-"""`tb serve --workers 2`, end to end: its workers do what is submitted, finish what they run, and leave nothing."""
+"""`tb serve --workers 2`, end to end: workers run jobs, finish them on shutdown, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WAITS = (
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Serving]:
     """A daemon with two workers, which the test may end and start; running jobs may finish for an hour, or as given."""
     patience = getattr(request, "param", "1h")
-    longer = f"serving.worker_command = lambda *to: [*usual(*to), '--drain-timeout', '{patience}']"
-    changed = ["from tiebreak.program import serving", "usual = serving.worker_command", longer]
+    longer = f"daemon_assembly.worker_command = lambda *to: [*usual(*to), '--drain-timeout', '{patience}']"
+    changed = ["from tiebreak.program import daemon_assembly", "usual = daemon_assembly.worker_command", longer]
     monkeypatch.setattr("tests.daemons.TB", changed_command(tmp_path, *changed))
     with serving(tmp_path, "--workers", "2") as running:
         yield running
@@ -81,7 +81,7 @@ def test_two_jobs_run_at_once(daemon: Serving) -> None:
         until_done(daemon, ref)
 
 
-def test_who_is_told_to_stop_lets_the_running_job_finish_and_reports_it(daemon: Serving) -> None:
+def test_a_stopped_daemon_lets_the_running_job_finish_and_reports_it(daemon: Serving) -> None:
     ref, pids = waiting_job(daemon)
     assert daemon.process
     daemon.process.terminate()
@@ -97,7 +97,7 @@ def test_who_is_told_to_stop_lets_the_running_job_finish_and_reports_it(daemon: 
 
 
 @pytest.mark.parametrize("daemon", ["0s"], indirect=True)
-def test_who_is_killed_leaves_no_job_behind_and_the_job_goes_back(daemon: Serving) -> None:
+def test_a_killed_daemon_leaves_no_process_of_a_job_and_the_job_is_pending_again(daemon: Serving) -> None:
     ref, pids = waiting_job(daemon)
     before = workers(daemon)
     daemon.kill()
@@ -112,7 +112,7 @@ def test_who_is_killed_leaves_no_job_behind_and_the_job_goes_back(daemon: Servin
     until(lambda: all(map(gone, before)), "the workers of the killed one have ended", PATIENCE)
 
 
-def test_who_is_killed_and_started_again_is_told_what_its_former_workers_finished(daemon: Serving) -> None:
+def test_a_restarted_daemon_gets_the_reports_of_its_former_workers(daemon: Serving) -> None:
     ref, pids = waiting_job(daemon)
     before = workers(daemon)
     daemon.kill()

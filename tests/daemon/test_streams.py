@@ -1,4 +1,4 @@
-"""Server-sent events: numbered, resumable, filtered by the server, none lost, none twice."""
+"""Event streams: numbered, resumable, filtered by the server; no event is lost or sent twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tiebreak
 from tiebreak.daemon import event_stream as streams
 
 from ..daemons import PATIENCE, Serving
-from .conftest import WHO, Connection, Crowd, Near, Stream, ask, gauge, last, post, request, result, stream
+from .conftest import WHO, Connection, Crowd, InProcessDaemon, Stream, ask, gauge, last, post, request, result, stream
 from .test_waiting import FILTERS
 
 HERE = {"project": "demo"}
@@ -25,7 +25,7 @@ def numbers(events: list[dict[str, str]]) -> list[int]:
     return [int(event["id"]) for event in events]
 
 
-def post_many(place: Serving | Near, count: int, name: str = "x") -> None:
+def post_many(place: Serving | InProcessDaemon, count: int, name: str = "x") -> None:
     """Put many tasks on the board in one transaction."""
     batch = [request("tasks.post", i, name=f"{name} {i}", **WHO) for i in range(count)]
     assert all("result" in answer for answer in ask(place, "POST", "/rpc", batch).json)
@@ -97,13 +97,13 @@ def test_without_a_number_only_new_events_are_told(served: Serving) -> None:
 
 
 @pytest.mark.parametrize("query", ["?after=x", "?after=-1", "?after=1.5", "?after=", "?after=1&after=2", "?after=1e3"])
-def test_a_stream_from_no_number_is_refused(query: str, served: Serving) -> None:
+def test_a_stream_from_an_invalid_number_is_refused(query: str, served: Serving) -> None:
     answer = ask(served, "GET", f"/events{query}")
     assert (answer.status, answer.json["error"]) == (400, "Invalid")
 
 
 @pytest.mark.parametrize("query", ["?colour=red", "?state=asleep", "?limit=5", "?newest=true", "?wait_ms=5"])
-def test_a_stream_with_a_filter_that_is_none_is_refused(query: str, served: Serving) -> None:
+def test_a_stream_with_an_unknown_filter_is_refused(query: str, served: Serving) -> None:
     answer = ask(served, "GET", f"/events{query}")
     assert (answer.status, answer.json["error"]) == (400, "Invalid")
     assert gauge(served, "waiters") == 0
@@ -112,7 +112,7 @@ def test_a_stream_with_a_filter_that_is_none_is_refused(query: str, served: Serv
 # ── Nothing lost, nothing twice ──────────────────────────────────────────────────────────────────────
 
 
-def test_five_hundred_events_by_many_hands_are_told_in_order_and_once(served: Serving, crowd: Crowd) -> None:
+def test_five_hundred_events_of_many_writers_arrive_in_order_and_once(served: Serving, crowd: Crowd) -> None:
     begin = last(served)
 
     def through_the_daemon(number: int) -> None:
@@ -154,7 +154,7 @@ def test_a_slow_reader_loses_nothing_and_keeps_nobody_waiting(served: Serving) -
         assert numbers(slow.events(4000)) == list(range(begin + 1, begin + 4001))
 
 
-def test_a_write_beside_the_daemon_is_told(served: Serving) -> None:
+def test_a_write_that_bypasses_the_daemon_is_streamed(served: Serving) -> None:
     with stream(served) as reading, tiebreak.open(served.board, agent="local~1", project="demo") as board:
         task = board.tasks.post(name="x")
         assert json.loads(reading.events(1)[0]["data"])["subject"] == task.id
@@ -163,7 +163,7 @@ def test_a_write_beside_the_daemon_is_told(served: Serving) -> None:
 # ── Silence ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_silent_stream_shows_that_it_lives(near: Callable[..., Near], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_stream_sends_comments(near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STREAM_HEARTBEAT", 0.05)
     place = near()
     with stream(place) as reading:

@@ -1,4 +1,4 @@
-"""Units for systemd and launchd: what they run is what was asked for, whatever characters are in it."""
+"""Unit files for systemd and launchd run the requested command, whatever characters it contains."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_every_option_goes_into_the_unit(tb: Tb) -> None:
 
 
 @pytest.mark.parametrize("system", ["systemd", "launchd"])
-def test_what_a_unit_runs_serves(system: str, tb: Tb) -> None:
+def test_the_command_in_a_unit_serves_the_board(system: str, tb: Tb) -> None:
     board = tb.folder / "it's 100% $HOME" / "board.db"
     board.parent.mkdir()
     words = ["--board", str(board), "serve", "--addr", f"127.0.0.1:{free_port()}", "--print-unit", "--for", system]
@@ -174,7 +174,7 @@ def test_what_a_unit_runs_serves(system: str, tb: Tb) -> None:
         running.wait(PATIENCE)
 
 
-def test_a_unit_is_only_printed(tb: Tb) -> None:
+def test_printing_a_unit_starts_and_writes_nothing(tb: Tb) -> None:
     systemd(tb)
     assert not Path(f"{tb.path}-daemon").exists()
     assert not tb.path.exists()

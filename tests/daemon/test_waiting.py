@@ -1,4 +1,4 @@
-"""Long-polls: woken by what matches and by nothing else, missed by nothing, and forgotten when the client has gone."""
+"""Long polls: only matching changes wake them, no change is missed, and a wait ends when its client disconnects."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_wait_is_woken_by_what_matches_and_sleeps_through_the_rest(name: str, 
     assert [event["subject"] for event in waiting.result(PATIENCE)] == [task["id"]]
 
 
-def test_what_is_there_already_is_told_at_once(served: Serving) -> None:
+def test_a_wait_for_what_is_there_already_answers_at_once(served: Serving) -> None:
     before = last(served)
     task = post(served, "already there")
     found = result(served, "events.read", after=before, wait_ms=LONG, **HERE)
@@ -160,7 +160,7 @@ def test_many_waiters_each_see_their_own_events_once(served: Serving, crowd: Cro
 # ── By others, and by time ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_write_beside_the_daemon_wakes_who_waits_in_it(served: Serving, crowd: Crowd) -> None:
+def test_a_write_that_bypasses_the_daemon_wakes_its_waiters(served: Serving, crowd: Crowd) -> None:
     waiting = wait(served, crowd, kind="beside")
     with tiebreak.open(served.board, agent="local~1", project="demo") as board:
         board.tasks.post(name="x", kind="other")
@@ -168,13 +168,13 @@ def test_a_write_beside_the_daemon_wakes_who_waits_in_it(served: Serving, crowd:
     assert [event["subject"] for event in waiting.result(PATIENCE)] == [task.id]
 
 
-def test_a_command_beside_the_daemon_wakes_who_waits_in_it(served: Serving, crowd: Crowd) -> None:
+def test_a_command_that_bypasses_the_daemon_wakes_its_waiters(served: Serving, crowd: Crowd) -> None:
     waiting = wait(served, crowd, kind="commanded")
     task = Tb(served.folder).json("post", "x", "--kind", "commanded")
     assert [event["subject"] for event in waiting.result(PATIENCE)] == [task["id"]]
 
 
-def test_a_lease_that_lapses_wakes_who_waits_without_anybody_claiming(served: Serving, crowd: Crowd) -> None:
+def test_a_lapsed_lease_wakes_waiters_without_anybody_claiming(served: Serving, crowd: Crowd) -> None:
     task = post(served, "x", kind="lapsing")
     seen = last(served)
     result(served, "tasks.claim", ref=task["id"], lease=1, **WHO)
@@ -205,7 +205,7 @@ def test_a_client_that_hangs_up_is_forgotten_at_once(how: str, served: Serving) 
 
 
 @pytest.mark.parametrize("wait_ms", [-1, 60_001, 1.5, "100", True, None, [1], 10**30])
-def test_a_wait_of_no_sensible_length_is_refused(wait_ms: object, served: Serving) -> None:
+def test_an_invalid_wait_is_refused(wait_ms: object, served: Serving) -> None:
     error = rpc(served, "events.read", after=0, wait_ms=wait_ms, **HERE)["error"]
     assert (error["code"], error["message"].partition(":")[0]) == (-32602, "wait_ms")
 

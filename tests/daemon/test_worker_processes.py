@@ -1,4 +1,4 @@
-"""A daemon's workers: as many as wanted, started again when they end, and told to stop before the daemon does."""
+"""The workers of a daemon: the right number run, those that end are restarted, and they stop before the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.program import worker_processes as crew
+from tiebreak.program import worker_processes
 from tiebreak.program.worker_processes import WorkerProcesses
 
 PATIENCE = 60.0
@@ -28,7 +28,7 @@ for _ in range(enough):
 """
 
 
-def crew_of(count: int, folder: Path, enough: int = 1) -> WorkerProcesses:
+def workers_of(count: int, folder: Path, enough: int = 1) -> WorkerProcesses:
     """Workers that end with the so many-th word to stop."""
     return WorkerProcesses(count, lambda _: [sys.executable, "-c", WORKER, str(folder), str(enough)])
 
@@ -45,9 +45,9 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-def test_as_many_as_wanted_begin_in_the_daemons_process_group_and_end_when_told(tmp_path: Path) -> None:
+def test_workers_start_in_the_daemons_process_group_and_end_when_told(tmp_path: Path) -> None:
     async def scenario() -> None:
-        made = crew_of(3, tmp_path)
+        made = workers_of(3, tmp_path)
         keeping = asyncio.ensure_future(made.run([]))
         await until(lambda: len(list(tmp_path.glob("*.begun"))) == 3, "three have begun")
         assert {os.getpgid(pid) for pid in made.pids} == {os.getpgrp()}
@@ -59,11 +59,11 @@ def test_as_many_as_wanted_begin_in_the_daemons_process_group_and_end_when_told(
     run(scenario)
 
 
-def test_one_that_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "PAUSE", 0.0)
+def test_a_killed_worker_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_processes, "PAUSE", 0.0)
 
     async def scenario() -> None:
-        made = crew_of(2, tmp_path)
+        made = workers_of(2, tmp_path)
         keeping = asyncio.ensure_future(made.run([]))
         await until(lambda: len(list(tmp_path.glob("*.begun"))) == 2, "two have begun")
         victim = made.pids[0]
@@ -78,9 +78,9 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest
     run(scenario)
 
 
-def test_who_is_still_busy_is_waited_for_and_told_again_by_somebody_in_a_hurry(tmp_path: Path) -> None:
+def test_draining_waits_for_a_busy_worker_until_it_is_hurried(tmp_path: Path) -> None:
     async def scenario() -> None:
-        made = crew_of(1, tmp_path, enough=2)
+        made = workers_of(1, tmp_path, enough=2)
         keeping = asyncio.ensure_future(made.run([]))
         await until(lambda: list(tmp_path.glob("*.begun")), "it has begun")
         draining = asyncio.ensure_future(made.drain())

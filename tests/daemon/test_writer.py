@@ -1,4 +1,4 @@
-"""The writer: what waits together is committed together, what fails fails alone, and nobody else is kept waiting."""
+"""Group commit: waiting writes share a commit, a failed write fails alone, and reads are not blocked meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .conftest import (
     WHO,
     Connection,
     Crowd,
-    Near,
+    InProcessDaemon,
     Place,
     ask,
     gauge,
@@ -68,7 +68,7 @@ class Queue:
 # ── Together ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_waits_at_the_same_moment_is_committed_at_once(served: Serving, crowd: Crowd) -> None:
+def test_writes_that_wait_at_the_same_moment_share_one_commit(served: Serving, crowd: Crowd) -> None:
     post(served, "makes the gate")
     queue = Queue(served, crowd)
 
@@ -84,7 +84,7 @@ def test_what_waits_at_the_same_moment_is_committed_at_once(served: Serving, cro
     assert sorted(names) == sorted(f"together {i}" for i in range(MANY))
 
 
-def test_without_anybody_in_the_way_a_crowd_shares_commits_too(served: Serving) -> None:
+def test_many_clients_share_commits_also_when_nothing_blocks_the_board(served: Serving) -> None:
     assert served.process
     with contextlib.ExitStack() as opened:
         crowd = [opened.enter_context(contextlib.closing(Connection(served.socket))) for _ in range(MANY)]
@@ -170,8 +170,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
 
 
 @pytest.mark.parametrize("problem", [Planted("secret"), apsw.ConstraintError("secret"), apsw.SQLError("secret")])
-def test_what_fails_in_a_batch_fails_alone(
-    problem: Exception, near: Callable[..., Near], crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+def test_an_operation_that_fails_in_a_batch_fails_alone(
+    problem: Exception, near: Callable[..., InProcessDaemon], crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = near()
     taken = result(place, "tasks.claim", ref="taken", agent="other~1", project="demo")
@@ -247,7 +247,9 @@ def test_reads_waits_and_streams_go_on_while_writes_wait(holder: str, served: Se
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_write_that_waits_too_long_is_refused_and_the_next_one_is_not(holder: str, near: Callable[..., Near]) -> None:
+def test_a_write_that_waits_too_long_is_refused_and_the_next_one_is_not(
+    holder: str, near: Callable[..., InProcessDaemon]
+) -> None:
     place = near(deadline=0.4)
     post(place, "before")
     with HOLDERS[holder](place.board):
@@ -262,8 +264,8 @@ def test_a_write_that_waits_too_long_is_refused_and_the_next_one_is_not(holder: 
     assert names == {"before", "after"}
 
 
-def test_a_queue_that_is_full_is_said_to_be_full_and_empties_again(
-    near: Callable[..., Near], crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+def test_a_full_queue_refuses_writes_and_then_empties_again(
+    near: Callable[..., InProcessDaemon], crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "MOST_WAITING", 3)
     place = near()
@@ -283,7 +285,7 @@ def test_a_queue_that_is_full_is_said_to_be_full_and_empties_again(
     assert gauge(place, "queue_depth") == 0
 
 
-def test_a_client_that_hangs_up_does_not_take_its_neighbours_along(served: Serving, crowd: Crowd) -> None:
+def test_a_client_that_disconnects_does_not_affect_others_in_the_same_commit(served: Serving, crowd: Crowd) -> None:
     post(served, "makes the gate")
     body = json.dumps(request("tasks.post", name="gone", **WHO)).encode()
     with held_gate(served.board):

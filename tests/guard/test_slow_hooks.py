@@ -17,7 +17,7 @@ import pytest
 
 from tiebreak.daemon import service
 from tiebreak.daemon.routes import Problem
-from tiebreak.daemon.threads import SlowThreads
+from tiebreak.daemon.threads import BoundedThreads
 
 from ..cli.command import until
 from ..daemons import Serving
@@ -139,7 +139,7 @@ def test_hooks_beyond_the_bound_are_told_so() -> None:
     go = threading.Event()
 
     async def main() -> None:
-        threads = SlowThreads("hook", at_once=1, in_all=2)
+        threads = BoundedThreads("hook", at_once=1, in_all=2)
         first = [asyncio.ensure_future(threads.run(go.wait)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Problem) as told:
@@ -155,7 +155,7 @@ def test_hooks_beyond_the_bound_are_told_so() -> None:
 
 def test_a_hook_that_crashes_frees_its_thread() -> None:
     async def main() -> None:
-        threads = SlowThreads("hook", at_once=1, in_all=1)
+        threads = BoundedThreads("hook", at_once=1, in_all=1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
                 await threads.run(lambda: json.loads("1") // 0)

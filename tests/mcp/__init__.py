@@ -1,1 +1,1 @@
-"""The board as language models get it."""
+"""Tests of the MCP tools."""

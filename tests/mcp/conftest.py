@@ -1,4 +1,4 @@
-"""Ways to the tools: the official client, both transports, both eras of the protocol."""
+"""Fixtures for the MCP tools: the official client, over both transports and both generations of the protocol."""
 
 from __future__ import annotations
 

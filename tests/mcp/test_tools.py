@@ -1,4 +1,4 @@
-"""What the tools cost, and what may go wrong with them, whichever way they are reached."""
+"""The tools themselves, over any transport: their size in a context, and errors in their use."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_agents_wrote_is_nowhere_but_in_untrusted_fields(near: Tools) -> No
     near.drive(scenario)
 
 
-def test_a_mark_that_is_missing_would_be_found() -> None:
+def test_the_check_for_untrusted_marks_finds_a_missing_one() -> None:
     assert list(untrusted({"task": {"name": MARK}})) == [False]
     assert list(untrusted({"task": {"posted": {"untrusted": True, "name": [MARK]}}})) == [True]
 
@@ -143,7 +143,7 @@ def test_a_token_of_an_earlier_grant_changes_nothing(near: Tools) -> None:
     near.drive(scenario)
 
 
-def test_a_deadlock_is_told_with_its_circle(near: Tools) -> None:
+def test_a_deadlock_names_the_agents_in_its_cycle(near: Tools) -> None:
     bob = near.board
     bob.holds.take(resources=["lock:b"])
 

@@ -1,4 +1,4 @@
-"""A door to a daemon, knocked on byte by byte, and a daemon in this process whose bounds a test can move."""
+"""Fixtures for security tests: raw connections to a daemon, and a daemon in this process with adjustable limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from tests.daemons import PATIENCE, Serving
 from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from .fuzzing import Line, furnished, unharmed
 
@@ -136,14 +136,14 @@ def ended(knocking: socket.socket) -> bytes:
     return came
 
 
-class Inside:
+class InProcessDaemon:
     """A daemon in a thread of this process, with its own folder for sockets and tokens."""
 
     def __init__(self, settings: Settings) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tb-"))
         self._engine = connect(os.fspath(self.folder / "board.db"))
         try:
-            self.daemon = served_daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
+            self.daemon = assemble_daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
         except BaseException:
             self._clean_up()
             raise
@@ -165,16 +165,16 @@ class Inside:
         shutil.rmtree(self.folder)
 
 
-Starting = Callable[..., Inside]
+Starting = Callable[..., InProcessDaemon]
 
 
 @contextmanager
 def _starting(state: Path) -> Iterator[Starting]:
     """A way to start daemons in this process; they end with the context."""
-    started: list[Inside] = []
+    started: list[InProcessDaemon] = []
 
-    def start(**settings: Any) -> Inside:
-        started.append(Inside(Settings(**{"address": "127.0.0.1:0", **settings})))
+    def start(**settings: Any) -> InProcessDaemon:
+        started.append(InProcessDaemon(Settings(**{"address": "127.0.0.1:0", **settings})))
         return started[-1]
 
     with pytest.MonkeyPatch.context() as patch:

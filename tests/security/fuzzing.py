@@ -1,4 +1,4 @@
-"""What the fuzz tests share: a daemon whose board is not empty, ways to send it anything, what must hold after."""
+"""Shared by the fuzz tests: a daemon with a filled board, ways to send it anything, and checks for afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever may not ask gets nothing, on any route: made from the route table, so a new route is covered at once."""
+"""Requests that fail the access checks get nothing, on any route: made from the route table, so none is forgotten."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import tiebreak.program.serving  # noqa: F401  (declares the routes)
+import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
 from tests.cli.command import until
 from tests.daemons import PATIENCE, Serving, serving
 from tiebreak.daemon.app import LARGEST_BODY
@@ -118,7 +118,7 @@ TOKENS: dict[str, Made] = {
 @refuses
 @cases("shown", TOKENS)
 @EVERY
-def test_a_stranger_without_the_right_token_is_sent_away(route: Route, shown: Made, door: Door) -> None:
+def test_a_request_without_the_right_token_is_refused(route: Route, shown: Made, door: Door) -> None:
     seen = ask(door, route, {"Authorization": shown(door)})
     assert seen.status == 401
     assert seen.header("www-authenticate") == "Bearer"
@@ -147,7 +147,7 @@ def test_a_stranger_cannot_tell_a_route_from_one_that_does_not_exist(route: Rout
 
 @refuses
 @EVERY
-def test_what_follows_the_body_is_no_header(route: Route, door: Door) -> None:
+def test_trailers_after_the_body_do_not_count_as_headers(route: Route, door: Door) -> None:
     changes = {**NOBODY, "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
     body = body_of(route) or b"{}"
     whole = b"%x\r\n%b\r\n0\r\nAuthorization: Bearer %b\r\n\r\n" % (len(body), body, door.token.encode())
@@ -194,7 +194,7 @@ def test_a_request_line_that_names_another_host_is_misdirected_whatever_its_head
 
 @refuses
 @EVERY
-def test_two_hosts_are_none(route: Route, door: Door) -> None:
+def test_two_host_headers_are_refused(route: Route, door: Door) -> None:
     ours, other = f"127.0.0.1:{door.port}", "evil.example"
     for hosts in ([ours, other], [other, ours], [ours, ours]):
         assert ask(door, route, {"Host": hosts}).status == 400
@@ -335,7 +335,7 @@ def drip(knocking: socket.socket, over: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("what", ["headers", "body"])
-def test_a_byte_now_and_then_does_not_buy_time(what: str, hasty: Door) -> None:
+def test_sending_a_byte_now_and_then_does_not_extend_the_deadline(what: str, hasty: Door) -> None:
     over = threading.Event()
     with hasty.open() as knocking:
         whole = half_of(hasty, next(route for route in ROUTES if route.body is not None))
@@ -422,7 +422,7 @@ MANGLED: dict[str, Callable[[Door], bytes]] = {
 
 
 @pytest.mark.parametrize("mangled", MANGLED.values(), ids=MANGLED)
-def test_what_is_refused_before_it_is_a_request_is_answered_as_carefully(
+def test_requests_refused_by_the_parser_get_the_usual_headers_too(
     mangled: Callable[[Door], bytes], hasty: Door
 ) -> None:
     with hasty.open() as knocking:

@@ -199,7 +199,7 @@ def test_every_operation_answers_as_described_or_says_why_not(
     assert outcomes
 
 
-def test_made_up_calls_do_reach_the_board(running: Serving) -> None:
+def test_generated_calls_do_reach_the_board(running: Serving) -> None:
     """The tests above would be worth little if every made-up call was refused for its form."""
     counted = running.ask("GET", "/metrics").body.decode()
     good = set(re.findall(r'operation="([\w.]+)",outcome="ok"', counted))

@@ -1,4 +1,4 @@
-"""Nothing that JSON can say, or that only looks like JSON, breaks the daemon or changes the board by mistake."""
+"""No JSON, and nothing that only looks like JSON, breaks the daemon or changes the board by mistake."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_every_parameter_of_every_operation_may_be_anything(line: Line, operatio
 
 @pytest.mark.parametrize("operation", [name for name, each in every().items() if not each.writes])
 @pytest.mark.parametrize("wait", [-1, 1.5, 60_001, 10**30, True, None, "1", [], {}, "\ud800"])
-def test_a_wait_that_is_none_is_refused(line: Line, operation: str, wait: Any) -> None:
+def test_an_invalid_wait_is_refused(line: Line, operation: str, wait: Any) -> None:
     params = {"project": "demo", "agent": "ada", "ref": "key-0", "query": "x", "wait_ms": wait}
     known = {name: value for name, value in params.items() if name in {*every()[operation].parameters, "wait_ms"}}
     refused(line, "/rpc", json.dumps({"jsonrpc": "2.0", "id": 1, "method": operation, "params": known}).encode())
@@ -193,7 +193,7 @@ def test_a_wait_that_is_none_is_refused(line: Line, operation: str, wait: Any) -
     "once", [0, False, 1, 1.5, "", "short", "x" * 129, "tab\tin it", "caf\u00e9-caf\u00e9", [], {}, "\ud800" * 9]
 )
 @pytest.mark.parametrize("batch", [False, True], ids=["alone", "in a batch"])
-def test_a_key_that_is_none_is_refused_and_nothing_is_done(daemon: Serving, line: Line, once: Any, batch: bool) -> None:
+def test_an_invalid_key_is_refused_and_nothing_is_done(daemon: Serving, line: Line, once: Any, batch: bool) -> None:
     params = {"project": "demo", "agent": "ada", "name": "once"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tasks.post", "once": once, "params": params}
     before = board(daemon)

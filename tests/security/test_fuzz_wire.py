@@ -1,4 +1,4 @@
-"""Nothing that can come in by a socket breaks the daemon: bytes that are no HTTP, or that want to be two requests."""
+"""No bytes on a socket break the daemon: neither garbage nor requests that try to smuggle in a second one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request that is too large is answered: real clients send all of it before they read, and must not meet a reset."""
+"""A request that is too large gets an answer and no reset, although real clients send all of it before they read."""
 
 from __future__ import annotations
 

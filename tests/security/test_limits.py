@@ -1,4 +1,4 @@
-"""Everything that a client can pile up is bounded, says so clearly, and is forgotten as soon as the client is."""
+"""Everything that a client can accumulate is limited, with a clear error, and is freed when the client disconnects."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def refused(seen: Seen, bound: int) -> None:
 # ── Waits ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_one_client_cannot_take_all_places_and_gets_one_back_by_hanging_up(door: Door, kept: ExitStack) -> None:
+def test_one_client_cannot_open_all_waits_and_gets_one_back_by_disconnecting(door: Door, kept: ExitStack) -> None:
     begun = waiting(door, MOST, kept)
     refused(another(door), MOST)
     refused(door.ask("GET", "/events"), MOST)
@@ -91,7 +91,7 @@ def test_another_client_still_gets_in(door: Door, kept: ExitStack) -> None:
     assert another(door, "somebody else").status == 200
 
 
-def test_a_client_does_not_become_another_one_by_what_it_says_of_its_way(door: Door, kept: ExitStack) -> None:
+def test_forwarding_headers_do_not_make_a_client_another_client(door: Door, kept: ExitStack) -> None:
     waiting(door, MOST, kept)
     headers = {"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.1", "X-Real-IP": "192.0.2.1"}
     refused(door.ask("GET", "/events", headers), MOST)
@@ -114,7 +114,7 @@ def sent_away(waiting: socket.socket) -> bool:
     return False
 
 
-def test_of_many_who_come_at_once_as_many_stay_as_there_are_places(door: Door, kept: ExitStack) -> None:
+def test_of_many_simultaneous_waits_only_the_allowed_number_stays(door: Door, kept: ExitStack) -> None:
     begun = [kept.enter_context(door.wait()) for _ in range(MOST + 20)]
     until(lambda: sum(map(sent_away, begun)) == 20, "those for whom there is no place have gone")
     assert door.waiters() == MOST
@@ -141,7 +141,7 @@ WAITS: list[Any] = [WAIT_MS + 1, 10**30, -1, 1.5, "1000", "", True, None, [], {}
 
 
 @pytest.mark.parametrize("wait", WAITS, ids=repr)
-def test_a_wait_that_is_none_is_refused_with_what_it_can_be(wait: Any, door: Door) -> None:
+def test_an_invalid_wait_is_refused_and_the_valid_range_is_named(wait: Any, door: Door) -> None:
     error = door.rpc("events.read", after=0, project=None, wait_ms=wait)["error"]
     assert error["code"] == -32602
     assert "wait_ms" in error["message"]
@@ -212,7 +212,7 @@ def pour(knocking: socket.socket, more: bytes) -> None:
 
 
 @pytest.mark.parametrize(("first", "more"), ENDLESS.values(), ids=ENDLESS)
-def test_what_never_ends_is_cut_off_long_before_it_fills_the_memory(first: bytes, more: bytes, door: Door) -> None:
+def test_an_endless_request_is_cut_off_long_before_it_fills_the_memory(first: bytes, more: bytes, door: Door) -> None:
     with door.open() as knocking:
         knocking.sendall(door.head("POST", "/rpc")[:-2] + first if first else b"GET /")
         with pytest.raises(ConnectionError):
@@ -242,7 +242,7 @@ def test_a_large_body_that_comes_in_one_piece_is_no_large_head(tmp_path: Path) -
 # ── Connections ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_hundreds_who_say_nothing_keep_nobody_out(door: Door, kept: ExitStack) -> None:
+def test_hundreds_of_silent_connections_do_not_block_other_clients(door: Door, kept: ExitStack) -> None:
     for i in range(400):
         knocking = kept.enter_context(door.open())
         if i % 2:

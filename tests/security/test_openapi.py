@@ -1,4 +1,4 @@
-"""The daemon describes itself, to programs by `/openapi.json`, to people by `/docs`: without lies, gaps or leaks."""
+"""`/openapi.json` and `/docs` describe the daemon correctly and completely, and load nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
-import tiebreak.program.serving  # noqa: F401  (declares the routes)
+import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
 from tiebreak.daemon.openapi import EVERYWHERE
 from tiebreak.daemon.pages import filled
 from tiebreak.daemon.routes import ROUTES, Route
@@ -176,7 +176,9 @@ def test_what_comes_back_is_what_the_document_says(daemon: Serving, document: An
 
 
 def test_the_document_is_the_same_whatever_the_hash_seed() -> None:
-    program = "import json, tiebreak.program.serving, tiebreak.daemon.openapi as o; print(json.dumps(o.document()))"
+    program = (
+        "import json, tiebreak.program.daemon_assembly, tiebreak.daemon.openapi as o; print(json.dumps(o.document()))"
+    )
     seen = {
         subprocess.run(
             [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
@@ -278,7 +280,7 @@ def test_text_that_looks_like_html_is_shown_and_not_obeyed() -> None:
     async def handler(*_: Any) -> Any:
         raise AssertionError
 
-    route = Route("GET", f"/{nasty}", handler, nasty, None, {nasty: {}}, {200: nasty}, False)
+    route = Route("GET", f"/{nasty}", handler, nasty, None, {nasty: {}}, {200: nasty}, False, nasty)
 
     def odd(tx: Any, *, ref: Any, note: Any = nasty) -> Any:
         raise AssertionError

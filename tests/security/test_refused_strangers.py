@@ -1,4 +1,4 @@
-"""A stranger at an open daemon may be refused as often as it likes: that stops nobody else's writes."""
+"""Refused requests of strangers at an open daemon never block the writes of others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.daemons import PATIENCE, free_port
 from tests.postgres import server
 from tiebreak.daemon.server import Settings
 from tiebreak.engine import connect, refusals
-from tiebreak.program.serving import served_daemon
+from tiebreak.program.daemon_assembly import assemble_daemon
 
 from .conftest import Door
 
@@ -32,7 +32,7 @@ def opened(address: str, folder: Path) -> Iterator[tuple[Door, Any]]:
     """A daemon that serves everybody, and its engine."""
     port = free_port()
     engine = connect(address)
-    daemon = served_daemon(engine, Settings(address=f"127.0.0.1:{port}", socket=str(folder / "s"), open=True))
+    daemon = assemble_daemon(engine, Settings(address=f"127.0.0.1:{port}", socket=str(folder / "s"), open=True))
     ready = threading.Event()
     thread = threading.Thread(target=daemon.serve, args=(ready.set,))
     thread.start()
@@ -80,7 +80,7 @@ def dropped(door: Door) -> bytes:
 
 
 @pytest.mark.parametrize("length", [600, 1000])
-def test_a_stranger_with_long_names_stops_nobody(place: tuple[Door, Any], length: int) -> None:
+def test_a_stranger_with_long_names_blocks_nobody(place: tuple[Door, Any], length: int) -> None:
     door, _ = place
     assert victim(door, "before") == [1]
     assert stranger(door, length)["data"]["error"] == ("Fenced" if length == 600 else "Invalid")

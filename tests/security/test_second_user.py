@@ -1,4 +1,4 @@
-"""Another user of this machine, in earnest: what they put beside a board, and what they ask an open daemon for."""
+"""A real second user of the machine: files they put beside a board, and requests to an open daemon."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tiebreak.kinds import Kind
 from tiebreak.operations import REGISTRY, Operation, every, operation
 from tiebreak.operations.strangers import TABLES
 
-from .conftest import Inside, Starting
+from .conftest import InProcessDaemon, Starting
 
 SECRET = "hunter2-geheim"
 WORKER = "worker~1"
@@ -426,12 +426,12 @@ def test_a_refused_call_takes_nothing_along_that_came_in_the_same_batch(place: P
 
 
 @pytest.fixture
-def unswept(start: Starting) -> Inside:
+def unswept(start: Starting) -> InProcessDaemon:
     """An open daemon that does not look by itself for what time has done."""
     return start(open=True, sweep=3600.0)
 
 
-def test_a_stranger_does_not_write_down_that_a_worker_came_too_late(unswept: Inside) -> None:
+def test_a_stranger_does_not_write_down_that_a_worker_came_too_late(unswept: InProcessDaemon) -> None:
     """Until somebody writes the lapse down, the worker may still report."""
     door, anybody = unswept.door, {"Authorization": None}
     board = os.fspath(unswept.folder / "board.db")

@@ -92,7 +92,7 @@ def test_a_job_behind_a_task_that_runs_anyway_is_not_touched(board: Board, end: 
 
 
 @END
-def test_an_end_without_jobs_leaves_chores_for_others(board: Board, end: str) -> None:
+def test_a_stranger_may_end_a_large_family_that_has_no_jobs(board: Board, end: str) -> None:
     root, later = family(board)
     stranger(board, end, ref=root.id, **ENDS[end])
     assert board.engine.left == {"p"}
@@ -102,7 +102,7 @@ def test_an_end_without_jobs_leaves_chores_for_others(board: Board, end: str) ->
     assert "blocked" not in {board.tasks.get(ref=task.id).state for task in later}
 
 
-def test_a_stranger_does_no_steps_of_others(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_does_not_continue_unfinished_work_of_others(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Board, "_finish_chores", lambda board: board.engine.left.clear())
     root = board.tasks.post(name="root")
     jobs = [board.jobs.submit(command="true", after=[root.id]) for _ in range(SIZE)]
@@ -128,7 +128,7 @@ def before_a_job(board: Board) -> tuple[Task, Task]:
 
 
 @pytest.mark.parametrize("claim", ["tasks.claim", "tasks.claim_many"])
-def test_a_task_that_a_job_comes_after_is_not_claimed(
+def test_a_stranger_cannot_claim_a_task_that_a_job_depends_on(
     board: Board, before_a_job: tuple[Task, Task], claim: str
 ) -> None:
     """Left to lapse until no attempt is left, such a claim would have the job cancelled."""
@@ -141,7 +141,7 @@ def test_a_task_that_a_job_comes_after_is_not_claimed(
     assert board.tasks.get(ref=job.id) == job
 
 
-def test_next_passes_by_tasks_that_jobs_come_after(board: Board, before_a_job: tuple[Task, Task]) -> None:
+def test_next_skips_tasks_that_jobs_depend_on(board: Board, before_a_job: tuple[Task, Task]) -> None:
     root, _ = before_a_job
     plain = board.tasks.post(name="plain", priority="low")
     assert [task.id for task in stranger(board, "tasks.next")] == [plain.id]

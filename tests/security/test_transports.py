@@ -1,4 +1,4 @@
-"""The ways in: a socket for its owner alone, a token that is nobody else's, nothing beyond this machine by accident."""
+"""Sockets and tokens: only the owner uses the socket, tokens stay secret, other machines are shut out by default."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ async def _run_something(service: Service, request: Request) -> Response:
 @pytest.fixture
 def dangerous(monkeypatch: pytest.MonkeyPatch) -> str:
     """The path of a route that can run commands."""
-    route = Route("POST", "/test/run", _run_something, "", {"type": "object"}, {}, {}, strangers=False)
+    route = Route("POST", "/test/run", _run_something, "", {"type": "object"}, {}, {}, strangers=False, group="Tests")
     monkeypatch.setattr("tiebreak.daemon.app.ROUTES", [*ROUTES, route])
     return route.path
 
@@ -384,7 +384,7 @@ SIDEWAYS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("path", "body"), SIDEWAYS.values(), ids=SIDEWAYS)
-def test_a_command_does_not_come_in_by_another_way(path: str, body: Any, start: Starting) -> None:
+def test_no_other_route_of_an_open_daemon_takes_commands(path: str, body: Any, start: Starting) -> None:
     door, text = start(open=True).door, json.dumps(body).encode()
     assert door.ask("POST", path, WITHOUT, text).status == 401
     assert door.rpc("events.last", WITHOUT)["result"] == 0
@@ -392,7 +392,7 @@ def test_a_command_does_not_come_in_by_another_way(path: str, body: Any, start: 
     assert door.rpc("events.last", WITHOUT)["result"] > 0
 
 
-def test_what_a_job_is_to_run_with_is_not_handed_to_strangers(start: Starting) -> None:
+def test_strangers_do_not_see_the_environment_of_a_job(start: Starting) -> None:
     door = start(open=True).door
     submitted = call("jobs.submit", command="x", env={"TOKEN": "geheim"}, project="p", agent="a~1")
     assert door.ask("POST", "/rpc", None, submitted).status == 200
@@ -411,7 +411,7 @@ AGAIN: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("method", "params"), AGAIN.values(), ids=AGAIN)
-def test_a_command_that_was_stopped_is_not_set_going_by_strangers(
+def test_strangers_cannot_resume_a_paused_or_cancelled_command(
     method: str, params: dict[str, Any], start: Starting
 ) -> None:
     door = start(open=True).door
@@ -431,13 +431,13 @@ def test_a_command_that_was_stopped_is_not_set_going_by_strangers(
 
 
 @pytest.mark.parametrize("kind", ["JOB", " job", "job ", "job\0", "\u017fob", "jo\u200bb"])
-def test_no_other_spelling_becomes_a_command(kind: str, start: Starting) -> None:
+def test_no_other_spelling_of_the_kind_makes_a_job(kind: str, start: Starting) -> None:
     door = start(open=True).door
     answer = json.loads(door.ask("POST", "/rpc", WITHOUT, json.dumps(job(kind)).encode()).body)
     assert answer.get("result", {}).get("kind") != "job"
 
 
-def test_who_shows_the_token_of_an_open_daemon_may_run_commands(start: Starting, dangerous: str) -> None:
+def test_a_client_with_the_token_of_an_open_daemon_may_run_commands(start: Starting, dangerous: str) -> None:
     inside = start(open=True)
     token = rendezvous.token_for("127.0.0.1", inside.door.port)
     assert asked(inside.door, dangerous, {"Authorization": f"Bearer {token}"}) == 200

@@ -1,5 +1,9 @@
-"""What other programs speak, translated into operations: coord, Workron, gptme and A2A.
+"""Compatibility with other programs: their protocols and command lines, translated into tiebreak's operations.
 
-Each module speaks for one program: `coord` and `workron` declare routes of the daemon, `a2a` too, `coord_commands` and
-`gptme` are families of commands. Daemon and command line know nothing of them: `tiebreak.program` adds them.
+- `coord`: coord's JSON-RPC, as routes of the daemon; `coord_commands`: its command line, as `tb coord …`.
+- `workron`: Workron's REST interface, as routes of the daemon.
+- `a2a`: the Agent2Agent protocol (A2A 1.0), as routes of the daemon.
+- `gptme`: the command line of gptme's coordination, as `tb coordination …`.
+
+The daemon and the command line know nothing of these modules. `tiebreak.program` adds them.
 """

@@ -1,11 +1,14 @@
-"""A2A 1.0: the board as an agent that takes work, by JSON-RPC at `/a2a`, with its card where the protocol says.
+"""The Agent2Agent protocol (A2A 1.0): JSON-RPC at `POST /a2a`, and the agent card at `/.well-known/agent-card.json`.
 
-A message becomes a task for anybody on the board to claim; what its worker completes it with is the artifact. Only
-names and shapes are A2A's. `tenant` (or the header `Tiebreak-Project`) is the project. Refusals come as the
-specification wants them: in the envelope, with an `ErrorInfo` in `data`, and HTTP 200.
+To A2A clients the whole board is one agent that takes work. A message becomes a task that anybody on the board may
+claim, and the result of the task becomes its artifact. `tenant`, or the header `Tiebreak-Project`, names the project.
+Errors follow the specification: a JSON-RPC error with an `ErrorInfo` in `data`, and HTTP status 200.
 
-Where we differ: a call that blocks answers after a minute at the latest, with the task as it is then; a task takes
-no second message; a list looks at the newest thousand tasks.
+Differences from the specification:
+
+- A blocking call answers after one minute at the latest, with the task in its current state.
+- A task accepts no second message.
+- A list covers only the newest 1000 tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ import msgspec
 
 from .. import __version__
 from ..daemon.routes import Problem, Request, Response, route
-from ..daemon.rpc import INTERNAL, METHOD, Wrong, parsed, refused, understood
+from ..daemon.rpc import (
+    INTERNAL,
+    METHOD,
+    RpcError,
+    error_answer,
+    parse_json,
+    parse_request,
+)
 from ..daemon.service import internal
 from ..errors import Invalid, NotFound, Refused, TiebreakError
 from ..limits import LONGEST_WAIT, MAX_LIMIT, MAX_TITLE, STREAM_HEARTBEAT
@@ -33,9 +43,11 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Task
 
+GROUP = "A2A protocol"
+"""The heading of these routes in the documentation."""
 VERSION = "1.0"
 NOBODY = "a2a"
-"""Who posts and cancels when the header `Tiebreak-Agent` does not say."""
+"""The agent that posts and cancels when the header `Tiebreak-Agent` is missing."""
 STATES = {
     "blocked": "TASK_STATE_SUBMITTED",
     "pending": "TASK_STATE_SUBMITTED",
@@ -49,8 +61,8 @@ _SSE = b"text/event-stream; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
 
 
-class Failed(Exception):
-    """One of the protocol's own errors."""
+class A2AError(Exception):
+    """An error that A2A defines."""
 
     CODES = {
         "TASK_NOT_FOUND": -32001,
@@ -68,26 +80,26 @@ class Failed(Exception):
         self.data = [{**info, "metadata": metadata} if metadata else info]
 
 
-class Asked:
-    """One call that was understood."""
+class A2ACall:
+    """A parsed JSON-RPC call, with its project and agent."""
 
-    def __init__(self, service: Service, request: Request, number: Any, params: dict[str, Any]) -> None:
-        self.service, self.request, self.number, self.params = service, request, number, params
+    def __init__(self, service: Service, request: Request, rpc_id: Any, params: dict[str, Any]) -> None:
+        self.service, self.request, self.rpc_id, self.params = service, request, rpc_id, params
         header = request.headers.get
         given = params.get("tenant") or header(b"tiebreak-project", b"default").decode("latin-1")
         self.project = find("tasks.get").checked({"ref": "x", "project": given})["project"]
         self.agent = header(b"tiebreak-agent", NOBODY.encode()).decode("latin-1")
 
     async def task(self) -> Task:
-        """The task that is meant."""
+        """The task that the parameter `id` names."""
         given = self.params.get("id")
         if not isinstance(given, str):
             raise Invalid(f"id: the id of a task is required, got {shown(given)}")
         return await self.found(given)
 
     async def found(self, given: str) -> Task:
-        """A task of this project by its id."""
-        missing = Failed("TASK_NOT_FOUND", "Task not found", taskId=given[:100])
+        """A task of this project, by its id."""
+        missing = A2AError("TASK_NOT_FOUND", "Task not found", taskId=given[:100])
         if not is_uuid(given):
             raise missing
         try:
@@ -98,8 +110,8 @@ class Asked:
             raise missing
         return task
 
-    def whole(self, name: str, low: int, high: int, default: int | None, where: dict[str, Any] | None = None) -> Any:
-        """A whole number among the parameters."""
+    def integer(self, name: str, low: int, high: int, default: int | None, where: dict[str, Any] | None = None) -> Any:
+        """An integer parameter within these bounds, or the default."""
         value = (self.params if where is None else where).get(name)
         if value is None:
             return default
@@ -111,9 +123,15 @@ class Asked:
 # ── The routes ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@route("GET", "/.well-known/agent-card.json", "A2A's card: who answers here, and what it can do.", strangers=True)
+@route(
+    "GET",
+    "/.well-known/agent-card.json",
+    "The agent card of A2A: what this server is and what it can do.",
+    group=GROUP,
+    strangers=True,
+)
 async def card(service: Service, request: Request) -> Response:
-    """The card of this board."""
+    """The agent card of this board."""
     host = request.headers.get(b"host", b"localhost").decode("latin-1")
     modes = ["text/plain", "application/json"]
     skill = {
@@ -148,85 +166,88 @@ async def card(service: Service, request: Request) -> Response:
     "A2A 1.0 by JSON-RPC: messages become tasks. The header `A2A-Version: 1.0` is required.",
     body={"type": "object", "description": "one JSON-RPC request"},
     answers={200: "the answer, an error or a stream of answers", 400: "not JSON-RPC", 429: "too many open waits"},
+    group=GROUP,
     strangers=True,
 )
 async def a2a(service: Service, request: Request) -> Response:
-    """Answer one call."""
+    """Run one call. Errors are answered with HTTP 200, as A2A requires."""
     try:
-        number, method, params, _ = understood(parsed(request.body))
-    except Wrong as wrong:
-        return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
+        rpc_id, method, params, _ = parse_request(parse_json(request.body))
+    except RpcError as exc:
+        return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
     try:
         _check_version(request)
         if method not in METHODS:
             raise _unknown(method)
-        return await METHODS[method](Asked(service, request, number, params))
-    except Wrong as wrong:
-        answer = refused(number, wrong.code, str(wrong))
-    except Failed as failed:
-        answer = refused(number, failed.code, str(failed), failed.data)
+        return await METHODS[method](A2ACall(service, request, rpc_id, params))
+    except RpcError as exc:
+        answer = error_answer(rpc_id, exc.code, str(exc))
+    except A2AError as exc:
+        answer = error_answer(rpc_id, exc.code, str(exc), exc.data)
     except Invalid as exc:
-        answer = refused(number, Invalid.rpc_code, exc.message)
+        answer = error_answer(rpc_id, Invalid.rpc_code, exc.message)
     except Problem:
         raise
     except TiebreakError as exc:
-        answer = refused(number, INTERNAL, exc.message)
+        answer = error_answer(rpc_id, INTERNAL, exc.message)
     except Exception as exc:
-        answer = refused(number, INTERNAL, internal(exc, request.id).message)
+        answer = error_answer(rpc_id, INTERNAL, internal(exc, request.id).message)
     return Response(_encode(answer))
 
 
 def _check_version(request: Request) -> None:
-    given = request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"  # what silence means
+    given = (
+        request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"
+    )  # what the specification assumes without the header
     if given.split(".")[:2] != VERSION.split("."):
-        raise Failed("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
+        raise A2AError("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
 
 
 def _unknown(method: str) -> Exception:
     if "PushNotificationConfig" in method:
-        return Failed("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
+        return A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
     if method == "GetExtendedAgentCard":
-        return Failed("UNSUPPORTED_OPERATION", "this agent has no extended card")
-    return Wrong(METHOD, f"no method {shown(method)}")
+        return A2AError("UNSUPPORTED_OPERATION", "this agent has no extended card")
+    return RpcError(METHOD, f"no method {shown(method)}")
 
 
-def _result(asked: Asked, result: Any) -> bytes:
-    return _encode({"jsonrpc": "2.0", "id": asked.number, "result": result})
+def _result(call: A2ACall, result: Any) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": call.rpc_id, "result": result})
 
 
 # ── The methods ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _send(asked: Asked) -> Response:
-    """Post a task; wait for its end unless told not to."""
-    configuration = asked.params.get("configuration")
+async def _send(call: A2ACall) -> Response:
+    """`SendMessage`: post a task, and wait for its end unless `returnImmediately` is set."""
+    configuration = call.params.get("configuration")
     configuration = {} if configuration is None else configuration
     if not isinstance(configuration, dict):
         raise Invalid("configuration: an object is required")
     if configuration.get("taskPushNotificationConfig"):
-        raise Failed("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
-    history = asked.whole("historyLength", 0, 1000, None, configuration)
-    task = await _post(asked)
+        raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED", "this agent sends no push notifications")
+    history = call.integer("historyLength", 0, 1000, None, configuration)
+    task = await _post(call)
     if not configuration.get("returnImmediately") and task.state not in FINAL:
-        task = await _ended(asked, task)
-    return Response(_result(asked, {"task": shown_task(task, history)}))
+        task = await _ended(call, task)
+    return Response(_result(call, {"task": task_object(task, history)}))
 
 
-async def _post(asked: Asked) -> Task:
-    message = _message(asked.params.get("message"))
+async def _post(call: A2ACall) -> Task:
+    message = _message(call.params.get("message"))
     if message.get("taskId"):
-        known = await asked.found(str(message["taskId"]))
-        raise Failed("UNSUPPORTED_OPERATION", "a task takes no further messages", taskId=known.id)
-    key = _digest(asked.project, asked.agent, _encode(message).decode())
+        known = await call.found(str(message["taskId"]))
+        raise A2AError("UNSUPPORTED_OPERATION", "a task takes no further messages", taskId=known.id)
+    key = _digest(call.project, call.agent, _encode(message).decode())
     context = message.setdefault("contextId", str(UUID(key)))
-    posted: Task = await asked.service.call(
+    posted: Task = await call.service.call(
         "tasks.post",
         {
             "name": _name(message),
             "payload": {"a2a": message},
             "tags": [_tag(context)],
-            "agent": asked.agent,
-            "project": asked.project,
+            "agent": call.agent,
+            "project": call.project,
         },
         once=f"a2a-{key}",  # the same message sent again is the same task
     )
@@ -238,7 +259,7 @@ def _digest(*words: str) -> str:
 
 
 def _message(given: Any) -> dict[str, Any]:
-    """The message, as far as it is kept."""
+    """Check a message. Returns the fields that the task keeps."""
     if not isinstance(given, dict):
         raise Invalid("message: an object is required")
     for name in ("messageId", "contextId", "taskId"):
@@ -260,13 +281,13 @@ def _check_part(part: Any) -> None:
     if not isinstance(part, dict):
         raise Invalid(f"message.parts: a part is an object, got {shown(part)}")
     if "raw" in part or "url" in part:
-        raise Failed("CONTENT_TYPE_NOT_SUPPORTED", "only text and data are taken, no files")
+        raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", "only text and data are taken, no files")
     if "data" not in part and not isinstance(part.get("text"), str):
         raise Invalid("message.parts: a part has text or data")
 
 
 def _name(message: dict[str, Any]) -> str:
-    """One line for the board: the beginning of the first text."""
+    """The name of the task: the beginning of the first text part, in one line."""
     texts = [part["text"] for part in message["parts"] if isinstance(part.get("text"), str)]
     words = "".join(c if c.isprintable() else " " for c in (texts or [""])[0][:1000]).split()
     return " ".join(words)[:MAX_TITLE].strip() or f"message {message['messageId'][:100].strip()!a}"
@@ -276,51 +297,51 @@ def _tag(context: str) -> str:
     return f"a2a:{_digest(context)}"
 
 
-async def _ended(asked: Asked, task: Task) -> Task:
-    """The task when it has ended, or as it is when the time is up or the client gone."""
+async def _ended(call: A2ACall, task: Task) -> Task:
+    """Wait for the end of the task. Returns its current state when the time is up or the client disconnects."""
     get = find("tasks.get")
-    params = {"ref": task.id, "project": asked.project}
+    params = {"ref": task.id, "project": call.project}
 
     def ask() -> Any:
-        now = asked.service.engine.run(get, params)
+        now = call.service.engine.run(get, params)
         return now if now.state in FINAL else None
 
-    with asked.service.hub.place(asked.request.client):
-        ended = await asked.service.hub.wait(ask, ("a2a", task.id), LONGEST_WAIT, asked.request.gone)
-    return ended or await asked.found(task.id)
+    with call.service.waiters.slot(call.request.client):
+        ended = await call.service.waiters.wait(ask, ("a2a", task.id), LONGEST_WAIT, call.request.gone)
+    return ended or await call.found(task.id)
 
 
-async def _get(asked: Asked) -> Response:
-    history = asked.whole("historyLength", 0, 1000, None)
-    return Response(_result(asked, shown_task(await asked.task(), history)))
+async def _get(call: A2ACall) -> Response:
+    history = call.integer("historyLength", 0, 1000, None)
+    return Response(_result(call, task_object(await call.task(), history)))
 
 
-async def _list(asked: Asked) -> Response:
-    """A page of tasks, those that changed last first."""
-    size, after = asked.whole("pageSize", 1, 100, 50), _cursor(asked.params.get("pageToken"))
-    history = asked.whole("historyLength", 0, 1000, None)
-    filters: dict[str, Any] = {"project": asked.project, "limit": MAX_LIMIT}
-    if asked.params.get("contextId"):
-        filters["tag"] = _tag(str(asked.params["contextId"]))
-    if asked.params.get("status"):
-        filters["states"] = _states(asked.params["status"])
-    since = asked.params.get("statusTimestampAfter")
+async def _list(call: A2ACall) -> Response:
+    """`ListTasks`: a page of tasks, the most recently changed first."""
+    size, after = call.integer("pageSize", 1, 100, 50), _cursor(call.params.get("pageToken"))
+    history = call.integer("historyLength", 0, 1000, None)
+    filters: dict[str, Any] = {"project": call.project, "limit": MAX_LIMIT}
+    if call.params.get("contextId"):
+        filters["tag"] = _tag(str(call.params["contextId"]))
+    if call.params.get("status"):
+        filters["states"] = _states(call.params["status"])
+    since = call.params.get("statusTimestampAfter")
     earliest = parse_rfc3339(since) if isinstance(since, str) else 0.0
-    found = [] if filters.get("states") == [] else await asked.service.call("tasks.list", filters)
-    found = sorted((t for t in found if t.updated_at >= earliest), key=_place, reverse=True)
-    left = [t for t in found if _place(t) < after]
+    found = [] if filters.get("states") == [] else await call.service.call("tasks.list", filters)
+    found = sorted((t for t in found if t.updated_at >= earliest), key=_position, reverse=True)
+    left = [t for t in found if _position(t) < after]
     page = left[:size]
-    whole = bool(asked.params.get("includeArtifacts"))
+    whole = bool(call.params.get("includeArtifacts"))
     answer = {
-        "tasks": [shown_task(task, history, artifacts=whole) for task in page],
-        "nextPageToken": "{}.{}".format(*_place(page[-1])) if len(left) > size else "",
+        "tasks": [task_object(task, history, artifacts=whole) for task in page],
+        "nextPageToken": "{}.{}".format(*_position(page[-1])) if len(left) > size else "",
         "pageSize": size,
         "totalSize": len(found),
     }
-    return Response(_result(asked, answer))
+    return Response(_result(call, answer))
 
 
-def _place(task: Task) -> tuple[float, float]:
+def _position(task: Task) -> tuple[float, float]:
     return round(task.updated_at * 1_000_000), task.number
 
 
@@ -329,7 +350,7 @@ def _cursor(token: Any) -> tuple[float, float]:
         return float("inf"), float("inf")
     at, _, number = token.partition(".") if isinstance(token, str) else ("", "", "")
     if not (at.isascii() and at.isdigit() and number.isascii() and number.isdigit() and len(token) < 60):
-        raise Invalid(f"pageToken: as nextPageToken gave it, got {shown(token)}")
+        raise Invalid(f"pageToken: expected a value of nextPageToken, got {shown(token)}")
     return int(at), int(number)
 
 
@@ -340,45 +361,45 @@ def _states(status: Any) -> list[str]:
     return known
 
 
-async def _cancel(asked: Asked) -> Response:
-    task = await asked.task()
+async def _cancel(call: A2ACall) -> Response:
+    task = await call.task()
     try:
         if task.state in FINAL:
             raise Refused(f"it is {task.state}")
-        params = {"ref": task.id, "project": asked.project, "agent": asked.agent, "reason": "cancelled by A2A"}
-        task = await asked.service.call("tasks.cancel", params)
+        params = {"ref": task.id, "project": call.project, "agent": call.agent, "reason": "cancelled by A2A"}
+        task = await call.service.call("tasks.cancel", params)
     except Refused as exc:
-        raise Failed("TASK_NOT_CANCELABLE", f"Task cannot be canceled: {exc.message}", taskId=task.id) from None
-    return Response(_result(asked, shown_task(task)))
+        raise A2AError("TASK_NOT_CANCELABLE", f"Task cannot be canceled: {exc.message}", taskId=task.id) from None
+    return Response(_result(call, task_object(task)))
 
 
-async def _subscribe(asked: Asked) -> Response:
-    """What becomes of a task that has not ended yet."""
-    seen = await asked.service.call("events.last", {})
-    task = await asked.task()
+async def _subscribe(call: A2ACall) -> Response:
+    """`SubscribeToTask`: stream the changes of a task that has not ended."""
+    seen = await call.service.call("events.last", {})
+    task = await call.task()
     if task.state in FINAL:
-        raise Failed("UNSUPPORTED_OPERATION", f"the task has ended: it is {task.state}", taskId=task.id)
-    place = asked.service.hub.place(asked.request.client)
-    return Response(type=_SSE, stream=_stream(asked, task, seen, place))
+        raise A2AError("UNSUPPORTED_OPERATION", f"the task has ended: it is {task.state}", taskId=task.id)
+    slot = call.service.waiters.slot(call.request.client)
+    return Response(type=_SSE, stream=_stream(call, task, seen, slot))
 
 
-async def _send_and_stream(asked: Asked) -> Response:
-    seen = await asked.service.call("events.last", {})
-    task = await _post(asked)
-    place = asked.service.hub.place(asked.request.client)
-    return Response(type=_SSE, stream=_stream(asked, task, seen, place))
+async def _send_and_stream(call: A2ACall) -> Response:
+    seen = await call.service.call("events.last", {})
+    task = await _post(call)
+    slot = call.service.waiters.slot(call.request.client)
+    return Response(type=_SSE, stream=_stream(call, task, seen, slot))
 
 
-async def _stream(asked: Asked, task: Task, seen: int, place: Any) -> AsyncIterator[bytes]:
-    """The task, and then each change of its status until it has ended, the daemon ends or the client is gone."""
-    service, read = asked.service, find("events.read")
-    with place:
-        gone = asyncio.ensure_future(asked.request.gone())
+async def _stream(call: A2ACall, task: Task, seen: int, slot: Any) -> AsyncIterator[bytes]:
+    """The task, then each change of its status, until it ends, the daemon stops or the client disconnects."""
+    service, read = call.service, find("events.read")
+    with slot:
+        gone = asyncio.ensure_future(call.request.gone())
         try:
-            yield _event(asked, {"task": shown_task(task)})
+            yield _event(call, {"task": task_object(task)})
             while task.state not in FINAL and not gone.done() and not service.draining:
-                params = read.checked({"after": seen, "subject": task.id, "project": asked.project})
-                found = await service.hub.wait(
+                params = read.checked({"after": seen, "subject": task.id, "project": call.project})
+                found = await service.waiters.wait(
                     lambda params=params: service.engine.run(read, params),  # type: ignore[misc]
                     ("events.read", _encode(params)),
                     STREAM_HEARTBEAT,
@@ -388,19 +409,19 @@ async def _stream(asked: Asked, task: Task, seen: int, place: Any) -> AsyncItera
                     yield b": still here\n\n"
                     continue
                 seen, before = found[-1].number, task
-                task = await asked.found(task.id)
+                task = await call.found(task.id)
                 for change in _changes(before, task):
-                    yield _event(asked, change)
+                    yield _event(call, change)
         finally:
             gone.cancel()
 
 
-def _event(asked: Asked, result: Any) -> bytes:
-    return b"data: " + _result(asked, result) + b"\n\n"
+def _event(call: A2ACall, result: Any) -> bytes:
+    return b"data: " + _result(call, result) + b"\n\n"
 
 
 def _changes(before: Task, task: Task) -> list[dict[str, Any]]:
-    now = shown_task(task)
+    now = task_object(task)
     ids = {"taskId": task.id, "contextId": now["contextId"]}
     out: list[dict[str, Any]] = []
     if task.state in FINAL:
@@ -410,7 +431,7 @@ def _changes(before: Task, task: Task) -> list[dict[str, Any]]:
     return out
 
 
-METHODS: dict[str, Callable[[Asked], Awaitable[Response]]] = {
+METHODS: dict[str, Callable[[A2ACall], Awaitable[Response]]] = {
     "SendMessage": _send,
     "SendStreamingMessage": _send_and_stream,
     "GetTask": _get,
@@ -423,8 +444,8 @@ METHODS: dict[str, Callable[[Asked], Awaitable[Response]]] = {
 # ── Shapes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def shown_task(task: Task, history: int | None = None, *, artifacts: bool = True) -> dict[str, Any]:
-    """A task as A2A sees it, also one that did not come by A2A."""
+def task_object(task: Task, history: int | None = None, *, artifacts: bool = True) -> dict[str, Any]:
+    """A task in the form of A2A, whether or not it was posted through A2A."""
     payload = task.payload if isinstance(task.payload, dict) else {}
     message = payload.get("a2a") if isinstance(payload.get("a2a"), dict) else None
     context = str((message or {}).get("contextId") or task.id)
@@ -433,8 +454,8 @@ def shown_task(task: Task, history: int | None = None, *, artifacts: bool = True
         part = {"text": task.result} if isinstance(task.result, str) else {"data": task.result}
         made["artifacts"] = [{"artifactId": "result", "name": "result", "parts": [part]}]
     if history != 0:
-        asked = message or {"messageId": task.id, "role": "ROLE_USER", "parts": [{"text": task.name}]}
-        made["history"] = [{**asked, "contextId": context, "taskId": task.id}]
+        sent = message or {"messageId": task.id, "role": "ROLE_USER", "parts": [{"text": task.name}]}
+        made["history"] = [{**sent, "contextId": context, "taskId": task.id}]
     return made
 
 

@@ -1,10 +1,10 @@
-"""coord's protocol: its JSON-RPC at `/` and its card at `/.well-known/agent.json`.
+"""coord's protocol: its JSON-RPC at `POST /` and its agent card at `GET /.well-known/agent.json`.
 
-Only names and shapes are coord's; what happens is what our operations do. So a claim is extended and completed by
-its holder alone, what is finished stays finished, and a wait is filtered and woken by the server. Every refusal is
-coord's conflict, -32001; `data` tells which one.
+Method names, parameters and answers have coord's form. The behaviour is that of tiebreak's operations: only the holder
+extends or completes a claim, finished tasks stay finished, and the server filters and wakes waits. Every refusal is
+coord's conflict error, -32001, and its `data` names the kind of refusal.
 
-`once` in a request makes a write safe to repeat, as at `/rpc`; coord's own clients do without.
+As at `/rpc`, the member `once` of a request makes a write safe to repeat. coord's own clients do not send it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,18 @@ import msgspec
 
 from .. import __version__
 from ..daemon.routes import Problem, Response, route
-from ..daemon.rpc import METHOD, REQUEST, SCHEMA, Wrong, facts, failed, parsed, refused, understood
-from ..daemon.security import told
+from ..daemon.rpc import (
+    METHOD,
+    REQUEST,
+    SCHEMA,
+    RpcError,
+    error_answer,
+    error_data,
+    failure_answer,
+    parse_json,
+    parse_request,
+)
+from ..daemon.security import result_or_raise
 from ..daemon.service import WAIT_MS
 from ..errors import Invalid, NotFound, Refused
 from ..limits import MAX_ATTEMPTS, MAX_LIMIT, MOST_IN_A_BATCH, SHOWN
@@ -31,10 +41,12 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
+GROUP = "coord protocol"
+"""The heading of these routes in the documentation."""
 CONFLICT = -32001
 PROJECT = "default"
 NOBODY = "coord"
-"""Who posts and cancels when the client does not say: coord does not ask."""
+"""The agent that posts and cancels when the request names none. coord's clients need not name one."""
 SPELLINGS = {
     "agentId": "agent_id",
     "leaseSeconds": "lease_seconds",
@@ -45,27 +57,27 @@ SPELLINGS = {
     "nameContains": "name_contains",
     "waitMs": "wait_ms",
 }
-"""coord's parameters, as its wire and as its tools write them; null is the same as not given."""
+"""coord's parameters: the spelling of its JSON-RPC, and the spelling of its tools. Both are accepted."""
 _encode = msgspec.json.Encoder().encode
 
 
-class Call(NamedTuple):
-    """One request that was understood, and what is needed to answer it."""
+class CoordCall(NamedTuple):
+    """A parsed request, with what its method needs to answer it."""
 
     service: Service
     params: dict[str, Any]
     once: str | None
     request: Request | None
-    """None in a batch, whose answers come together."""
+    """None in a batch, where no request may wait."""
 
     @property
     def project(self) -> Any:
-        """The namespace that is meant; coord has one for each daemon."""
+        """The project. coord has no projects, so its clients get the default one."""
         return self.params.get("project", PROJECT)
 
     @property
     def task(self) -> str:
-        """The task that is meant. coord knows ids only, so a key that is unknown is never posted by mistake."""
+        """The id of the task. A key is refused, because claiming an unknown key would post a new task."""
         given = self.params.get("id")
         if not isinstance(given, str) or not is_uuid(given):
             raise Invalid(f"id: expected the UUID of a task, got {shown(given)}")
@@ -73,32 +85,34 @@ class Call(NamedTuple):
 
     @property
     def agent(self) -> Any:
-        """Who acts, where that decides."""
+        """The agent, for methods that need to know it."""
         if "agent_id" not in self.params:
             raise Invalid("agentId: required", hint="a claim is extended and completed by its holder alone")
         return self.params["agent_id"]
 
     def given(self, **names: str) -> dict[str, Any]:
-        """The parameters that are there, under the operation's own names."""
+        """The parameters that the request has, under the names of the operation."""
         return {ours: self.params[theirs] for ours, theirs in names.items() if theirs in self.params}
 
     async def run(self, operation: str, **params: Any) -> Any:
-        """Run an operation in this request's project."""
+        """Run an operation in the project of this request."""
         return await self.service.call(operation, {"project": self.project, **params}, request=self.request)
 
     async def write(self, operation: str, **params: Any) -> Any:
-        """Run the one operation that this request is about; it may be repeated with the same `once`."""
+        """Run the main operation of this request, with its idempotency key."""
         return await self.service.call(operation, {"project": self.project, **params}, once=self.once)
 
 
-METHODS: dict[str, Callable[[Call], Awaitable[Any]]] = {}
+METHODS: dict[str, Callable[[CoordCall], Awaitable[Any]]] = {}
 TITLES: dict[str, str] = {}
 
 
-def method(name: str, title: str) -> Callable[[Callable[[Call], Awaitable[Any]]], Callable[[Call], Awaitable[Any]]]:
-    """Declare a function as a method of the protocol; the card lists it."""
+def method(
+    name: str, title: str
+) -> Callable[[Callable[[CoordCall], Awaitable[Any]]], Callable[[CoordCall], Awaitable[Any]]]:
+    """Declare a function as a method of the protocol. The agent card lists it."""
 
-    def declare(function: Callable[[Call], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
+    def declare(function: Callable[[CoordCall], Awaitable[Any]]) -> Callable[[CoordCall], Awaitable[Any]]:
         METHODS[name], TITLES[name] = function, title
         return function
 
@@ -111,7 +125,7 @@ def method(name: str, title: str) -> Callable[[Callable[[Call], Awaitable[Any]]]
 @route(
     "POST",
     "/",
-    "Speak coord's JSON-RPC: tasks/send, get, list, claim, extend, complete, cancel, reclaim; agents/heartbeat, list.",
+    "coord's JSON-RPC: tasks/send, get, list, claim, extend, complete, cancel, reclaim; agents/heartbeat, list.",
     body=SCHEMA,
     answers={
         200: "the answer, a refusal among them",
@@ -119,59 +133,66 @@ def method(name: str, title: str) -> Callable[[Callable[[Call], Awaitable[Any]]]
         400: "not JSON-RPC",
         429: "too many open waits",
     },
+    group=GROUP,
     strangers=True,
 )
 async def coord(service: Service, request: Request) -> Response:
-    """Answer a request, or a batch in the order of its requests."""
+    """Run one request, or the requests of a batch in their order."""
     try:
-        message = parsed(request.body)
+        message = parse_json(request.body)
         if type(message) is not list:
-            request_parts = understood(message)
+            request_parts = parse_request(message)
             answer: Any = await _answer(service, request, *request_parts)
             return Response(_encode(answer)) if "id" in message else Response(status=204)
         if not 1 <= len(message) <= MOST_IN_A_BATCH:
-            raise Wrong(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(message)}")
-    except Wrong as wrong:
-        return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
-    answers = [(each, await _one_of_many(service, request, each)) for each in message]
+            raise RpcError(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(message)}")
+    except RpcError as exc:
+        return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
+    answers = [(each, await _batch_answer(service, request, each)) for each in message]
     wanted = [answer for each, answer in answers if not isinstance(each, dict) or "id" in each]
     return Response(_encode(wanted)) if wanted else Response(status=204)
 
 
-async def _one_of_many(service: Service, request: Request, message: Any) -> dict[str, Any]:
+async def _batch_answer(service: Service, request: Request, message: Any) -> dict[str, Any]:
     try:
-        request_parts = understood(message)
-    except Wrong as wrong:
-        return refused(wrong.number, wrong.code, str(wrong))
+        request_parts = parse_request(message)
+    except RpcError as exc:
+        return error_answer(exc.rpc_id, exc.code, str(exc))
     return await _answer(service, request, *request_parts, alone=False)
 
 
 async def _answer(
     service: Service,
     request: Request,
-    number: Any,
+    rpc_id: Any,
     name: str,
     given: dict[str, Any],
     once: str | None,
     alone: bool = True,
 ) -> dict[str, Any]:
     if name not in METHODS:
-        return refused(number, METHOD, f"method not found: {shown(name)}")
+        return error_answer(rpc_id, METHOD, f"method not found: {shown(name)}")
     params = {SPELLINGS.get(key, key): value for key, value in given.items() if value is not None}
     try:
-        result = await METHODS[name](Call(service, params, once, request if alone else None))
+        result = await METHODS[name](CoordCall(service, params, once, request if alone else None))
     except Problem:
         raise
     except Refused as exc:
-        return refused(number, CONFLICT, exc.message, facts(exc))
+        return error_answer(rpc_id, CONFLICT, exc.message, error_data(exc))
     except Exception as exc:
-        return failed(number, exc, request.id)
-    return {"jsonrpc": "2.0", "id": number, "result": result}
+        return failure_answer(rpc_id, exc, request.id)
+    return {"jsonrpc": "2.0", "id": rpc_id, "result": result}
 
 
-@route("GET", "/.well-known/agent.json", "coord's card: who answers here, and what it can do.", strangers=True)
+@route(
+    "GET",
+    "/.well-known/agent.json",
+    "coord's agent card: what this server is and what it can do.",
+    group=GROUP,
+    strangers=True,
+)
 async def card(service: Service, request: Request) -> Response:
-    """The same for everybody who may ask at all."""
+    """The agent card: the same for every client."""
     capabilities = {"streaming": False, "pushNotifications": False, "longPoll": True, "leasedClaims": True}
     facts = {
         "name": "tiebreak",
@@ -188,16 +209,16 @@ async def card(service: Service, request: Request) -> Response:
 
 
 @method("tasks/send", "Post a task")
-async def send(call: Call) -> Any:
-    """Attempts are not counted by coord, so a lapsed claim never ends a task that came this way."""
+async def send(call: CoordCall) -> Any:
+    """Post a task. coord does not count attempts, so the task gets many: lapsed claims should not fail it."""
     given = call.given(name="name", kind="kind", priority="priority", payload="payload")
     agent = call.params.get("agent_id", NOBODY)
     return _task(await call.write("tasks.post", agent=agent, max_attempts=MAX_ATTEMPTS, **given))
 
 
 @method("tasks/get", "Show a task")
-async def get(call: Call) -> Any:
-    """Null when there is none."""
+async def get(call: CoordCall) -> Any:
+    """The task, or null if there is none."""
     try:
         return _task(await call.run("tasks.get", ref=call.task))
     except NotFound:
@@ -205,13 +226,13 @@ async def get(call: Call) -> Any:
 
 
 @method("tasks/list", "List tasks, or wait for one that matches")
-async def listing(call: Call) -> Any:
-    """Newest first. With `wait_ms` and nothing to show, the answer comes with the first match, or empty."""
+async def listing(call: CoordCall) -> Any:
+    """Matching tasks, newest first. With `wait_ms`, an empty list waits for the first match."""
     given = call.given(kind="kind", priority="priority", name_contains="name_contains", wait_ms="wait_ms")
     if "state" in call.params:
         given["states"] = [call.params["state"]]
     if "wait_ms" in given and call.request is None:
-        raise Invalid("wait_ms: not in a batch, whose answers come together")
+        raise Invalid("wait_ms: not allowed in a batch, because its answers are sent together")
     if "wait_ms" in given:
         given["wait_ms"] = _at_most(WAIT_MS, given["wait_ms"])
     found = await call.run("tasks.list", limit=_at_most(MAX_LIMIT, call.params.get("limit", SHOWN)), **given)
@@ -219,21 +240,24 @@ async def listing(call: Call) -> Any:
 
 
 @method("tasks/claim", "Win a task for the length of a lease")
-async def claim(call: Call) -> Any:
-    """One wins; the others learn who."""
+async def claim(call: CoordCall) -> Any:
+    """Claim a task. If another agent holds it, the error names that agent."""
     return _task(await call.write("tasks.claim", ref=call.task, agent=call.agent, create=False, **_lease(call)))
 
 
 @method("tasks/extend", "Keep a claim for another lease")
-async def extend(call: Call) -> Any:
-    """For the holder alone."""
+async def extend(call: CoordCall) -> Any:
+    """Renew a claim. Only its holder may."""
     task = await call.write("tasks.extend", ref=call.task, agent=call.agent, **_lease(call))
     return {"ok": True, "lease_until": encode(task)["until"]}
 
 
 @method("tasks/complete", "Finish a claimed task, perhaps with an announcement")
-async def complete(call: Call) -> Any:
-    """For the holder alone. The announcement is posted in the same transaction, and links back to the task."""
+async def complete(call: CoordCall) -> Any:
+    """Complete a claimed task. Only its holder may.
+
+    The announcement is posted in the same transaction and has the id of the task in its payload.
+    """
     params = {"ref": call.task, "agent": call.agent, "project": call.project, **call.given(result="result")}
     if not call.params.get("post_ack"):
         await call.write("tasks.complete", **params)
@@ -245,16 +269,16 @@ async def complete(call: Call) -> Any:
     return {"ok": True, "ack": _task(acks[0])}
 
 
-@method("tasks/cancel", "Call a task off")
-async def cancel(call: Call) -> Any:
-    """What is finished stays finished."""
+@method("tasks/cancel", "CoordCall a task off")
+async def cancel(call: CoordCall) -> Any:
+    """Cancel a task. A finished task stays as it is."""
     await call.write("tasks.cancel", ref=call.task, agent=call.params.get("agent_id", NOBODY))
     return {"ok": True}
 
 
 @method("tasks/reclaim", "Return lapsed claims to the board")
-async def reclaim(call: Call) -> Any:
-    """The tasks whose claims were written down as lapsed by this request; nothing depends on it."""
+async def reclaim(call: CoordCall) -> Any:
+    """Record lapsed claims now, and list their tasks. Not needed for correctness: a claim takes over lapsed ones."""
     sweep = ("tasks.sweep", {"project": call.project}, None)
     before, count = await _together(call.service, ("events.last", {}, None), sweep)
     if not count:
@@ -264,17 +288,17 @@ async def reclaim(call: Call) -> Any:
 
 
 async def _together(service: Service, *calls: tuple[str, dict[str, Any], str | None]) -> list[Any]:
-    """Run operations in one transaction; raises the first refusal."""
+    """Run operations in one transaction, or raise the first refusal."""
     answers = await service.write([(find(name), params, once) for name, params, once in calls])
-    return [told(answer) for answer in answers]
+    return [result_or_raise(answer) for answer in answers]
 
 
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 @method("agents/heartbeat", "Give a sign of life")
-async def heartbeat(call: Call) -> Any:
-    """A name is announced when it is new, so that a heartbeat leaves no event."""
+async def heartbeat(call: CoordCall) -> Any:
+    """Record that an agent is alive. Only a new name is announced, so other heartbeats leave no event."""
     agent = call.params.get("id", call.params.get("agent_id", ""))
     known = await call.run("agents.heartbeat", agent=agent)
     if "name" in call.params and call.params["name"] != known.program:
@@ -283,8 +307,8 @@ async def heartbeat(call: Call) -> Any:
 
 
 @method("agents/list", "List who is here")
-async def agents(call: Call) -> Any:
-    """Most recently seen first."""
+async def agents(call: CoordCall) -> Any:
+    """All agents, the most recently seen first."""
     found = await call.run("agents.list")
     claimed = await call.run("tasks.list", states=["claimed"], limit=MAX_LIMIT)
     tasks = {holder_id(task): task.id for task in reversed(claimed)}
@@ -295,7 +319,7 @@ async def agents(call: Call) -> Any:
 
 
 def _task(task: Task) -> dict[str, Any]:
-    """A task as coord shows it: who has it and until when only while somebody has it."""
+    """A task in coord's form. `claimed_at` and `lease_until` are left out when nobody holds the task."""
     shown = encode(task)
     holder = holder_id(task)
     names = ("id", "name", "kind", "priority", "state", "payload", "result", "created_at", "updated_at")
@@ -318,19 +342,19 @@ def _agent(agent: Agent, task: str | None) -> dict[str, Any]:
     }
 
 
-def _lease(call: Call) -> dict[str, Any]:
-    """The shortest lease of coord is a second, and who asks for 0 gets that."""
+def _lease(call: CoordCall) -> dict[str, Any]:
+    """The requested lease. As in coord, 0 means one second."""
     given = call.given(lease="lease_seconds")
     return {"lease": 1} if given == {"lease": 0} and type(given["lease"]) is int else given
 
 
 def _linked(payload: Any, task: str) -> Any:
-    """An announcement says which task it is about, unless its author has."""
+    """Add the id of the task to the payload of an announcement, unless the payload has one."""
     if payload is None:
         return {"fixed_bug_id": task}
     return {"fixed_bug_id": task, **payload} if isinstance(payload, dict) else payload
 
 
 def _at_most(limit: int, value: Any) -> Any:
-    """Too much is cut, as coord does; what is no number at all is refused by the operation."""
+    """Reduce a value to the limit, as coord does. The operation refuses what is not an integer."""
     return min(limit, value) if type(value) is int else value

@@ -1,15 +1,19 @@
-"""Workron's REST: `/jobs` and `/workers`. A job is a task of kind `job` with a command; a worker is an agent.
+"""Workron's REST interface: `/jobs` and `/workers`. A job is a task of kind `job`; a worker is an agent.
 
-Workron's workers report with the job's id and nothing else, so that one that was given up finishes the run of the next
-one. Here the id that a claim tells names the grant as well (`ID~EPOCH`). Who sends it back, as every worker does, is
-fenced by it (409), and what it said is kept aside. A worker that knows more may use the plain id and say who it is
-(`worker_id`), and which grant it means (`epoch` or `attempt`). Without any of these nobody reports.
+Fencing: Workron's workers report with the id of the job only. There a worker that was presumed dead can end the run of
+the worker that replaced it. Here the id in the answer to a claim is `ID~EPOCH`. A worker sends it back unchanged, as
+Workron's workers do. A report with an old epoch is refused with 409 and kept as a late report. A worker may also use
+the plain id together with `worker_id`, and name its grant by `epoch` or `attempt`. A plain id without `worker_id` is
+refused.
 
-Three things more differ, on purpose. The next job is the most urgent one, then the oldest. A job whose dependency
-failed has failed too. And whoever is silent for 30 seconds loses its job by the lease alone, also while no daemon runs.
+Three more differences from Workron, on purpose:
 
-Every route under `/jobs` is closed to strangers (see `operations.strangers`): these routes change jobs, or show command
-lines, in which people put what not every program on the machine shall read. Registering a worker does neither.
+- The next job is the one with the highest priority, then the oldest.
+- A job fails when a job that it depends on fails.
+- A worker that is silent for 30 seconds loses its job because its lease runs out, even while no daemon runs.
+
+Every route under `/jobs` is closed to strangers (see `operations.strangers`), because these routes change jobs or show
+command lines, which may contain secrets. The routes for workers do neither.
 """
 
 from __future__ import annotations
@@ -31,11 +35,14 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
+GROUP = "Workron protocol"
+"""The heading of these routes in the documentation."""
 NOBODY = "workron"
-"""Who submits, and who reports under a grant that nobody has any more."""
+"""The agent that submits jobs, and that reports for a grant that nobody holds any more."""
 MARK = "~"
+"""Separates the id and the epoch in the id that a claim returns."""
 PROGRAM = "worker"
-"""What tells agents that registered as workers from others."""
+"""The program name of agents that registered as workers."""
 STATUSES = {
     "pending": ["pending"],
     "blocked": ["blocked"],
@@ -56,8 +63,8 @@ _REASON = {"reason": {**RULES["Note"].schema, "description": "why it failed"}}
 _STALE = "it is not this worker's job, or not any more"
 
 
-class Submitted(msgspec.Struct):
-    """The body of a new job; what else Workron's clients send says nothing here."""
+class JobSubmission(msgspec.Struct):
+    """The body of `POST /jobs`. Other fields that Workron's clients send are ignored."""
 
     command: str
     depends_on: list[str] | None = None
@@ -66,14 +73,14 @@ class Submitted(msgspec.Struct):
     max_retries: int | None = None
 
 
-class Registered(msgspec.Struct):
-    """The body of a worker that introduces itself."""
+class WorkerRegistration(msgspec.Struct):
+    """The body of `POST /workers/register`."""
 
     id: str
 
 
-class Report(msgspec.Struct):
-    """What a worker says about its job."""
+class JobReport(msgspec.Struct):
+    """The body of a report: done, fail or heartbeat."""
 
     worker_id: str | None = None
     epoch: int | None = None
@@ -105,12 +112,13 @@ _REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKE
     body=_SUBMITTED,
     query=_PROJECT,
     answers={201: "the job", 409: "a dependency has failed already"},
+    group=GROUP,
     strangers=False,
 )
 async def submit(service: Service, request: Request) -> Response:
-    """Put it on the board. Retries follow each other without a wait, as Workron's do."""
+    """Submit a job. Retries have no backoff, as in Workron."""
     query = _query(request, _PROJECT)
-    given = _read(request.body, Submitted)
+    given = _read(request.body, JobSubmission)
     params = {
         "command": given.command,
         "agent": NOBODY,
@@ -141,10 +149,11 @@ async def submit(service: Service, request: Request) -> Response:
         "limit": {**RULES["Limit"].schema, "default": LISTED},
     },
     answers={200: "an array of jobs", 404: "`before` names no job"},
+    group=GROUP,
     strangers=False,
 )
 async def jobs(service: Service, request: Request) -> Response:
-    """Those that match all filters."""
+    """The jobs that match all filters."""
     query = _query(request, ("project", "status", "queue_name", "worker_id", "before", "limit"))
     status, project = query.get("status"), query.get("project", "default")
     if status is not None and status not in STATUSES:
@@ -156,7 +165,7 @@ async def jobs(service: Service, request: Request) -> Response:
         "queue": query.get("queue_name"),
         "agent": query.get("worker_id"),
         "before": (await _find(service, _split(query["before"])[0], project)).number if "before" in query else None,
-        "limit": _whole(query, "limit", 100),
+        "limit": _integer(query, "limit", 100),
     }
     found = await service.call("tasks.list", params)
     return Response(msgspec.json.encode([await _job(service, task) for task in found]))
@@ -165,13 +174,14 @@ async def jobs(service: Service, request: Request) -> Response:
 @route(
     "GET",
     "/jobs/next",
-    "Claim the next job: the most urgent, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
+    "Claim the next job: highest priority first, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
     query={**_WORKER, **_PROJECT, "queue_name": RULES["Label"].schema},
     answers={200: "the job, which is this worker's now", 204: "nothing to do"},
+    group=GROUP,
     strangers=False,
 )
 async def claim(service: Service, request: Request) -> Response:
-    """Win one, or learn that there is none."""
+    """Claim the next job, or answer 204 if there is none."""
     query = _query(request, ("worker_id", "project", "queue_name"))
     params = {
         "agent": _who(query.get("worker_id")),
@@ -179,7 +189,7 @@ async def claim(service: Service, request: Request) -> Response:
         "queues": [query["queue_name"]] if "queue_name" in query else None,
         "lease": JOB_LEASE,
     }
-    if request.method == "HEAD":  # whoever only asks for headers never learns which job it would have won
+    if request.method == "HEAD":  # without a body the client would not learn which job it claimed
         return Response(status=204)
     won = await service.call("jobs.next", params, once=_once(request))
     if not won:
@@ -188,9 +198,17 @@ async def claim(service: Service, request: Request) -> Response:
     return Response(msgspec.json.encode({**shown, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
 
 
-@route("GET", "/jobs/{id}", "One job.", query=_PROJECT, answers={200: "the job", 404: "no such job"}, strangers=False)
+@route(
+    "GET",
+    "/jobs/{id}",
+    "One job.",
+    query=_PROJECT,
+    answers={200: "the job", 404: "no such job"},
+    group=GROUP,
+    strangers=False,
+)
 async def job(service: Service, request: Request) -> Response:
-    """By its id."""
+    """One job, by its id."""
     query = _query(request, _PROJECT)
     ref, _ = _split(request.parameters["id"])
     return await _answer(service, await _find(service, ref, query.get("project", "default")))
@@ -203,10 +221,11 @@ async def job(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": _GRANT},
     query={**_PROJECT, **_GRANT},
     answers={200: "the job, done", 404: "no such job", 409: _STALE},
+    group=GROUP,
     strangers=False,
 )
 async def done(service: Service, request: Request) -> Response:
-    """Lets those go on that depend on it."""
+    """Complete the job. Jobs that depend on it may become ready."""
     return await _report(service, request, ok=True)
 
 
@@ -217,54 +236,56 @@ async def done(service: Service, request: Request) -> Response:
     body={"type": "object", "properties": {**_GRANT, **_REASON}},
     query={**_PROJECT, **_GRANT, **_REASON},
     answers={200: "the job, pending or failed", 404: "no such job", 409: _STALE},
+    group=GROUP,
     strangers=False,
 )
 async def fail(service: Service, request: Request) -> Response:
-    """The board decides about another attempt."""
+    """Fail the job. It is pending again while it has attempts left."""
     return await _report(service, request, ok=False)
 
 
 @route(
     "POST",
     "/jobs/{id}/heartbeat",
-    "Say that a job is still being worked on; keeps it for another 30 s.",
+    "Renew the claim of a running job for another 30 s.",
     body={"type": "object", "properties": _GRANT},
     query={**_PROJECT, **_GRANT},
     answers={200: "the job, running", 404: "no such job", 409: _STALE + ": stop working on it"},
+    group=GROUP,
     strangers=False,
 )
 async def heartbeat(service: Service, request: Request) -> Response:
-    """A worker that lost its job, or whose job was cancelled, learns it here."""
-    task, worker, epoch, _ = await _meant(service, request)
+    """Renew the claim. A worker whose job was lost or cancelled gets 409."""
+    task, worker, epoch, _ = await _parse_report(service, request)
     params = {"grants": [[task.number, epoch]], "agent": worker, "project": task.project, "lease": JOB_LEASE}
     gone = await service.call("jobs.heartbeat", params, once=_once(request))
     if gone:
-        raise await _late(service, task, f"it is {gone[0]['reason']}, and not this worker's any more")
+        raise await _fenced(service, task, f"it is {gone[0]['reason']}, and not this worker's any more")
     return await _answer(service, await _find(service, task.id, task.project))
 
 
 async def _report(service: Service, request: Request, ok: bool) -> Response:
-    """Write as the worker that the report names, fenced by the grant that it means."""
-    task, worker, epoch, reason = await _meant(service, request)
+    """Record the outcome as the worker of the report, fenced by the epoch of its grant."""
+    task, worker, epoch, reason = await _parse_report(service, request)
     if ok and reason is not None:
         raise Invalid("reason: only a failure has one")
     outcome = {"number": task.number, "epoch": epoch, "ok": ok, "reason": reason}
     params = {"outcomes": [outcome], "agent": worker, "project": task.project}
     [answer] = await service.call("jobs.report", params, once=_once(request))
     if not answer["accepted"]:
-        raise await _late(service, task, answer["reason"])
+        raise await _fenced(service, task, answer["reason"])
     return await _answer(service, await _find(service, task.id, task.project))
 
 
-async def _meant(service: Service, request: Request) -> tuple[Task, str, int, str | None]:
-    """The job, the worker, the grant and the reason that a report names, in its path, its query or its body."""
+async def _parse_report(service: Service, request: Request) -> tuple[Task, str, int, str | None]:
+    """The job, worker, epoch and reason of a report, from its path, query and body."""
     query = _query(request, ("project", "worker_id", "epoch", "attempt", "reason"))
-    said = _read(request.body, Report)
+    said = _read(request.body, JobReport)
     ref, token = _split(request.parameters["id"])
-    worker = _either("worker_id", query.get("worker_id"), said.worker_id)
-    epoch = _either("epoch", _either("epoch", _whole(query, "epoch"), said.epoch), token)
-    attempt = _either("attempt", _whole(query, "attempt"), said.attempt)
-    reason = _either("reason", query.get("reason"), said.reason)
+    worker = _agreed("worker_id", query.get("worker_id"), said.worker_id)
+    epoch = _agreed("epoch", _agreed("epoch", _integer(query, "epoch"), said.epoch), token)
+    attempt = _agreed("attempt", _integer(query, "attempt"), said.attempt)
+    reason = _agreed("reason", query.get("reason"), said.reason)
     if worker is None and token is None:
         raise Invalid("worker_id: required (which worker?)", hint="or use the id that the claim told, ID~EPOCH")
     task = await _find(service, ref, query.get("project", "default"))
@@ -273,12 +294,12 @@ async def _meant(service: Service, request: Request) -> tuple[Task, str, int, st
     if worker is None:
         worker = holder_id(task) if task.epoch == epoch else None
     if not (epoch or task.epoch):
-        raise await _late(service, task, "nobody has claimed it yet")
+        raise await _fenced(service, task, "nobody has claimed it yet")
     return task, _who(worker or NOBODY), epoch or task.epoch, reason
 
 
 def _split(id: str) -> tuple[str, int | None]:
-    """A job's id, and the grant that it names if a claim told it."""
+    """Split an id into the id of the job and the epoch, which is None in a plain id."""
     ref, mark, epoch = id.partition(MARK)
     if not mark:
         return id, None
@@ -287,14 +308,14 @@ def _split(id: str) -> tuple[str, int | None]:
     return ref, int(epoch)
 
 
-async def _late(service: Service, task: Task, why: str) -> Fenced:
-    """The refusal of a report that means a grant which is not the current one."""
+async def _fenced(service: Service, task: Task, why: str) -> Fenced:
+    """The error for a report whose grant is not the current one."""
     now = await _find(service, task.id, task.project)
     return Fenced(why, hint="stop working on it", holder=now.holder, epoch=now.epoch, state=now.state)
 
 
 def _of_attempt(task: Task, attempt: int, epoch: int | None) -> int:
-    """The epoch that belongs to an attempt: read with it in one row, it stays the fence of the write."""
+    """The epoch of an attempt. Both come from one row, so the epoch still fences the write that follows."""
     if task.attempts != attempt or epoch not in (None, 0, task.epoch):
         raise Fenced(
             f"attempt {attempt} is not the current one ({task.attempts}), nothing was written",
@@ -317,7 +338,7 @@ async def _answer(service: Service, task: Task, status: int = 200) -> Response:
 
 
 async def _job(service: Service, task: Task) -> dict[str, Any]:
-    """A task as Workron shows a job; the epoch is what its reports may be fenced with."""
+    """A job in Workron's form, with its epoch in addition."""
     times = encode(task)
     before = await service.call("tasks.after", {"ref": task.id, "project": task.project})
     return {
@@ -343,16 +364,17 @@ async def _job(service: Service, task: Task) -> dict[str, Any]:
 @route(
     "POST",
     "/workers/register",
-    "Introduce a worker.",
+    "Register a worker.",
     body=_REGISTERED,
     query=_PROJECT,
     answers={201: "the worker"},
+    group=GROUP,
     strangers=True,
 )
 async def register(service: Service, request: Request) -> Response:
-    """As often as it likes."""
+    """Register a worker. It may register again at any time."""
     query = _query(request, _PROJECT)
-    params = {"agent": _who(_read(request.body, Registered).id), "project": query.get("project", "default")}
+    params = {"agent": _who(_read(request.body, WorkerRegistration).id), "project": query.get("project", "default")}
     found = await service.call("agents.announce", {**params, "program": PROGRAM}, once=_once(request))
     return Response(msgspec.json.encode(_worker(found, found.seen_at)), status=201)
 
@@ -360,14 +382,15 @@ async def register(service: Service, request: Request) -> Response:
 @route(
     "POST",
     "/workers/{id}/heartbeat",
-    "Say that a worker is still there.",
+    "Report that a worker is alive.",
     body={"type": "object"},
     query=_PROJECT,
     answers={200: "the worker", 404: "no such worker: it has to register"},
+    group=GROUP,
     strangers=True,
 )
 async def alive(service: Service, request: Request) -> Response:
-    """Its jobs have heartbeats of their own."""
+    """Record that the worker is alive. This renews no claims: each job has its own heartbeat."""
     query = _query(request, _PROJECT)
     _read(request.body, dict)
     who, project = agent(request.parameters["id"], "id"), query.get("project", "default")
@@ -384,10 +407,11 @@ async def alive(service: Service, request: Request) -> Response:
     "List the workers, most recently seen first.",
     query=_PROJECT,
     answers={200: "an array"},
+    group=GROUP,
     strangers=True,
 )
 async def workers(service: Service, request: Request) -> Response:
-    """Those that have registered."""
+    """The agents that registered as workers."""
     query = _query(request, _PROJECT)
     known = await service.call("agents.list", {"project": query.get("project", "default")})
     now = await service.call("upkeep.now", {})
@@ -395,7 +419,7 @@ async def workers(service: Service, request: Request) -> Response:
 
 
 def _worker(found: Agent, now: float) -> dict[str, Any]:
-    """An agent as Workron shows a worker. The board keeps neither addresses nor resources of workers."""
+    """A worker in Workron's form. The board stores no addresses, resources or tags of workers."""
     times = encode(found)
     here = found.status != "gone" and now - found.seen_at <= JOB_LEASE
     return {
@@ -413,11 +437,11 @@ def _worker(found: Agent, now: float) -> dict[str, Any]:
 
 
 def _read(body: bytes, kind: Any) -> Any:
-    """The body as what the route takes; an empty one says nothing."""
+    """Decode the body as this type. An empty body is an empty object."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise Invalid(f"the body is not as it has to be: {exc}") from None
+        raise Invalid(f"invalid body: {exc}") from None
 
 
 def _query(request: Request, known: Any) -> dict[str, str]:
@@ -428,7 +452,7 @@ def _query(request: Request, known: Any) -> dict[str, str]:
     return found
 
 
-def _whole(query: dict[str, str], name: str, default: int | None = None) -> int | None:
+def _integer(query: dict[str, str], name: str, default: int | None = None) -> int | None:
     given = query.get(name)
     if given is None:
         return default
@@ -437,15 +461,15 @@ def _whole(query: dict[str, str], name: str, default: int | None = None) -> int 
     return int(given)
 
 
-def _either(name: str, first: Any, second: Any) -> Any:
-    """A value from the query or the body; from both only when they agree."""
+def _agreed(name: str, first: Any, second: Any) -> Any:
+    """The value from the query or the body. Raises `Invalid` when both are given and differ."""
     if first is not None and second is not None and first != second:
         raise Invalid(f"{name}: the query and the body differ")
     return second if first is None else first
 
 
 def _who(worker: str | None) -> str:
-    """Who it is about, as its name has to be."""
+    """The name of the worker, checked."""
     if not worker:
         raise Invalid("worker_id: required (which worker?)")
     return agent(worker, "worker_id")

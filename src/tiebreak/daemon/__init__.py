@@ -1,12 +1,15 @@
-"""The daemon: the same operations over HTTP, committed together, watched live.
+"""The daemon: serves the operations of a board over HTTP, on a unix socket and on TCP.
 
-It adds nothing to the truth. A request passes, in this order:
+It keeps no state of its own that matters: the database stays the only authority, and other processes may use the board
+directly at the same time. What the daemon adds is group commit (many writes share one sync of the disk), waiting, and
+event streams. A request passes these modules in this order:
 
-    protocol   the connection: who is at the other end, and that a request arrives in time
-    security   Host, Origin, token: before anything is looked at, on every route
-    app        the route, the body, and what is wrong with them
-    rpc · coord · workron · streams · pages      one small module for each way to say it
-    service    an operation: writes go to the writer, reads to a thread, waits to the hub
+    protocol            the connection: which user is connected; limits on time and size
+    security            Host, Origin and token, on every route
+    app                 finds the route, reads the body, turns errors into HTTP statuses
+    rpc · event_stream · mcp_route · hook_route · admin_routes · pages      the handlers of the routes
+    service             runs operations: writes through `writer`, reads on threads, waits through `waiters`
 
-`server` puts it together and looks after its life: one daemon for each board, start, drain, stop.
+`server` assembles these parts and runs the daemon from start to shutdown; `lock` allows one daemon for each board.
+Protocols of other programs are in `tiebreak.compat`, which adds its routes to the table in `routes`.
 """

@@ -1,4 +1,4 @@
-"""Routes for whoever looks after the daemon: health, metrics, the state of the board, a copy of it."""
+"""Routes for operators: `/health`, `/metrics`, `/doctor` and `/backup`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from ..errors import TiebreakError, Unavailable
 from .advice import body_of
 from .routes import Response, problem_of, route
-from .rpc import Wrong, parsed
+from .rpc import RpcError, parse_json
 from .security import refuse_strangers
 
 if TYPE_CHECKING:
@@ -21,23 +21,27 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
+GROUP = "Administration"
+"""The heading of these routes in the documentation."""
 PIECE = 256 * 1024
+"""Bytes of a backup that are sent at once."""
 
 
 @route(
     "GET",
     "/health",
-    "Whether the board takes writes and gives them back: a real round trip, and the state of the file.",
-    answers={200: "all is well", 503: "it is not: the disk is full, the database is damaged, the board is held"},
+    "Write to the board, read it back, and check the file.",
+    answers={200: "healthy", 503: "not healthy: the disk is full, the database is damaged, or the board is locked"},
+    group=GROUP,
     strangers=True,
 )
 async def health(service: Service, request: Request) -> Response:
-    """Write, read, look."""
+    """A real round trip: write, read the write back, check the file."""
     try:
         written = await service.call("upkeep.probe", {})
         seen = await service.call("upkeep.probed", {})
         if seen < written:
-            raise Unavailable("what was written cannot be read back")
+            raise Unavailable("a write was acknowledged but cannot be read back")
         await service.threaded(service.engine.probe)
     except TiebreakError as exc:
         body = {"healthy": False, **body_of(exc)}
@@ -53,16 +57,26 @@ async def health(service: Service, request: Request) -> Response:
     return Response(msgspec.json.encode(facts))
 
 
-@route("GET", "/metrics", "Counters for Prometheus.", answers={200: "text in Prometheus' format"}, strangers=True)
+@route(
+    "GET",
+    "/metrics",
+    "Counters for Prometheus.",
+    answers={200: "text in Prometheus' format"},
+    group=GROUP,
+    strangers=True,
+)
 async def metrics(service: Service, request: Request) -> Response:
-    """Everything that is counted."""
+    """All counters and gauges."""
     gauges = {
-        "waiters": ("Open waits and streams.", len(service.hub)),
-        "queue_depth": ("Writes that wait or are being written.", service.writer.depth),
+        "waiters": ("Open waits and event streams.", len(service.waiters)),
+        "queue_depth": ("Writes that are queued or being committed.", service.writer.depth),
         "wal_bytes": ("Size of the write-ahead log.", _wal_size(service.engine.path)),
-        "wal_kept_by_pid": ("A process that keeps it from being shortened, 0 if there is none.", _pid(service)),
-        "refusals_dropped_total": ("Refusals that the log does not tell of.", service.engine.refusals_dropped),
-        "up_seconds": ("Seconds since the start.", time() - service.began),
+        "wal_kept_by_pid": ("Pid of a process that keeps the log from being shortened, or 0.", _pid(service)),
+        "refusals_dropped_total": (
+            "Refusals that were dropped and not recorded as events.",
+            service.engine.refusals_dropped,
+        ),
+        "up_seconds": ("Seconds since the daemon started.", time() - service.began),
     }
     return Response(service.metrics.text(gauges).encode(), type=b"text/plain; version=0.0.4; charset=utf-8")
 
@@ -80,13 +94,14 @@ def _wal_size(path: str | None) -> int:
 @route(
     "POST",
     "/doctor",
-    "Examine the board, and mend what can be mended safely.",
+    "Check the board for damage. With `repair`, fix what can be fixed safely.",
     body={"type": "object", "properties": {"repair": {"type": "boolean"}}},
     answers={200: "a list of findings: level, what, details"},
+    group=GROUP,
     strangers=True,
 )
 async def doctor(service: Service, request: Request) -> Response:
-    """The engine's own findings."""
+    """What the engine finds. A repair needs the token."""
     from ..names import boolean
 
     given = _object(request.body)
@@ -101,9 +116,9 @@ def _object(body: bytes) -> dict[str, Any]:
     from ..errors import Invalid
 
     try:
-        given = parsed(body) if body else {}
-    except Wrong as wrong:
-        raise Invalid(str(wrong)) from None
+        given = parse_json(body) if body else {}
+    except RpcError as exc:
+        raise Invalid(str(exc)) from None
     if not isinstance(given, dict):
         raise Invalid("the body must be a JSON object")
     return given
@@ -112,12 +127,13 @@ def _object(body: bytes) -> dict[str, Any]:
 @route(
     "GET",
     "/backup",
-    "A copy of the board, made while others use it.",
+    "Download a copy of the board, made while others use it.",
     answers={200: "a SQLite database"},
+    group=GROUP,
     strangers=False,
 )
 async def backup(service: Service, request: Request) -> Response:
-    """Make it beside the board, send it, forget it."""
+    """Make a copy in a temporary folder beside the board, stream it, and delete it."""
     if request.method == "HEAD":
         return Response(type=b"application/vnd.sqlite3")
     beside = os.path.dirname(service.engine.path) if service.engine.path else None

@@ -1,4 +1,4 @@
-"""The ASGI application: every request passes the same checks in the same order, then its route's handler."""
+"""The ASGI application: runs the same checks on every request, in the same order, then the handler of its route."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from ..errors import Invalid, TiebreakError, Unavailable
 from . import admin_routes, event_stream, hook_route, mcp_route, pages, rpc  # noqa: F401  (each declares its routes)
 from .advice import body_of
-from .routes import JSON, ROUTES, Problem, Request, Response, Table, problem_of
+from .routes import JSON, ROUTES, Problem, Request, Response, RouteTable, problem_of
 from .service import internal
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ _numbers = count(1)
 
 
 class App:
-    """All routes that have been declared: the daemon's own, and those of packages above it that were imported."""
+    """Serves all declared routes: the daemon's own, and those of other packages that have been imported."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._table = Table(ROUTES)
+        self._table = RouteTable(ROUTES)
         self._prefix = f"{int(service.began * 1000) & 0xFFFFFFFF:08x}-"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -55,12 +55,12 @@ class App:
         peer = scope["state"]["peer"]
         if len(headers) < len(scope["headers"]):
             _refuse_repeated(scope["headers"])
-        service.guard.check(headers, peer)
+        service.access.check(headers, peer)
         if service.draining:
             raise Problem(503, Unavailable("this daemon is shutting down"), (b"retry-after", b"1"), close=True)
         method = scope["method"]
         route, parameters = self._table.find("GET" if method == "HEAD" else method, scope["path"])
-        service.guard.check_route(route, headers, peer)
+        service.access.check_route(route, headers, peer)
         request = Request(scope, receive, headers, number)
         request.parameters = parameters
         if route.body is not None:
@@ -87,7 +87,10 @@ _ONCE = frozenset((b"host", b"origin", b"authorization", b"content-type", b"cont
 
 
 def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
-    """Two of a header that decides something: each reader would believe another one."""
+    """Raise `Problem` 400 when a header that matters for access or framing is repeated.
+
+    Two programs that read such a request may each take a different value.
+    """
     seen = set()
     for name, _ in headers:
         if name in seen and name in _ONCE:
@@ -96,7 +99,7 @@ def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
 
 
 async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes:
-    """The whole body; `Problem` 415 or 413. That it comes in time is the protocol's business."""
+    """The whole body. Raises `Problem` 415 or 413. `protocol.py` enforces the deadline for its arrival."""
     kind = headers.get(b"content-type")
     if kind is not None and kind.partition(b";")[0].strip().lower() != JSON:
         raise Problem(415, Invalid("Content-Type: only application/json is understood"), close=True)

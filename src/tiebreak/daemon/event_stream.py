@@ -1,7 +1,7 @@
-"""Server-sent events at `/events`: everything that happens after a number, filtered, for as long as the client stays.
+"""Server-sent events at `GET /events`: streams the events of the board as they happen, filtered by the server.
 
-The number of an event is its id, so a browser or any other client that reconnects with `Last-Event-ID` goes on where
-it stopped, and nothing is missed or told twice.
+The number of an event is its id in the stream. A client that reconnects with `Last-Event-ID` continues after that
+event, so it misses none and sees none twice. Browsers do this by themselves.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from .service import Service
 
 AT_ONCE = 100
+"""Events that are read and sent at once."""
 FILTERS = {
     name: kind for name, kind in find("events.read").parameters.items() if name not in ("after", "limit", "newest")
 }
 _QUERY = {
-    "after": {"type": "integer", "minimum": 0, "description": "only events after this number; without it, new ones"},
+    "after": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "only events after this number (default: only new events)",
+    },
     **{name: RULES[kind.name].schema for name, kind in FILTERS.items()},
 }
 _SSE = b"text/event-stream; charset=utf-8"
@@ -41,10 +46,11 @@ _SSE = b"text/event-stream; charset=utf-8"
     "Stream events as they happen: server-sent events, resumable by number, filtered by the server.",
     query=_QUERY,
     answers={200: "a stream of events", 429: "too many open waits"},
+    group="Events",
     strangers=True,
 )
 async def events(service: Service, request: Request) -> Response:
-    """Begin a stream."""
+    """Check the filters and begin the stream."""
     params: dict[str, Any] = {"project": None, **request.query()}
     resumed = request.headers.get(b"last-event-id")
     after = resumed.decode("latin-1") if resumed else params.pop("after", None)
@@ -61,19 +67,19 @@ async def events(service: Service, request: Request) -> Response:
     params = find("events.read").checked({**params, "after": number, "limit": AT_ONCE})
     if request.method == "HEAD":
         return Response(type=_SSE)
-    place = service.hub.place(request.client)
-    return Response(type=_SSE, stream=_stream(service, request, params, place))
+    slot = service.waiters.slot(request.client)
+    return Response(type=_SSE, stream=_stream(service, request, params, slot))
 
 
-async def _stream(service: Service, request: Request, params: dict[str, Any], place: Any) -> AsyncIterator[bytes]:
+async def _stream(service: Service, request: Request, params: dict[str, Any], slot: Any) -> AsyncIterator[bytes]:
     read = find("events.read")
-    with place:
+    with slot:
         gone = asyncio.ensure_future(request.gone())
         try:
             yield b"retry: 1000\n\n"
             while not gone.done() and not service.draining:
                 question = dict(params)
-                found = await service.hub.wait(
+                found = await service.waiters.wait(
                     lambda question=question: service.engine.run(read, question),  # type: ignore[misc]
                     ("events.read", msgspec.json.encode(question)),
                     STREAM_HEARTBEAT,

@@ -1,11 +1,14 @@
-"""Hooks of agent clients over HTTP: the same decisions as `tb hook`, without the start of an interpreter for each.
+"""`POST /hooks/{client}/{event}`: answers the hooks of agent clients over HTTP.
 
-A hook tells of files and is told what changed in them, so a request that shows no token gets no answer, also when the
-daemon is open. Nothing is known of the client's process here, nor of its environment: who acts is the session that it
-names, and the project is that of its folder, unless the address says otherwise.
+The answers are those of `tb hook`, without the cost of starting an interpreter for each hook.
 
-A decision reads files and may run git, which can take many seconds in a large repository. So decisions have threads of
-their own; what they ask of the board goes the way of every other request. A slow one delays other hooks at most.
+A hook names files, and its answer may tell what changed in them. So this route needs the token, even on a daemon
+started with `--open`. The daemon knows neither the process nor the environment of the client. The agent is the session
+named in the hook, and the project is that of the hook's folder, unless the query parameters `agent` and `project` say
+otherwise.
+
+Answering a hook reads files and may run git, which can take many seconds in a large repository. Hooks therefore have
+threads of their own, and a slow hook delays only other hooks.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from ..guard.client_hooks import CLIENTS, refused, respond
 from ..names import agent, project
 from ..text import json
 from .routes import Response, route
-from .service_engine import Inside
+from .service_engine import ServiceEngine
 
 if TYPE_CHECKING:
     from .routes import Request
@@ -30,23 +33,24 @@ _TEXT = {"type": "string"}
 @route(
     "POST",
     "/hooks/{client}/{event}",
-    "Answer a hook of an agent client (claude, codex, cursor, gemini) that runs on this machine.",
+    "Answer a hook of an agent client (claude, codex, cursor, gemini) on this machine.",
     body={"type": "object"},
     query={"agent": _TEXT, "project": _TEXT},
     answers={
-        200: "the client's own answer: empty, a refusal, or something to tell the agent",
+        200: "the answer in the client's own format: empty, a refusal, or a text for the agent",
         404: "no such client",
         429: "too many hooks are being answered",
     },
+    group="Agent client hooks",
     strangers=False,
 )
 async def hook(service: Service, request: Request) -> Response:
-    """Decide on a thread for hooks."""
+    """Answer the hook on one of the threads for hooks."""
     client, event = request.parameters["client"], request.parameters["event"]
     if client not in CLIENTS:
         raise NotFound(f"no client {client[:40]!a}", hint=f"one of {', '.join(CLIENTS)}")
     environ = _environ(request.query())
-    board: Any = Inside(service)
+    board: Any = ServiceEngine(service)
 
     def decide() -> bytes:
         answer = respond(client, event, request.body, lambda: board, environ, own_process=False)
@@ -59,7 +63,7 @@ async def hook(service: Service, request: Request) -> Response:
 
 
 def _environ(query: dict[str, str]) -> dict[str, str]:
-    """Where things are, from this process; who acts, never."""
+    """The environment of the hook: folders from this process, agent and project only from the query."""
     environ = {name: os.environ[name] for name in ("HOME", "XDG_STATE_HOME") if name in os.environ}
     for name, value in query.items():
         if name == "agent":

@@ -1,10 +1,11 @@
-"""One daemon for each board: whoever has the lock on the file beside it.
+"""The lock that allows one daemon for each board: an `flock` on a file beside the board.
 
-A board on a server may have any number of daemons; there the lock is for a board and an address, in the user's own
-folder.
+A board on a database server may have any number of daemons. There the lock is for one board and one address, and its
+file is in the user's private folder.
 
-The file is never removed: a lock on an unlinked file protects nobody. Its content tells who has the lock, for the
-one who comes second and for `tb status`; whether anybody has it, only the lock itself tells.
+The file is never removed, because a lock on an unlinked file excludes nobody. Its content names the daemon that holds
+the lock, for `tb status` and for the message to a second daemon. Only the `flock` itself tells whether a daemon runs:
+the content may be left over from a daemon that was killed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Lock:
-    """The right to serve a board."""
+class DaemonLock:
+    """The lock of a running daemon. Creating it takes the lock, or raises `Refused` and names the other daemon."""
 
     def __init__(self, board: str, address: str | None) -> None:
         self.path = place(board, address)
@@ -37,16 +38,16 @@ class Lock:
             if who or not left:
                 os.close(self._fd)
                 raise already_served(board, who or {})
-            sleep(0.02)  # somebody only looks whether there is a daemon, or one is about to sign
+            sleep(0.02)  # `served` holds it for a moment, or a starting daemon has not yet written its facts
         os.ftruncate(self._fd, 0)
 
     def sign(self, facts: Mapping[str, Any]) -> None:
-        """Tell who has it."""
+        """Write the facts about this daemon into the file."""
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, json(dict(facts)).encode() + b"\n", 0)
 
     def release(self) -> None:
-        """Give it back; the file stays."""
+        """Release the lock. The file stays."""
         os.ftruncate(self._fd, 0)
         os.close(self._fd)
 
@@ -58,18 +59,18 @@ def _opened(path: str, how: int, board: str) -> int:
 
 
 def already_served(board: str, who: Mapping[str, Any]) -> Refused:
-    """What the second daemon says."""
+    """The error for a second daemon on the same board."""
     if not who:
         return Refused(f"board {board}: a daemon is already starting on it")
     return Refused(
         f"board {board}: already served by pid {who['pid']} at {' and '.join(who['addresses'])} since {who['since']}",
-        hint="use that one, or end it with `tb serve --stop`",
+        hint="use that daemon, or stop it with `tb serve --stop`",
         **dict(who),
     )
 
 
 def place(board: str, address: str | None) -> str:
-    """Where the lock of a board's daemon is."""
+    """The path of the lock file."""
     if "://" not in board:
         return f"{board}-daemon"
     from ..names import checksum
@@ -79,7 +80,7 @@ def place(board: str, address: str | None) -> str:
 
 
 def served(board: str, address: str | None = None) -> dict[str, Any] | None:
-    """Who serves the board: its pid, addresses and since when; {} while it is starting; None when nobody does."""
+    """The daemon of a board: its pid, addresses and start time; {} while it is starting; None if there is none."""
     try:
         fd = _opened(place(board, address), os.O_RDONLY, board)
     except (OSError, Unavailable):

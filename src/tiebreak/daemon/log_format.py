@@ -1,4 +1,4 @@
-"""The daemon's log: one line for each thing worth telling, for people or for programs, with the request's id."""
+"""The format of the daemon's log: one line for each entry, as text or as JSON, with the id of the request."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
-class Line(logging.Formatter):
-    """A record as a line of text or as a JSON object."""
+class LogFormatter(logging.Formatter):
+    """Formats a log record as a line of text, or as a JSON object when `form` is `json`."""
 
     def __init__(self, form: str) -> None:
         super().__init__()
         self._json = form == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """The record as one line. A traceback follows on lines of its own, unless the form is JSON."""
         facts: dict[str, Any] = dict(getattr(record, "facts", {}))
         if record.exc_info and record.exc_info[1] is not None:
             facts["trace"] = "".join(traceback.format_exception(record.exc_info[1]))
@@ -35,9 +35,9 @@ class Line(logging.Formatter):
 
 
 def begin(form: str, *, requests: bool, stream: TextIO | None = None) -> None:
-    """Log to standard error; with `requests`, each of them."""
+    """Set up logging to standard error. With `requests`, log every request, not only failed ones."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(Line(form))
+    handler.setFormatter(LogFormatter(form))
     for name, level in (("tiebreak", logging.DEBUG if requests else logging.INFO), ("uvicorn", logging.ERROR)):
         logger = logging.getLogger(name)
         logger.handlers = [handler]

@@ -1,8 +1,10 @@
-"""`POST /mcp`: the six tools by streamable HTTP, for both eras of the Model Context Protocol.
+"""`POST /mcp`: the six tools of `tiebreak.mcp` over the streamable HTTP transport of the Model Context Protocol.
 
-Our own checks (Host, Origin, token, sizes) have been passed when a request comes here, so the SDK's are off. No session
-is kept: each request is answered as whole JSON and says for itself who asks, by its headers. The SDK is imported with
-the first request, in a thread, so that a daemon that nobody asks for tools starts and stays as small as it is.
+Both generations of the protocol are supported: with and without an `initialize` handshake.
+
+The daemon has checked Host, Origin, token and sizes before a request arrives here, so the checks of the SDK are turned
+off. The server keeps no MCP sessions: each request names its agent in its headers and is answered with one JSON body.
+The SDK is imported by the first request, on a thread, so a daemon that never gets one starts quickly and stays small.
 """
 
 from __future__ import annotations
@@ -19,22 +21,23 @@ from ..names import RESOURCE_TYPES
 from ..names import agent as check_agent
 from ..names import resource as check_resource
 from .routes import Problem, Request, Response, route
-from .service_engine import Inside
+from .service_engine import ServiceEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from .service import Service
 
-NOBODY = "whoever asks has no name"
+NOBODY = "the caller has no name"
 HINT = "set the header Tiebreak-Agent to NAME~SESSION (and Tiebreak-Project) where this server is configured"
-_asking: ContextVar[AsyncBoard] = ContextVar("asking")
+_board: ContextVar[AsyncBoard] = ContextVar("board")
+"""The board as seen by the agent of the current request."""
 
 
 @route(
     "POST",
     "/mcp",
-    "Six tools for language models, by the Model Context Protocol. `Tiebreak-Agent` says who asks.",
+    "Six tools for language models, by the Model Context Protocol. The header `Tiebreak-Agent` names the agent.",
     body={"type": "object", "description": "one JSON-RPC message of the Model Context Protocol"},
     answers={
         200: "the answer, a refusal among them",
@@ -45,14 +48,15 @@ _asking: ContextVar[AsyncBoard] = ContextVar("asking")
         429: "too many open waits",
         503: "the MCP SDK is not installed",
     },
+    group="Language models",
     strangers=True,
 )
 async def mcp(service: Service, request: Request) -> Response:
-    """Answer one message; a client that hangs up is not waited for."""
+    """Answer one message. When the client disconnects, the call is cancelled."""
     manager = await service.threaded(_manager)
-    _asking.set(AsyncBoard(FarBoard(Inside(service), request), service.callers))
-    # A call that may wait takes a place among those who wait, like every other.
-    with service.hub.place(request.client) if b'"wait"' in request.body else nullcontext():
+    _board.set(AsyncBoard(RequestBoard(ServiceEngine(service), request), service.callers))
+    # A call that may wait counts towards the limit of open waits, as on every other route.
+    with service.waiters.slot(request.client) if b'"wait"' in request.body else nullcontext():
         answering = asyncio.ensure_future(_answer(manager(), request))
         gone = asyncio.ensure_future(request.gone())
         try:
@@ -75,7 +79,7 @@ def _manager() -> Callable[[], Any]:
     from ..mcp.server import server
 
     off = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    made = server(_asking.get)
+    made = server(_board.get)
     return lambda: StreamableHTTPSessionManager(made, json_response=True, stateless=True, security_settings=off)
 
 
@@ -113,20 +117,20 @@ def _scope(request: Request) -> dict[str, Any]:
 
 
 def _receiving(request: Request) -> Callable[[], Any]:
-    """The body, which is here already, and then the end of the connection."""
+    """An ASGI `receive` that gives the body, which has arrived already, and then blocks."""
     left = [{"type": "http.request", "body": request.body, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
         if left:
             return left.pop()
-        await asyncio.Event().wait()  # that the client hangs up is noticed outside, and ends this
+        await asyncio.Event().wait()  # `mcp` watches for a disconnect and cancels this
         raise AssertionError
 
     return receive
 
 
-class FarBoard(Board):
-    """The board as somebody sees it who is elsewhere: named by headers, with files named from their own root."""
+class RequestBoard(Board):
+    """The board as seen by the agent that a request names in its headers. File names are relative to its repository."""
 
     def __init__(self, engine: Any, request: Request) -> None:
         super().__init__(engine)
@@ -134,7 +138,7 @@ class FarBoard(Board):
 
     @property
     def agent(self) -> str:
-        """Who asks."""
+        """The agent in the header `Tiebreak-Agent`."""
         given = self._headers.get(b"tiebreak-agent", b"").decode("latin-1")
         if not given:
             raise Invalid(NOBODY, hint=HINT)
@@ -142,17 +146,17 @@ class FarBoard(Board):
 
     @property
     def project(self) -> str:
-        """The project that is meant."""
+        """The project in the header `Tiebreak-Project`, else `default`."""
         from ..names import project
 
         return project(self._headers.get(b"tiebreak-project", b"default").decode("latin-1"), "Tiebreak-Project")
 
     def root(self) -> str:
-        """Their files are not here: nothing is known of what is in them."""
+        """An empty place: the agent's files may be on another machine, so none is ever read."""
         return "/dev/null"
 
     def resource(self, text: str) -> str:
-        """A resource in its one spelling; a text without a type is a path from the root of their repository."""
+        """The canonical name of a resource. Text without a type is a path from the root of the agent's repository."""
         if ":" not in text or text.partition(":")[0] not in RESOURCE_TYPES:
             text = f"file:{text}"
         return check_resource(text)

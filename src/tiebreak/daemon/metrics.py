@@ -1,4 +1,4 @@
-"""What the daemon counts, in the text format that Prometheus reads."""
+"""The metrics of the daemon, and their output in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Histogram:
-    """How often a value was at most so large."""
+    """Counts values in buckets by their upper bounds."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -22,7 +22,7 @@ class Histogram:
         self.sum += value
 
     def lines(self, name: str) -> list[str]:
-        """The histogram as Prometheus wants it: each bucket counts all that are smaller too."""
+        """The histogram in the format of Prometheus, where each bucket includes all smaller ones."""
         out, total = [], 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
             total += count
@@ -32,7 +32,7 @@ class Histogram:
 
 
 class Metrics:
-    """The counters; only the event loop's thread changes them."""
+    """All counters. Only the thread of the event loop changes them, so they need no lock."""
 
     def __init__(self) -> None:
         self.operations: dict[tuple[str, str], int] = {}
@@ -41,28 +41,28 @@ class Metrics:
         self.commit = Histogram(SECONDS)
 
     def operation(self, name: str, outcome: str) -> None:
-        """One operation has ended: `ok`, `lost`, `fenced`, `refused`, `invalid`, `unavailable` or `error`."""
+        """Count one operation by its outcome: `ok`, or a word of `service.outcome`."""
         key = (name, outcome)
         self.operations[key] = self.operations.get(key, 0) + 1
 
     def outcome(self, outcome: str) -> int:
-        """How many operations ended so."""
+        """The number of operations with this outcome."""
         return sum(count for (_, ended), count in self.operations.items() if ended == outcome)
 
     def text(self, gauges: dict[str, tuple[str, float]]) -> str:
-        """Everything, with the gauges of this moment: name, what it is, value."""
+        """All metrics as text. `gauges` has the current values: name, then help text and value."""
         out = _head("operations_total", "counter", "Operations by name and outcome.")
         for (name, outcome), count in sorted(self.operations.items()):
             out.append(f'tiebreak_operations_total{{operation="{name}",outcome="{outcome}"}} {count}')
-        out += _head("lost_races_total", "counter", "Claims and holds that somebody else had.")
+        out += _head("lost_races_total", "counter", "Claims and holds refused because another agent had them.")
         out.append(f"tiebreak_lost_races_total {self.outcome('lost')}")
-        out += _head("fenced_writes_total", "counter", "Writes refused because their grant was not the current one.")
+        out += _head("fenced_writes_total", "counter", "Writes refused because their epoch was not the current one.")
         out.append(f"tiebreak_fenced_writes_total {self.outcome('fenced')}")
         out += _head("http_requests_total", "counter", "HTTP requests by status.")
         out += [f'tiebreak_http_requests_total{{status="{s}"}} {n}' for s, n in sorted(self.requests.items())]
         out += _head("batch_size", "histogram", "Operations committed together.")
         out += self.batch_size.lines("tiebreak_batch_size")
-        out += _head("commit_seconds", "histogram", "Time of a batch, from its start until it is on the disk.")
+        out += _head("commit_seconds", "histogram", "Seconds from the start of a batch until it is synced to disk.")
         out += self.commit.lines("tiebreak_commit_seconds")
         for name, (text, value) in gauges.items():
             out += _head(name, "counter" if name.endswith("_total") else "gauge", text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..limits import LONGEST_WAIT, MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
 from ..operations import description
-from .routes import ROUTES
+from .routes import ROUTES, headings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,17 +29,6 @@ ABOUT = (
     "them), `GET /events` tells what happens, and what other programs expect is there beside them. "
     "Each GET can be asked with HEAD too."
 )
-GROUPS = {
-    "rpc": "Operations",
-    "streams": "Events",
-    "upkeep": "Looking after it",
-    "pages": "This description",
-    "coord": "As coord speaks",
-    "workron": "As Workron speaks",
-    "mcp": "For language models",
-    "a2a": "As A2A speaks",
-}
-"""What the routes of a module are for."""
 EVERYWHERE = {
     400: "The request is wrong: the message says where.",
     401: "The token is missing or wrong.",
@@ -65,6 +54,7 @@ def document() -> Schema:
 
 def described(routes: Iterable[Route], operations: list[OperationDescription]) -> Schema:
     """These routes and these operations as an OpenAPI document."""
+    routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in sorted(routes, key=lambda each: (each.path, each.method)):
         paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route)
@@ -73,7 +63,7 @@ def described(routes: Iterable[Route], operations: list[OperationDescription]) -
         "info": {"title": "tiebreak", "version": __version__, "description": ABOUT, "license": {"name": "MIT"}},
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "tags": [{"name": name} for name in GROUPS.values()],
+        "tags": [{"name": name} for name in headings(routes)],
         "paths": paths,
         "components": {
             "schemas": {**{each.name: _of_record(each) for each in description.records()}, **_messages(operations)},
@@ -100,11 +90,6 @@ def _ref(name: str) -> Schema:
 # ── Routes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def group_of(route: Route) -> str:
-    """Under which heading a route stands."""
-    return GROUPS.get(route.handler.__module__.rpartition(".")[2], "More")
-
-
 def statuses(route: Route) -> dict[int, str]:
     """All that a route can answer, in order."""
     unknown = {404: "There is no such thing."} if "{" in route.path else {}
@@ -116,7 +101,7 @@ def _of_route(route: Route) -> Schema:
     made: Schema = {
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.text,
-        "tags": [group_of(route)],
+        "tags": [route.group],
         "parameters": _parameters(route),
         "responses": {str(status): _response(route, status, text) for status, text in statuses(route).items()},
     }

@@ -23,7 +23,7 @@ from ..text import html
 from ..user_folders import DEFAULT_PORT
 from . import openapi, protocol, rpc
 from . import waiters as hub
-from .routes import ROUTES, Response, route
+from .routes import ROUTES, Response, headings, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,17 +33,31 @@ if TYPE_CHECKING:
     from .routes import Request, Route
     from .service import Service
 
+GROUP = "Documentation"
+"""The heading of these routes in the documentation."""
 STATIC = Path(__file__).parent / "static"
 
 
-@route("GET", "/openapi.json", "This API as an OpenAPI 3.1 document.", answers={200: "the document"}, strangers=True)
+@route(
+    "GET",
+    "/openapi.json",
+    "This API as an OpenAPI 3.1 document.",
+    answers={200: "the document"},
+    group=GROUP,
+    strangers=True,
+)
 async def openapi_json(service: Service, request: Request) -> Response:
     """The document, which is the same for everybody."""
     return Response(msgspec.json.encode(openapi.document()))
 
 
 @route(
-    "GET", "/docs", "This API for people: one page that loads nothing else.", answers={200: "a page"}, strangers=True
+    "GET",
+    "/docs",
+    "This API for people: one page that loads nothing else.",
+    answers={200: "a page"},
+    group=GROUP,
+    strangers=True,
 )
 async def docs(service: Service, request: Request) -> Response:
     """The page; its examples have the address under which it was asked for."""
@@ -203,11 +217,11 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _routes(routes: list[Route]) -> str:
-    headings = list(dict.fromkeys([*openapi.GROUPS.values(), *map(openapi.group_of, routes)]))
-    ordered = sorted(routes, key=lambda each: (headings.index(openapi.group_of(each)), each.path, each.method))
+    order = headings(routes)
+    ordered = sorted(routes, key=lambda each: (order.index(each.group), each.path, each.method))
     return "".join(
         f"<h3>{html(name)}</h3>" + _table(("route", "what for", "answers"), map(_route, those))
-        for name, those in groupby(ordered, openapi.group_of)
+        for name, those in groupby(ordered, lambda each: each.group)
     )
 
 

@@ -1,12 +1,15 @@
-"""The connection: who is at the other end, and that a request arrives whole, in time and within bounds.
+"""One HTTP connection: finds out which user is connected, and limits the time and size of each request.
 
-uvicorn's protocol does the HTTP. What is added here concerns a connection before any request can be judged: the
-user behind a unix socket, the number of connections, the size of the headers, and one deadline for the receipt of a
-request, headers and body, so that nobody keeps a place by sending a byte now and then.
+`HttpProtocol` extends the protocol class of uvicorn, which parses HTTP. It adds what must be decided before the
+application sees a request: the user behind a unix socket, the number of connections, the size of the headers, and one
+deadline for the whole request. A client cannot keep a connection busy by sending a byte now and then.
 
-A request may be refused while it is still arriving, because it is too large for example. To close a connection on which
-unread bytes arrive is to reset it, and a reset throws away the answer that the client has not read yet. So our side is
-closed first, and what still arrives is read and thrown away, for a while and up to a bound.
+The parent class is internal to uvicorn. `tests/daemon/test_uvicorn_internals.py` names every part of it
+that is used here.
+
+Lingering close: a request may be refused while its body is still arriving. Closing a socket that has unread input
+resets the connection, and the client may then lose the answer. So the daemon first closes its sending side only. It
+reads and discards what still arrives, for `LINGER` seconds and up to `MOST_DISCARDED` bytes, and then closes.
 """
 
 from __future__ import annotations
@@ -29,35 +32,34 @@ if TYPE_CHECKING:
 
 LARGEST_HEAD = 32 * 1024
 LARGEST_REQUEST = 8 * 1024 * 1024
-"""Bytes on the wire: the largest body, cut into chunks of one byte each, and its headers."""
+"""Bytes of one request on the wire. Enough for the largest body in chunks of one byte each, with its headers."""
 LINGER = 5.0
-"""Seconds for a refused client to stop sending and read its answer."""
+"""Seconds that a refused client has to stop sending and read its answer."""
 MOST_DISCARDED = 16 * 1024 * 1024
-"""Bytes that it may still send meanwhile."""
+"""Bytes that a refused client may still send in that time."""
 MOST_AHEAD = 1000
-"""Requests that a client may send before it has the answer to the first."""
+"""Pipelined requests: how many a client may send before it has the answer to the first."""
 ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-"""Headers of every answer."""
+"""Headers of every response."""
 _ALWAYS = b"".join(b"%b: %b\r\n" % each for each in ALWAYS)
 MOST_HEADERS = 100
 MOST_CONNECTIONS = 8192
 log = logging.getLogger("tiebreak")
 
 
-class Outbox:
-    """What is to be sent, kept until the end of this turn of the event loop.
+class FlushQueue:
+    """Flushes the buffered transports at the end of the current turn of the event loop.
 
-    The answers of a batch become ready one after the other, each some microseconds after the last. Sent together they
-    cost one system call for each connection instead of two, and wake a client that reads them all once instead of
-    for each.
+    The answers of a group commit become ready within microseconds of each other. When they are sent together, each
+    connection needs one system call instead of two, and a client that reads many answers is woken once.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Late] = []
+        self._waiting: list[BufferedTransport] = []
 
-    def add(self, sender: Late) -> None:
-        """Send what it has at the end of this turn."""
+    def add(self, sender: BufferedTransport) -> None:
+        """Flush this transport at the end of the turn."""
         if not self._waiting:
             self._loop.call_soon(self._flush)
         self._waiting.append(sender)
@@ -68,37 +70,37 @@ class Outbox:
             sender.flush()
 
 
-class Late:
-    """A transport that sends by way of the outbox, and closes so that the last answer can be read."""
+class BufferedTransport:
+    """A transport that collects what is written until the queue flushes it, and that closes with a lingering close."""
 
-    __slots__ = ("_arriving", "_outbox", "_pieces", "_real", "lingering")
+    __slots__ = ("_arriving", "_flush_queue", "_pieces", "_real", "lingering")
 
-    def __init__(self, real: asyncio.Transport, outbox: Outbox, arriving: Callable[[], bool]) -> None:
+    def __init__(self, real: asyncio.Transport, flush_queue: FlushQueue, arriving: Callable[[], bool]) -> None:
         self._real = real
-        self._outbox = outbox
+        self._flush_queue = flush_queue
         self._arriving = arriving
         self._pieces: list[bytes] = []
         self.lingering = False
-        """Whether our side is closed, and theirs is only read to be thrown away."""
+        """Whether the sending side is closed, and what arrives is discarded."""
 
     def write(self, data: bytes) -> None:
-        """Send this soon."""
+        """Buffer data until the next flush."""
         if not self._pieces:
-            self._outbox.add(self)
+            self._flush_queue.add(self)
         self._pieces.append(data)
 
     def flush(self) -> None:
-        """Send now what has been kept."""
+        """Send what is buffered."""
         pieces, self._pieces = self._pieces, []
         if pieces and not self.is_closing():
             self._real.write(b"".join(pieces))
 
     def is_closing(self) -> bool:
-        """Whether nothing more is to be answered."""
+        """Whether nothing more can be sent."""
         return self.lingering or self._real.is_closing()
 
     def close(self) -> None:
-        """Send what has been kept, and close; while a request is arriving, our side only."""
+        """Send what is buffered, and close. While a request is arriving, this is a lingering close."""
         self.flush()
         if self.lingering or self._real.is_closing() or not self._arriving():
             self._real.close()
@@ -109,7 +111,7 @@ class Late:
         asyncio.get_running_loop().call_later(LINGER, self._real.close)
 
     def close_at_once(self) -> None:
-        """Send what has been kept, and close, whatever still arrives."""
+        """Send what is buffered, and close both sides, whatever still arrives."""
         self.flush()
         self._real.close()
 
@@ -118,20 +120,20 @@ class Late:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection of a client."""
 
-    def __init__(self, config: Config, state: ServerState, outbox: Outbox) -> None:
+    def __init__(self, config: Config, state: ServerState, flush_queue: FlushQueue) -> None:
         super().__init__(config, state, {})
-        self._outbox = outbox
+        self._flush_queue = flush_queue
         self._receiving_since: float | None = self.loop.time()
         self._in_head = self._large = False
         self._head = self._received = self._discarded = 0
         self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody connects: find out who, and let in only who may come in."""
-        self._late = Late(transport, self._outbox, self._arriving)
-        super().connection_made(self._late)  # type: ignore[arg-type]
+        """Accept the connection, unless another user connects or there are too many connections."""
+        self._buffered = BufferedTransport(transport, self._flush_queue, self._arriving)
+        super().connection_made(self._buffered)  # type: ignore[arg-type]
         peer = peer_of(transport.get_extra_info("socket"))
         if peer is None or len(self.connections) > MOST_CONNECTIONS:
             log.warning("connection refused", extra={"facts": {"why": "another user" if peer is None else "too many"}})
@@ -139,11 +141,11 @@ class HttpProtocol(HttpToolsProtocol):
         self.app_state = {"peer": peer or "nobody"}
 
     def data_received(self, data: bytes) -> None:
-        """Something arrives: what cannot be anything but headers is counted."""
-        if self._late.lingering:
+        """Parse what arrives, and count the bytes of the request and of its headers."""
+        if self._buffered.lingering:
             self._discarded += len(data)
             if self._discarded > MOST_DISCARDED:
-                self._late.close_at_once()
+                self._buffered.close_at_once()
             return
         before = self._in_head
         self._large = len(data) > LARGEST_HEAD or self._head > 0
@@ -156,35 +158,35 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request begins: start its deadline."""
         self._receiving_since = self._receiving_since or self.loop.time()
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The headers are complete."""
+        """The headers are complete: check their number, their size and the request target."""
         self._in_head = False
         if len(self.headers) > MOST_HEADERS or (self._large and _size(self.headers) > LARGEST_HEAD):
             self._refuse(b"431 Request Header Fields Too Large")
-        if self.url[:1] != b"/":  # it would name a host that nobody checks
+        if self.url[:1] != b"/":  # an absolute URL names a host, which nobody would check
             self._refuse(b"421 Misdirected Request")
         if len(self.pipeline) >= MOST_AHEAD:
             self.transport.close()
         if not self.transport.is_closing():
             super().on_headers_complete()
-            self.headers = []  # what follows the body in the manner of headers is none
+            self.headers = []  # trailers, which arrive after the body, must not count as headers
             if self.pipeline:
-                self.flow.resume_reading()  # or it would not be noticed that the client hangs up
+                self.flow.resume_reading()  # else a disconnect would go unnoticed
 
     def on_body(self, body: bytes) -> None:
-        """Some of the body."""
+        """A part of the body. A pipelined request may buffer only a small one."""
         if not self.transport.is_closing():
             super().on_body(body)
             if self.pipeline and len(self.cycle.body) > LARGEST_HEAD:
                 self.transport.close()
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
+        """The request is complete: end its deadline."""
         self._receiving_since = None
         self._received = 0
         if not self.transport.is_closing():
@@ -195,7 +197,7 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone: whatever it asked for is over, also when it has asked for more since."""
+        """The client has disconnected: end its running request, and drop the pipelined ones behind it."""
         self.pipeline.clear()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -203,13 +205,13 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def end_if_slow(self, since: float) -> None:
-        """Close the connection if a request has been arriving since before that moment."""
+        """Close the connection if a request began to arrive before that moment and is not complete."""
         if self._receiving_since is None or self._receiving_since > since:
             return
         if self._answering():
             return
         self._refuse(b"408 Request Timeout")
-        self._late.close_at_once()  # what has not come by now is not waited for
+        self._buffered.close_at_once()  # no lingering close: the client has had its time
 
     def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
@@ -219,7 +221,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _arriving(self) -> bool:
-        """Whether a request has begun to arrive and is not complete."""
+        """Whether a part of a request has arrived, but not all of it."""
         return self._receiving_since is not None and (self._in_head or self._received > 0)
 
     def _answering(self) -> bool:
@@ -227,7 +229,7 @@ class HttpProtocol(HttpToolsProtocol):
         return cycle is not None and cycle.response_started and not cycle.response_complete
 
     def _answered(self) -> bool:
-        """Whether the request that is still arriving has its answer already."""
+        """Whether the request that is still arriving has been answered already."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and cycle.response_complete and not self._in_head
 
@@ -237,7 +239,7 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
 
 
 def peer_of(connected: socket.socket) -> str | None:
-    """Who is at the other end; None when it is another user's process."""
+    """The client: `tcp:ADDRESS`, or `unix:PID`. None when the process belongs to another user."""
     if connected.family != socket.AF_UNIX:
         return f"tcp:{connected.getpeername()[0]}"
     if sys.platform == "linux":

@@ -1,5 +1,7 @@
-"""The table of routes. Each one is declared here and nowhere else: the app, the OpenAPI document and the security
-tests are made from it, so a new route is guarded, described and tested without a further line.
+"""The table of HTTP routes, and the request and response types of their handlers.
+
+A handler declares its route once, with `@route`. The application, the OpenAPI document and the security tests read the
+table, so a new route is access-checked, documented and tested without further code.
 """
 
 from __future__ import annotations
@@ -9,17 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import Invalid, TiebreakError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from .service import Service
 
     Handler = Callable[["Service", "Request"], Awaitable["Response"]]
 
 JSON = b"application/json"
+GROUPS = ("Operations", "Events", "Administration", "Language models", "Agent client hooks", "Documentation")
+"""The headings of the daemon's own routes, in the order of the documentation. Those of other packages follow."""
 
 
 class Request:
-    """What a handler gets: a request that has passed all checks, its body complete."""
+    """A request that has passed all access checks, with its whole body."""
 
     __slots__ = ("_receive", "body", "headers", "id", "method", "parameters", "path", "peer", "query_string")
 
@@ -36,12 +40,12 @@ class Request:
 
     @property
     def client(self) -> str:
-        """Who asks, for limits: the name that the client gives itself, within what the connection tells."""
+        """Identifies the client for limits: its connection, and the name that it gives itself in `Tiebreak-Client`."""
         name = self.headers.get(b"tiebreak-client", b"")[:100].decode("latin-1")
         return f"{self.peer}/{name}"
 
     def query(self) -> dict[str, str]:
-        """The parameters after the question mark; a repeated one is refused."""
+        """The query parameters. Raises `Invalid` when one is given twice."""
         from urllib.parse import parse_qsl
 
         try:
@@ -56,13 +60,13 @@ class Request:
         return found
 
     async def gone(self) -> None:
-        """Sleep until the client hangs up."""
+        """Wait until the client closes the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
 class Response:
-    """What a handler gives back: a whole body, or a stream of pieces."""
+    """The answer of a handler: a whole body, or a stream of pieces."""
 
     __slots__ = ("body", "headers", "status", "stream", "type")
 
@@ -83,7 +87,7 @@ class Response:
 
 
 class Problem(Exception):
-    """Ends a request with an HTTP status; the body says why, in the form that every error has."""
+    """An exception that ends a request with an HTTP status. The body is the error as JSON."""
 
     def __init__(self, status: int, error: TiebreakError, *headers: tuple[bytes, bytes], close: bool = False) -> None:
         super().__init__(error.message)
@@ -94,7 +98,7 @@ class Problem(Exception):
 
 
 def problem_of(error: TiebreakError) -> Problem:
-    """The status that a refusal has on routes where the status is the answer."""
+    """The HTTP status of a refusal, for routes that report refusals by their status."""
     from ..errors import Fenced, Lost, NotFound, Refused, TimedOut
 
     by_kind = ((NotFound, 404), (Lost, 409), (Fenced, 409), (Refused, 409), (Invalid, 400), (TimedOut, 408))
@@ -104,25 +108,27 @@ def problem_of(error: TiebreakError) -> Problem:
 
 
 class Route(NamedTuple):
-    """One way in."""
+    """One declared route."""
 
     method: str
     path: str
     handler: Handler
     text: str
-    """What it is for, in one sentence."""
+    """What it does, in one sentence, for the documentation."""
     body: dict[str, Any] | None
-    """The JSON Schema of the body; None when it takes none."""
+    """The JSON Schema of the body, or None for a route without one."""
     query: dict[str, dict[str, Any]]
-    """The parameters after the question mark, each with its JSON Schema."""
+    """The query parameters, each with its JSON Schema."""
     answers: dict[int, str]
-    """The statuses it can have beside those that every route can have."""
+    """The statuses of this route, in addition to those that every route can have."""
     strangers: bool
-    """Whether it is open without a token under `--open`; the operations that it runs decide about the rest."""
+    """Whether it needs no token under `--open`. The operations that it runs may still need one."""
+    group: str
+    """The heading under which the documentation lists it."""
 
     @property
     def words(self) -> list[str]:
-        """The path, cut at its slashes; a word in braces is a parameter."""
+        """The segments of the path. A segment in braces is a parameter."""
         return self.path.strip("/").split("/")
 
 
@@ -134,22 +140,32 @@ def route(
     path: str,
     text: str,
     *,
+    group: str,
     strangers: bool,
     body: dict[str, Any] | None = None,
     query: dict[str, dict[str, Any]] | None = None,
     answers: dict[int, str] | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Declare a function as the handler of a route; whether strangers may use it has no default."""
+    """Declare a function as the handler of a route.
+
+    `strangers` has no default, so that no route is opened to strangers by omission.
+    """
 
     def declare(handler: Handler) -> Handler:
-        ROUTES.append(Route(method, path, handler, text, body, query or {}, answers or {200: "done"}, strangers))
+        parts = (method, path, handler, text, body, query or {}, answers or {200: "done"})
+        ROUTES.append(Route(*parts, strangers=strangers, group=group))
         return handler
 
     return declare
 
 
-class Table:
-    """Finds the route of a request: by the whole path, else word by word."""
+def headings(routes: Iterable[Route]) -> list[str]:
+    """The headings of the documentation, in their order."""
+    return list(dict.fromkeys([*GROUPS, *sorted(each.group for each in routes)]))
+
+
+class RouteTable:
+    """Finds the route of a request: by its exact path, else segment by segment."""
 
     def __init__(self, routes: list[Route]) -> None:
         self._exact = {(each.method, each.path): each for each in routes if "{" not in each.path}
@@ -157,7 +173,7 @@ class Table:
         self._all = routes
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        """The route and its parameters; `Problem` 404 or 405."""
+        """The route and the parameters in its path. Raises `Problem` 404 or 405."""
         found = self._exact.get((method, path))
         if found is not None:
             return found, {}
@@ -167,7 +183,7 @@ class Table:
                 return each, parameters
         allowed = sorted({each.method for each in self._all if each.path == path or _match(each, path) is not None})
         if not allowed:
-            raise Problem(404, Invalid(f"no such route: {path[:100]!a}", hint="GET /docs tells what there is"))
+            raise Problem(404, Invalid(f"no such route: {path[:100]!a}", hint="GET /docs lists all routes"))
         allow = ", ".join(allowed).encode()
         raise Problem(405, Invalid(f"{method} is not a method of {path[:100]!a}"), (b"allow", allow))
 

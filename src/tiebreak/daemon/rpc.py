@@ -1,7 +1,10 @@
-"""JSON-RPC 2.0 at `/rpc`: the method is the name of an operation, the parameters are its own.
+"""JSON-RPC 2.0 at `POST /rpc`: each operation is a method of the same name with the same parameters.
 
-Three things beside the specification: a member `once` in a request makes a write safe to repeat, a parameter
-`wait_ms` makes a read wait for an answer that is not empty, and a batch is one transaction as soon as it writes.
+Three extensions to the specification:
+
+- The member `once` of a request is an idempotency key. It makes a write safe to repeat.
+- The parameter `wait_ms` makes a read wait until its answer is not empty.
+- A batch that contains a write runs in one transaction.
 """
 
 from __future__ import annotations
@@ -42,13 +45,13 @@ _REQUEST = {
 SCHEMA = {"oneOf": [_REQUEST, {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _REQUEST}]}
 
 
-class Wrong(Exception):
-    """A request that is not JSON-RPC, or that names no operation."""
+class RpcError(Exception):
+    """A JSON-RPC error for a request that is malformed or names no operation."""
 
-    def __init__(self, code: int, message: str, number: Any = None) -> None:
+    def __init__(self, code: int, message: str, rpc_id: Any = None) -> None:
         super().__init__(message)
         self.code = code
-        self.number = number
+        self.rpc_id = rpc_id
 
 
 @route(
@@ -62,55 +65,59 @@ class Wrong(Exception):
         400: "not JSON-RPC",
         429: "too many open waits",
     },
+    group="Operations",
     strangers=True,
 )
 async def rpc(service: Service, request: Request) -> Response:
-    """Answer a request or a batch."""
+    """Run one request or a batch."""
     try:
-        message = parsed(request.body)
-        _turn_ghosts_away(service, request, message)
+        message = parse_json(request.body)
+        _refuse_superseded_try(service, request, message)
         if type(message) is list:
             return await _batch(service, request, message)
-        number, method, params, once = understood(message)
+        rpc_id, method, params, once = parse_request(message)
         once = _header_key(request) if once is None else once
-    except Wrong as wrong:
-        return Response(_encode(refused(wrong.number, wrong.code, str(wrong))), status=400)
+    except RpcError as exc:
+        return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
     try:
-        answer = _good(number, await service.run(_operation(method, number), params, once, request))
-    except Wrong as wrong:
-        answer = refused(number, wrong.code, str(wrong))
+        answer = _result_answer(rpc_id, await service.run(_operation(method, rpc_id), params, once, request))
+    except RpcError as exc:
+        answer = error_answer(rpc_id, exc.code, str(exc))
     except Problem:
         raise
     except Exception as exc:
-        answer = failed(number, exc, request.id)
+        answer = failure_answer(rpc_id, exc, request.id)
     return Response(_encode(answer)) if "id" in message else Response(status=204)
 
 
-def _turn_ghosts_away(service: Service, request: Request, message: Any) -> None:
-    """A try that arrives after a later one of the same call: nobody waits for its answer, so it must do nothing."""
+def _refuse_superseded_try(service: Service, request: Request, message: Any) -> None:
+    """Raise `Problem` 409 for a try that arrives after a later try of the same call.
+
+    The client has given up on the earlier try and no longer reads its answer, so it must not change anything.
+    """
     given = request.headers.get(b"tiebreak-try", b"1")
     number = int(given) if given.isdigit() and len(given) < 6 else 1
     if number == 1 and not service.tries:
         return
     for one in message if type(message) is list else [message]:
         key = one.get("once") if type(one) is dict else None
-        if isinstance(key, str) and key and service.overtaken(f"{_project_of(one)}\n{key[:128]}", number):
-            raise Problem(409, Refused("a later try of this call has come already"))
+        if isinstance(key, str) and key and service.superseded(f"{_project_of(one)}\n{key[:128]}", number):
+            raise Problem(409, Refused("a later try of this call has arrived already"))
 
 
 def _project_of(message: dict[str, Any]) -> str:
-    """The project that a request names: a key belongs to one."""
+    """The project that a request names. An idempotency key is unique within its project."""
     params = message.get("params")
     named = params.get("project") if type(params) is dict else None
     return named[:64] if isinstance(named, str) else ""
 
 
-def parsed(body: bytes) -> Any:
-    """The JSON in a body."""
+def parse_json(body: bytes) -> Any:
+    """Decode a body. Raises `RpcError` when it is not JSON."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise Wrong(PARSE, f"not JSON: {exc}") from None
+        raise RpcError(PARSE, f"not JSON: {exc}") from None
 
 
 def _header_key(request: Request) -> str | None:
@@ -119,23 +126,23 @@ def _header_key(request: Request) -> str | None:
 
 
 async def _batch(service: Service, request: Request, messages: list[Any]) -> Response:
-    """All in one transaction, if one of them writes; each answered by itself."""
+    """Answer each request of a batch. If one of them writes, all run in one transaction."""
     if not 1 <= len(messages) <= MOST_IN_A_BATCH:
-        raise Wrong(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(messages)}")
+        raise RpcError(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(messages)}")
     answers: list[Any] = [None] * len(messages)
     calls, places = [], []
     for i, message in enumerate(messages):
         try:
-            number, method, params, once = understood(message)
-            calls.append((_operation(method, number), _without_wait(params), once))
-            places.append((i, number))
-        except Wrong as wrong:
-            answers[i] = refused(wrong.number, wrong.code, str(wrong))
+            rpc_id, method, params, once = parse_request(message)
+            calls.append((_operation(method, rpc_id), _without_wait(params), once))
+            places.append((i, rpc_id))
+        except RpcError as exc:
+            answers[i] = error_answer(exc.rpc_id, exc.code, str(exc))
         except TiebreakError as exc:
-            answers[i] = failed(message.get("id"), exc, request.id)
-    for (i, number), answer in zip(places, await _all(service, calls), strict=True):
+            answers[i] = failure_answer(message.get("id"), exc, request.id)
+    for (i, rpc_id), answer in zip(places, await _all(service, calls), strict=True):
         broken = isinstance(answer, BaseException)
-        answers[i] = failed(number, answer, request.id) if broken else _good(number, answer)
+        answers[i] = failure_answer(rpc_id, answer, request.id) if broken else _result_answer(rpc_id, answer)
     wanted = [a for a, m in zip(answers, messages, strict=True) if not isinstance(m, dict) or "id" in m]
     return Response(_encode(wanted)) if wanted else Response(status=204)
 
@@ -159,57 +166,57 @@ async def _all(service: Service, calls: list[Any]) -> list[Any]:
 
 def _without_wait(params: dict[str, Any]) -> dict[str, Any]:
     if "wait_ms" in params:
-        raise Invalid("wait_ms: not in a batch, whose answers come together")
+        raise Invalid("wait_ms: not allowed in a batch, because its answers are sent together")
     return params
 
 
-def understood(message: Any) -> tuple[Any, str, dict[str, Any], str | None]:
-    """The parts of one request; `Wrong` when it is none."""
+def parse_request(message: Any) -> tuple[Any, str, dict[str, Any], str | None]:
+    """Split one request into its id, method, parameters and key. Raises `RpcError` when it is malformed."""
     if type(message) is not dict:
-        raise Wrong(REQUEST, f"a request is an object, got {shown(message)}")
-    number = message.get("id")
-    if isinstance(number, (dict, list, bool)):
-        raise Wrong(REQUEST, "id: text, a number or null")
+        raise RpcError(REQUEST, f"a request is an object, got {shown(message)}")
+    rpc_id = message.get("id")
+    if isinstance(rpc_id, (dict, list, bool)):
+        raise RpcError(REQUEST, "id: text, a number or null")
     if message.get("jsonrpc") != "2.0":
-        raise Wrong(REQUEST, 'jsonrpc: must be "2.0"', number)
+        raise RpcError(REQUEST, 'jsonrpc: must be "2.0"', rpc_id)
     method = message.get("method")
     if not isinstance(method, str):
-        raise Wrong(REQUEST, "method: text is required", number)
+        raise RpcError(REQUEST, "method: text is required", rpc_id)
     params = message.get("params")
     if params is None:
         params = {}
     elif type(params) is not dict:
-        raise Wrong(REQUEST, "params: an object with the operation's parameters by name", number)
-    return number, method, params, message.get("once")
+        raise RpcError(REQUEST, "params: an object with the operation's parameters by name", rpc_id)
+    return rpc_id, method, params, message.get("once")
 
 
-def _operation(method: str, number: Any) -> Operation[..., Any]:
+def _operation(method: str, rpc_id: Any) -> Operation[..., Any]:
     try:
         return find(method)
     except Invalid as exc:
-        raise Wrong(METHOD, exc.message, number) from None
+        raise RpcError(METHOD, exc.message, rpc_id) from None
 
 
-def _good(number: Any, answer: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "result": encode(answer)}
+def _result_answer(rpc_id: Any, answer: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": rpc_id, "result": encode(answer)}
 
 
-def refused(number: Any, code: int, message: str, data: Any = None) -> dict[str, Any]:
-    """An answer that says no."""
+def error_answer(rpc_id: Any, code: int, message: str, data: Any = None) -> dict[str, Any]:
+    """A JSON-RPC response with an error."""
     error = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
-    return {"jsonrpc": "2.0", "id": number, "error": error}
+    return {"jsonrpc": "2.0", "id": rpc_id, "error": error}
 
 
-def failed(number: Any, error: BaseException, request: str) -> dict[str, Any]:
-    """The answer for an operation that refused, with all its facts; a mistake of ours is logged and named so."""
+def failure_answer(rpc_id: Any, error: BaseException, request: str) -> dict[str, Any]:
+    """The JSON-RPC response for an operation that raised. A bug in the daemon is logged and shown as internal error."""
     if not isinstance(error, TiebreakError):
         ours = internal(error, request)
-        return refused(number, INTERNAL, ours.message, facts(ours))
-    return refused(number, error.rpc_code, error.message, facts(error))
+        return error_answer(rpc_id, INTERNAL, ours.message, error_data(ours))
+    return error_answer(rpc_id, error.rpc_code, error.message, error_data(error))
 
 
-def facts(error: TiebreakError) -> dict[str, Any]:
-    """What travels beside the message."""
+def error_data(error: TiebreakError) -> dict[str, Any]:
+    """The member `data` of an error: everything that the error knows except its message."""
     return {name: value for name, value in body_of(error).items() if name != "message"}

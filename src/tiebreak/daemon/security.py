@@ -1,8 +1,11 @@
-"""Who may ask: Host, then Origin, then the token, before anything else of a request is looked at.
+"""Access checks: every request must pass Host, Origin and token, in this order, before anything else is read from it.
 
-Host and Origin keep the pages of a browser out, also those that reach this machine by a name of their own (DNS
-rebinding). The token keeps other users and other programs out; on the unix socket the kernel vouches for the
-user instead. There is no route without these checks.
+Host and Origin keep web pages out, also pages whose own host name resolves to this machine (DNS rebinding). The token
+keeps other users and other programs out. On the unix socket no token is needed, because the kernel tells which user
+is connected. No route is exempt.
+
+A daemon started with `--open` accepts requests on loopback without a token. Such a request comes from a *stranger*.
+Strangers may use only the routes and operations that are declared open to them.
 """
 
 from __future__ import annotations
@@ -22,17 +25,17 @@ if TYPE_CHECKING:
     from ..operations import Operation
 
 _stranger: ContextVar[bool] = ContextVar("stranger", default=False)
-"""Whether the request at hand was let in without a token, because the daemon is open."""
+"""Whether the current request comes from a stranger: it has no token, and the daemon is open."""
 
 
 def refuse_strangers() -> None:
-    """Raise `Problem` 401 if nobody vouches for the request at hand."""
+    """Raise `Problem` 401 if the current request comes from a stranger."""
     if _stranger.get():
         raise unauthorised()
 
 
 def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[..., Any]:
-    """The operation as whoever asks may run it; `Problem` 401 if it is closed to strangers and one of them asks."""
+    """The version of an operation that the current caller may run. Raises `Problem` 401 if there is none for it."""
     if not _stranger.get():
         return wanted
     if not wanted.open_to_strangers(params):
@@ -43,14 +46,14 @@ def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[.
 
 
 def all_admitted(calls: list[Call]) -> list[Call]:
-    """The calls as whoever asks may make them; `Problem` 401 if one of them is closed to strangers."""
+    """`admitted` for each of several calls. Raises `Problem` 401 if one of them is closed to the caller."""
     if not _stranger.get():
         return calls
     return [(admitted(wanted, params), params, once) for wanted, params, once in calls]
 
 
-def told(answer: Any) -> Any:
-    """The answer of a single call; a refusal is raised, for want of a token as `Problem` 401."""
+def result_or_raise(answer: Any) -> Any:
+    """Return the answer of one call, or raise it if it is an error. A missing token becomes `Problem` 401."""
     if isinstance(answer, Unauthorised):
         raise unauthorised(answer)
     if isinstance(answer, BaseException):
@@ -59,21 +62,21 @@ def told(answer: Any) -> Any:
 
 
 class Access(NamedTuple):
-    """What the operator decided."""
+    """Who may connect, as the operator configured it."""
 
     token: str = ""
-    """What a client over TCP has to show."""
+    """The token that clients over TCP must send."""
     hosts: tuple[str, ...] = LOOPBACK
-    """The names under which this daemon may be reached."""
+    """The host names that requests may be addressed to."""
     port: int = 0
     open: bool = False
-    """No token on loopback, except for what is closed to strangers (`Route.strangers`, `Operation.strangers`)."""
+    """Needs no token, except for what is closed to strangers (`Route.strangers`, `Operation.strangers`)."""
     open_jobs: bool = False
-    """No token for that either."""
+    """Needs no token for that either."""
 
 
-class Guard:
-    """Checks requests against what the operator decided."""
+class AccessCheck:
+    """Checks requests against the configured `Access`."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -85,34 +88,34 @@ class Guard:
         self._bearer = b"Bearer " + access.token.encode()
 
     def check(self, headers: dict[bytes, bytes], peer: str) -> None:
-        """Raise `Problem` 421, 403 or 401."""
+        """Check Host, Origin and token. Raises `Problem` 421, 403 or 401."""
         local = peer.startswith("unix")
         host = headers.get(b"host", b"").lower()
         if host not in self._hosts and not (local and host == b"localhost"):
-            raise Problem(421, Invalid("Host: this is not the name of this daemon"), close=True)
+            raise Problem(421, Invalid("Host: this is not a name of this daemon"), close=True)
         origin = headers.get(b"origin")
         if origin is not None and origin not in self._origins:
-            raise Problem(403, Refused("Origin: pages of other sites may not ask this daemon"), close=True)
+            raise Problem(403, Refused("Origin: pages of other sites may not use this daemon"), close=True)
         if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
-            raise Problem(403, Refused("Sec-Fetch-Site: pages of other sites may not ask this daemon"), close=True)
-        if not (local or self._access.open or self._shown(headers)):
+            raise Problem(403, Refused("Sec-Fetch-Site: pages of other sites may not use this daemon"), close=True)
+        if not (local or self._access.open or self._has_token(headers)):
             raise unauthorised()
 
     def check_route(self, route: Route, headers: dict[bytes, bytes], peer: str) -> None:
-        """Keep strangers out of the routes that are closed to them, and remember them on the others."""
-        if not self._access.open or self._access.open_jobs or peer.startswith("unix") or self._shown(headers):
+        """Refuse strangers on routes that are closed to them, and mark them as strangers on the others."""
+        if not self._access.open or self._access.open_jobs or peer.startswith("unix") or self._has_token(headers):
             return
         if not route.strangers:
             raise unauthorised()
         _stranger.set(True)
 
-    def _shown(self, headers: dict[bytes, bytes]) -> bool:
+    def _has_token(self, headers: dict[bytes, bytes]) -> bool:
         token = self._access.token
         return bool(token) and compare_digest(headers.get(b"authorization", b""), self._bearer)
 
 
 def unauthorised(error: Unauthorised | None = None) -> Problem:
-    """A request without the right token, or one that turned out to need it."""
+    """`Problem` 401, for a request without the right token."""
     error = error or Unauthorised(
         "the token is missing or wrong",
         reason="token-missing",

@@ -1,8 +1,9 @@
-"""The life of a daemon: the lock, the sockets, the token; serving; draining; the end.
+"""`Daemon` serves a board from start to shutdown: lock, sockets and token; serving; draining.
 
-SIGTERM and SIGINT drain: no new request is taken, running ones are answered, those who wait are sent home with an
-empty answer, all within a few seconds. Whatever else ends the process loses nothing that was acknowledged: an answer
-goes out after its commit.
+SIGTERM and SIGINT drain the daemon: it refuses new requests, answers running ones, and answers waiting ones with an
+empty result, all within a few seconds. A second signal ends it at once.
+
+A daemon that is killed loses nothing that was acknowledged, because each answer is sent after its commit.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from ..files import replace_file
 from ..text import moment
 from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
-from .lock import Lock
-from .protocol import ALWAYS, HttpProtocol, Outbox
-from .security import Access, Guard
+from .lock import DaemonLock
+from .protocol import ALWAYS, FlushQueue, HttpProtocol
+from .security import Access, AccessCheck
 from .service import SWEEP, TEND, Service
 
 if TYPE_CHECKING:
@@ -40,53 +41,53 @@ if TYPE_CHECKING:
     from ..engine.protocol import Engine
 
 DRAIN = 4.0
-"""Seconds for running requests to be answered after SIGTERM."""
+"""Seconds that running requests have to be answered after SIGTERM."""
 FINISH = 0.8
-"""Seconds more for what a thread is writing without a request: a sweep."""
+"""More seconds for a commit that no request waits for, such as a sweep."""
 RECEIPT = 10.0
-"""Seconds within which a request must have arrived."""
+"""Seconds within which a whole request must arrive."""
 KEEP_ALIVE = 75
 SHORTEST_TOKEN = 32
 log = logging.getLogger("tiebreak")
 
 
 class Settings(NamedTuple):
-    """What the operator decided."""
+    """The options of `tb serve` that concern the daemon."""
 
     address: str | None = "127.0.0.1:7777"
-    """Where to listen with TCP; None for the unix socket alone. Port 0: one that is free."""
+    """HOST:PORT for TCP; None for the unix socket only. Port 0 chooses a free port."""
     socket: str | None = None
-    """The path of the unix socket; None for the usual place."""
+    """The path of the unix socket; None for the default path."""
     hosts: tuple[str, ...] = ()
-    """More names under which this daemon is reached."""
+    """More host names that requests may be addressed to."""
     token_file: str | None = None
-    """A token that lasts; without it, one that is new with each start."""
+    """A file with a permanent token. None creates a new token at each start."""
     open: bool = False
     open_jobs: bool = False
     receipt: float = RECEIPT
     sweep: float = SWEEP
-    """Seconds between two looks for what time has done."""
+    """Seconds between two sweeps for lapsed leases and due schedules."""
 
 
 class Companion(Protocol):
-    """What runs beside a daemon for as long as it serves: workers, for example."""
+    """Something that runs beside the daemon while it serves, such as its workers."""
 
     @property
     def pids(self) -> list[int]:
         """The processes that the daemon waits for before it stops serving."""
 
     async def run(self, addresses: list[str]) -> None:
-        """Do its work, for a board that is known by these addresses; cancelled when the daemon ends."""
+        """Work until cancelled, which happens when the daemon ends. `addresses` are those of the board."""
 
     async def drain(self) -> None:
-        """End what it has under way, while the daemon still answers."""
+        """Finish the work under way, while the daemon still answers requests."""
 
     def hurry(self) -> None:
-        """Told to stop a second time: end at once."""
+        """End at once, because the operator has asked a second time."""
 
 
 class Daemon:
-    """A board being served. Make it, then `run` it inside an event loop."""
+    """Serves one board. Creating it takes the lock and opens the sockets; `serve` runs it until it is told to stop."""
 
     def __init__(self, engine: Engine, settings: Settings, companions: Sequence[Companion] = ()) -> None:
         self.engine = engine
@@ -97,17 +98,20 @@ class Daemon:
         self._files: list[str] = []
         self._sockets: list[socket.socket] = []
         self.stuck = False
-        """Whether the board was held by somebody else when time was up: then it cannot be closed in good order."""
+        """Whether a write was still waiting at the end, because another process has the board locked.
+
+        The engine cannot be closed cleanly then.
+        """
         self._stopping = False
         self._wake: Callable[[], object] = lambda: None
-        self._lock = Lock(engine.address, settings.address)
+        self._lock = DaemonLock(engine.address, settings.address)
         try:
             self._access = self._prepare()
         except BaseException:
             self._clean_up()
             raise
 
-    # ── Before ───────────────────────────────────────────────────────────────────────────────────────
+    # ── Preparing ────────────────────────────────────────────────────────────────────────────────────
 
     def _prepare(self) -> Access:
         _allow_many_files()
@@ -137,11 +141,11 @@ class Daemon:
         if not self.settings.token_file:
             raise Invalid(
                 f"--addr {host} can be reached from other machines: refusing to start without a token",
-                hint="--token-file FILE names one that clients can know (it is made if it does not exist)",
+                hint="add --token-file FILE: the file is created if it does not exist, and clients need its content",
             )
 
     def _made_token(self, port: int) -> str:
-        """The lasting token of the operator, or a new one; left where this user's own clients look for it."""
+        """The operator's permanent token, or a new one. Also written where this user's clients look for it."""
         lasting = self.settings.token_file
         token = _lasting_token(lasting) if lasting else secrets.token_urlsafe(32)
         path = token_file(port)
@@ -152,13 +156,13 @@ class Daemon:
     # ── Serving ──────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until told to stop; then drain."""
+        """Serve until told to stop, then drain. `ready` is called when requests are accepted."""
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         self._wake = lambda: loop.call_soon_threadsafe(stop.set)
         if self._stopping:
             stop.set()
-        service = Service(self.engine, Guard(self._access))
+        service = Service(self.engine, AccessCheck(self._access))
         config = uvicorn.Config(
             App(service),
             lifespan="off",
@@ -167,14 +171,14 @@ class Daemon:
             server_header=False,
             date_header=False,
             ws="none",
-            proxy_headers=False,  # nobody's word is taken for who asks
+            proxy_headers=False,  # a client must not choose its own address by a header
             timeout_keep_alive=KEEP_ALIVE,
         )
         config.load()
-        state, outbox = ServerState(), Outbox()
+        state, flush_queue = ServerState(), FlushQueue()
         state.default_headers = list(ALWAYS)
-        servers = [await self._listen(each, lambda: HttpProtocol(config, state, outbox)) for each in self._sockets]
-        looking = (service.sweep(self.settings.sweep), service.tend(TEND), self._end_slow_ones(state))
+        servers = [await self._listen(each, lambda: HttpProtocol(config, state, flush_queue)) for each in self._sockets]
+        looking = (service.sweep(self.settings.sweep), service.tend(TEND), self._end_slow_requests(state))
         chores = [asyncio.ensure_future(each) for each in looking]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
@@ -189,7 +193,9 @@ class Daemon:
                 if each.pids:
                     log.info("stopping the workers", extra={"facts": {"pids": each.pids}})
                 await each.drain()
-            log.info("draining", extra={"facts": {"waiters": len(service.hub), "connections": len(state.connections)}})
+            log.info(
+                "draining", extra={"facts": {"waiters": len(service.waiters), "connections": len(state.connections)}}
+            )
         finally:
             service.drain()
             for server in servers:
@@ -214,7 +220,7 @@ class Daemon:
             return await loop.create_unix_server(connected, sock=listening, backlog=1024)
         return await loop.create_server(connected, sock=listening, backlog=1024)
 
-    async def _end_slow_ones(self, state: ServerState) -> None:
+    async def _end_slow_requests(self, state: ServerState) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(1.0, self.settings.receipt / 4))
@@ -230,22 +236,22 @@ class Daemon:
     def _signalled(self) -> None:
         busy = [each for each in self._companions if each.pids] if self._stopping else []
         for each in busy:
-            each.hurry()  # they are quick now, and the daemon follows them
-        if self._stopping and not busy:  # the second time somebody is in a hurry
+            each.hurry()  # their `drain` ends soon, and the daemon then goes on draining
+        if self._stopping and not busy:  # a second signal
             os._exit(1)
         self.stop()
 
     def stop(self) -> None:
-        """Begin to drain, from any thread."""
+        """Begin to drain. May be called from any thread."""
         self._stopping = True
         self._wake()
 
     def facts(self) -> dict[str, Any]:
-        """Who serves: what the lock file tells and `tb status` shows."""
+        """What the lock file says about this daemon and `tb status` shows."""
         return {"pid": os.getpid(), "addresses": self.addresses, "since": moment(wall()), "board": self.engine.address}
 
     def serve(self, ready: Callable[[], None] | None = None) -> None:
-        """Run in an event loop of its own until the end, and leave nothing behind but the lock file."""
+        """Serve in a new event loop until the end. Removes all files except the lock file."""
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self.run(ready))
@@ -264,12 +270,12 @@ class Daemon:
 
 
 def _unix_socket(path: str) -> socket.socket:
-    """Listen at a path; who holds the board's lock may replace what an ended daemon left there."""
+    """A unix socket bound to a path. Replaces a socket file that a killed daemon left, but not one that answers."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
         if _answers(path):
-            raise Refused(f"socket {path}: somebody else listens there", hint="choose another with --socket")
+            raise Refused(f"socket {path}: another process listens there", hint="choose another with --socket")
         if os.path.lexists(path):
             os.unlink(path)
         made.bind(path)
@@ -326,7 +332,7 @@ def _tcp_socket(host: str, port: int, found: Any) -> socket.socket:
 
 
 def _lasting_token(path: str) -> str:
-    """The token in a file of the operator; made if the file does not exist."""
+    """The token in the operator's file, which is created if it does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -345,7 +351,7 @@ def _lasting_token(path: str) -> str:
 
 
 def _write_private(path: str, token: str) -> None:
-    """A file that only its owner can read, from its first moment on."""
+    """Write a file that only its owner can ever read."""
     try:
         replace_file(path, f"{token}\n".encode())
     except OSError as exc:
@@ -353,7 +359,7 @@ def _write_private(path: str, token: str) -> None:
 
 
 def _allow_many_files() -> None:
-    """Thousands of waiters are thousands of descriptors."""
+    """Raise the limit of open files: each waiting client needs a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
     if soft < wanted:

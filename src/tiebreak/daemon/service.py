@@ -1,4 +1,8 @@
-"""The service: operations for the routes. It sends writes to the writer, reads to threads, and waits to the hub."""
+"""`Service` runs operations for the routes of the daemon.
+
+Writes go to the writer (`writer.py`), which commits many at once. Reads run on a pool of threads. Reads that wait for
+a change are registered with the waiters (`waiters.py`).
+"""
 
 from __future__ import annotations
 
@@ -17,77 +21,79 @@ from ..names import shown
 from ..operations import every, find
 from ..process_identity import identity, token
 from .metrics import Metrics
-from .security import admitted, all_admitted, told
-from .threads import SlowThreads
-from .waiters import Hub
+from .security import admitted, all_admitted, result_or_raise
+from .threads import BoundedThreads
+from .waiters import Waiters
 from .writer import Writer
 
 if TYPE_CHECKING:
     from ..engine.protocol import Call, Engine
     from ..operations import Operation
     from .routes import Request
-    from .security import Guard
+    from .security import AccessCheck
 
 WAIT_MS = int(LONGEST_WAIT * 1000)
-"""Milliseconds for which one request may wait."""
+"""Milliseconds that one request may wait for a change."""
 READERS = 4
 CALLERS = 32
-"""Threads for those who use the daemon as a board: the tools of `/mcp`."""
+"""Threads for the tools of `/mcp`, which use the daemon as a board and block while they do."""
 HOOKS = 16
-"""Hooks that are decided at once."""
+"""Hooks that are answered at the same time."""
 MOST_HOOKS = 512
-"""Those and the ones that wait for their turn."""
+"""Hooks that are answered or wait for a thread. More are refused."""
 MOST_TRIES = 10_000
-"""Repeated calls whose last try is remembered."""
+"""Repeated calls for which the number of the last try is remembered."""
 SWEEP = 1.0
+"""Seconds between two sweeps for lapsed leases and due schedules."""
 TEND = 10.0
+"""Seconds between two attempts to shorten the write-ahead log."""
 log = logging.getLogger("tiebreak")
 
 _OUTCOMES = ((Lost, "lost"), (Fenced, "fenced"), (Refused, "refused"), (Invalid, "invalid"), (TimedOut, "timed_out"))
 
 
 class Service:
-    """What routes work with. Made inside the running event loop."""
+    """Everything that the handlers of routes share. Create it inside the running event loop."""
 
-    def __init__(self, engine: Engine, guard: Guard) -> None:
-        every()  # loads all operations now, so that no request has to
+    def __init__(self, engine: Engine, access: AccessCheck) -> None:
+        every()  # load all operations now, so that no request has to
         self.engine = engine
-        self.guard = guard
+        self.access = access
         self.metrics = Metrics()
         self.began = time()
         self.draining = False
         self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
         self.tries: dict[str, int] = {}
         self.log_kept_by: list[str] = []
-        """The processes that read from the board for so long that its log grows."""
+        """Processes whose long reads keep the write-ahead log from being shortened."""
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
-        self.hooks = SlowThreads("hook", HOOKS, MOST_HOOKS)
+        self.hooks = BoundedThreads("hook", HOOKS, MOST_HOOKS)
         self._committer = ThreadPoolExecutor(engine.writers, "tiebreak-write")
         self.writer = Writer(engine, self._committer, self.metrics)
-        self.hub = Hub(engine, self._readers)
+        self.waiters = Waiters(engine, self._readers)
 
     # ── Operations ───────────────────────────────────────────────────────────────────────────────────
 
     async def call(
         self, name: str, params: dict[str, Any], *, once: str | None = None, request: Request | None = None
     ) -> Any:
-        """Run the operation of that name; raises its refusal. A read may have `wait_ms` among its parameters."""
+        """Run an operation by name, or raise its refusal. A read may have the parameter `wait_ms`."""
         return await self.run(find(name), params, once, request)
 
     async def run(
         self, operation: Operation[..., Any], params: dict[str, Any], once: str | None, request: Request | None
     ) -> Any:
-        """Run an operation; raises its refusal."""
+        """Run an operation, or raise its refusal."""
         if operation.writes:
             [answer] = await self.write([(operation, params, once)])
-            return told(answer)
+            return result_or_raise(answer)
         if "wait_ms" in params:
-            return await self._patient(admitted(operation, params), dict(params), request)
+            return await self._read_waiting(admitted(operation, params), dict(params), request)
         return await self.read(operation, params)
 
     async def write(self, calls: list[Call]) -> list[Any]:
-        """Run calls in one transaction, in their order; each answer is a result or the error of that one alone."""
+        """Run calls in one transaction, in order. Each answer is the result or the error of that call alone."""
         calls = all_admitted(calls)
         try:
             answers = await self.writer.submit(calls)
@@ -99,8 +105,8 @@ class Service:
             self.metrics.operation(operation.name, outcome(answer) if isinstance(answer, BaseException) else "ok")
         return answers
 
-    def overtaken(self, key: str, number: int) -> bool:
-        """Whether a later try of the call with this key has come already; remembers this one if it is not the first."""
+    def superseded(self, key: str, number: int) -> bool:
+        """Whether a later try of the call with this key has arrived before. Remembers every try but the first."""
         if self.tries.get(key, 1) > number:
             return True
         if number > 1:
@@ -110,7 +116,7 @@ class Service:
         return False
 
     async def read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
-        """Run a reading operation beside the writer."""
+        """Run a read on a thread, at the same time as writes."""
         operation = admitted(operation, params)
         try:
             answer = await self.threaded(self.engine.run, operation, params)
@@ -121,46 +127,51 @@ class Service:
         return answer
 
     async def threaded(self, function: Any, *arguments: Any) -> Any:
-        """Run something that takes time where it keeps nobody waiting."""
+        """Run a slow function on a thread, so that the event loop is not blocked."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
 
-    async def _patient(self, operation: Operation[..., Any], params: dict[str, Any], request: Request | None) -> Any:
+    async def _read_waiting(
+        self, operation: Operation[..., Any], params: dict[str, Any], request: Request | None
+    ) -> Any:
         try:
             wait = wait_of(params)
             params = operation.checked(params)
-            answer = await self._first(operation, params, wait, request)
+            answer = await self._first_answer(operation, params, wait, request)
         except TiebreakError as exc:
             self.metrics.operation(operation.name, outcome(exc))
             raise
         self.metrics.operation(operation.name, "ok")
         return answer
 
-    async def _first(
+    async def _first_answer(
         self, operation: Operation[..., Any], params: dict[str, Any], wait: int, request: Request | None
     ) -> Any:
-        """The first answer that is not empty, or the empty one when the time is up."""
+        """The first answer that is not empty, or an empty one when the time is up."""
         if not wait or request is None:
             return await self.threaded(self.engine.run, operation, params)
-        key = (operation, msgspec.json.encode(params))  # itself: strangers wait for another answer than others
-        with self.hub.place(request.client):
-            return await self.hub.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
+        key = (
+            operation,
+            msgspec.json.encode(params),
+        )  # the object, not its name: strangers get another version of the operation
+        with self.waiters.slot(request.client):
+            return await self.waiters.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
 
-    # ── Life ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── Maintenance and shutdown ─────────────────────────────────────────────────────────────────────
 
     async def tend(self, pause: float) -> None:
-        """Look after the log of the board, and remember who keeps it from being shortened; never ends."""
+        """Shorten the write-ahead log now and then, and record which processes prevent that. Runs until cancelled."""
         while True:
             await asyncio.sleep(pause)
             try:
                 kept = await self.threaded(self.engine.tend)
             except TiebreakError:
-                continue  # whoever uses the board is told
+                continue  # every request meets the same error and reports it
             if kept and kept != self.log_kept_by:
                 log.warning("the log cannot be shortened", extra={"facts": {"kept_by": kept}})
             self.log_kept_by = kept
 
     async def sweep(self, pause: float) -> None:
-        """Write down what time has done, so that whoever waits learns it in time; never ends."""
+        """Record lapsed leases and start due schedules, so that waiters learn of them soon. Runs until cancelled."""
         while True:
             await asyncio.sleep(pause)
             try:
@@ -174,20 +185,20 @@ class Service:
                 log.warning("the sweep failed", extra={"facts": exc.to_dict()})
 
     def drain(self) -> None:
-        """Take no new request; send those who wait home."""
+        """Refuse new requests, and answer all waiters with what they have."""
         self.draining = self.writer.draining = True
-        self.hub.end()
+        self.waiters.end()
 
     def close(self) -> None:
-        """Give the threads back."""
-        self.hub.end()
+        """Stop the threads."""
+        self.waiters.end()
         self._committer.shutdown(wait=False, cancel_futures=True)
         self._readers.shutdown(wait=False, cancel_futures=True)
         self.callers.shutdown(wait=False, cancel_futures=True)
 
 
 def outcome(error: BaseException) -> str:
-    """One word for how an operation ended."""
+    """One word for how an operation failed, for the metrics."""
     for kind, word in _OUTCOMES:
         if isinstance(error, kind):
             return word
@@ -195,7 +206,7 @@ def outcome(error: BaseException) -> str:
 
 
 def wait_of(params: dict[str, Any]) -> int:
-    """Take `wait_ms` out of the parameters of a read."""
+    """Remove `wait_ms` from the parameters of a read and return it."""
     wait = params.pop("wait_ms", 0)
     if isinstance(wait, bool) or not isinstance(wait, int) or not 0 <= wait <= WAIT_MS:
         raise Invalid(f"wait_ms: a whole number from 0 to {WAIT_MS}, got {shown(wait)}")
@@ -203,6 +214,6 @@ def wait_of(params: dict[str, Any]) -> int:
 
 
 def internal(error: BaseException, number: str) -> Unavailable:
-    """What a client learns of a mistake in the daemon: where to look for it, and nothing else."""
+    """Log a bug in the daemon. The returned error tells the client the id of its request and nothing else."""
     log.error("internal error", exc_info=error, extra={"facts": {"request": number}})
     return Unavailable("internal error", hint=f"the daemon's log tells more about request {number}", request=number)

@@ -1,4 +1,7 @@
-"""The daemon's own operations for code that wants a board and runs on one of the daemon's threads."""
+"""`ServiceEngine` lets code that blocks, such as hooks and MCP tools, use the board through the daemon's own service.
+
+Such code expects a `Board`, runs on a thread of the daemon, and must not open the database a second time.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ if TYPE_CHECKING:
     from .service import Service
 
 
-class Inside:
-    """As much of an engine as tools and hooks need. Writes go to the writer, reads to the threads for reading.
+class ServiceEngine:
+    """The part of an engine that tools and hooks need. Each operation runs in the event loop, as for a request.
 
-    Made in the event loop, while the request is answered; used on another thread.
+    Create it in the event loop while the request is handled, and use it on another thread.
     """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop = asyncio.get_running_loop()
-        self._context = copy_context()  # what is known of the request, above all whether a token vouches for it
+        self._context = copy_context()  # of the request: above all, whether it comes from a stranger
         self.address = service.engine.address
         self.path = service.engine.path
-        self.left: set[str] = set()  # the writer goes on with what is left
+        self.left: set[str] = set()  # always empty: the writer continues unfinished work by itself
 
     def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
-        """Run one operation as a request would."""
+        """Run one operation as a request would, and block until it has ended."""
         running = self._service.run(operation, params, once, None)
         asked = self._context.copy().run(asyncio.run_coroutine_threadsafe, running, self._loop)
         try:
@@ -38,7 +41,7 @@ class Inside:
             raise problem.error from None
 
     def wait(self, after: int, timeout: float, **filters: Any) -> bool:
-        """Sleep until something happens, or until the daemon ends."""
+        """Wait for an event after the given number. Raises `Unavailable` when the daemon shuts down."""
         if self._service.draining:
             raise Unavailable("this daemon is shutting down")
         return self._service.engine.wait(after, timeout, **filters)

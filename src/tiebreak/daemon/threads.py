@@ -1,6 +1,6 @@
-"""Threads for work that may take long: a bounded number at once, and a bounded number that waits for one.
+"""Threads for slow work: a limited number run at once, and a limited number of calls wait for a free thread.
 
-They are daemon threads, so that a daemon that ends does not wait for them. An executor's threads would be waited for.
+They are daemon threads, so the process can exit while they run. The threads of an executor would delay the exit.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class SlowThreads:
-    """Runs functions on threads of their own. Made and used inside the event loop."""
+class BoundedThreads:
+    """Runs each function on a new thread, at most `at_once` at a time. Create and use it inside the event loop."""
 
     def __init__(self, name: str, at_once: int, in_all: int) -> None:
         self._name = name
         self._in_all = in_all
         self._free = asyncio.Semaphore(at_once)
         self.count = 0
-        """How many run or wait for a thread."""
+        """The number of calls that run or wait for a thread."""
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What the function returns, once it has had its turn; `Problem` 429 if too many wait already."""
+        """Run the function and return its result. Raises `Problem` 429 if `in_all` calls run or wait already."""
         if self.count >= self._in_all:
             error = Unavailable(f"{self.count} {self._name}s are being answered already", hint="try again in a moment")
             raise Problem(429, error, (b"retry-after", b"1"))
@@ -47,7 +47,7 @@ class SlowThreads:
         future: asyncio.Future[T] = loop.create_future()
 
         def ended(result: T | None, problem: BaseException | None) -> None:
-            # The thread has ended, also if nobody waits for it any more: only now is its place free.
+            # Only now is the thread free, also when the caller stopped waiting for it long ago.
             self.count -= 1
             self._free.release()
             if future.cancelled():
@@ -63,7 +63,7 @@ class SlowThreads:
                 result = function()
             except BaseException as exc:
                 problem = exc
-            with suppress(RuntimeError):  # the daemon has ended
+            with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(ended, result, problem)
 
         threading.Thread(target=work, name=f"tiebreak-{self._name}", daemon=True).start()

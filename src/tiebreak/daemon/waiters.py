@@ -1,9 +1,11 @@
-"""The hub: everybody who waits for something to happen, and the one thread that looks for all of them.
+"""Requests that wait for a change: one thread watches the board for all of them.
 
-A waiter registers first and looks afterwards, so what happens in between is seen by the hub's next look. The hub
-sleeps in the engine's own `wait`, which is woken by commits of any process; then it asks each waiter's question
-anew. A question is an operation with its filters, so the server, not the client, decides what matches, by the same
-SQL as everywhere. While nobody waits nothing runs, and a waiter that sleeps costs nothing.
+A waiter repeats a read until its answer is not empty. The read is an operation with its filters, so the server decides
+what matches, by the same SQL as everywhere.
+
+One thread sleeps in the engine's `wait`, which the commits of any process wake. It then runs the read of every waiter
+again. A waiter registers before it reads for the first time, so a change in between is seen by the thread's next round:
+no change is missed. While nobody waits the thread sleeps.
 """
 
 from __future__ import annotations
@@ -26,30 +28,34 @@ if TYPE_CHECKING:
     from ..engine.protocol import Engine
 
 MOST_FOR_A_CLIENT = 32
+"""Open waits and streams of one client."""
 MOST_IN_ALL = 4096
+"""Open waits and streams of all clients."""
 NAP = 5.0
+"""Seconds of one sleep in the engine's `wait`."""
 LONGEST_REST = 0.05
+"""The longest pause, in seconds, after a round of reads."""
 
 
-class Question:
-    """What a waiter wants to know; an empty answer means: not yet. Equal keys have equal answers."""
+class WaitingRead:
+    """A read that is repeated until its answer is not empty. Waiters with equal keys share one answer."""
 
-    __slots__ = ("ask", "future", "key")
+    __slots__ = ("future", "key", "read")
 
-    def __init__(self, ask: Callable[[], Any], key: Any) -> None:
-        self.ask = ask
+    def __init__(self, read: Callable[[], Any], key: Any) -> None:
+        self.read = read
         self.key = key
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
-class Hub:
-    """The waiters of a daemon."""
+class Waiters:
+    """All waiters of a daemon, and the thread that watches the board for them."""
 
     def __init__(self, engine: Engine, threads: Executor) -> None:
         self._engine = engine
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._questions: set[Question] = set()
+        self._waiters: set[WaitingRead] = set()
         self._changed = Condition()
         self._clients: Counter[str] = Counter()
         self._last = find("events.last")
@@ -59,16 +65,16 @@ class Hub:
     def __len__(self) -> int:
         return self._clients.total()
 
-    def place(self, client: str) -> contextlib.AbstractContextManager[None]:
-        """A place among those who wait, for as long as the context lasts; `Problem` 429 when there is none."""
+    def slot(self, client: str) -> contextlib.AbstractContextManager[None]:
+        """Count one open wait while the context lasts. Raises `Problem` 429 when the client or all have too many."""
         if self._clients[client] >= MOST_FOR_A_CLIENT:
             raise _too_many(f"this client has {MOST_FOR_A_CLIENT} open waits already")
         if len(self) >= MOST_IN_ALL:
             raise _too_many(f"{MOST_IN_ALL} waits are open already")
-        return self._seated(client)
+        return self._counted(client)
 
     @contextlib.contextmanager
-    def _seated(self, client: str) -> Any:
+    def _counted(self, client: str) -> Any:
         self._clients[client] += 1
         try:
             yield
@@ -78,96 +84,99 @@ class Hub:
                 del self._clients[client]
 
     async def wait(
-        self, ask: Callable[[], Any], key: Any, timeout: float, gone: Callable[[], Awaitable[None]] | None = None
+        self, read: Callable[[], Any], key: Any, timeout: float, gone: Callable[[], Awaitable[None]] | None = None
     ) -> Any:
-        """The first answer that is not empty; the last, empty one when time is up, the client gone or the end near."""
-        question = Question(ask, key)
+        """The first answer that is not empty.
+
+        An empty one when the time is up, the client has disconnected, or the daemon shuts down.
+        """
+        waiter = WaitingRead(read, key)
         with self._changed:
-            self._questions.add(question)
+            self._waiters.add(waiter)
             self._changed.notify()
         if self._thread is None:
-            self._thread = Thread(target=self._watch, name="tiebreak-hub", daemon=True)
+            self._thread = Thread(target=self._watch, name="tiebreak-waiters", daemon=True)
             self._thread.start()
         left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
-            answer = await self._loop.run_in_executor(self._threads, ask)
+            answer = await self._loop.run_in_executor(self._threads, read)
             if answer or self._ended:
                 return answer
-            awaited = {question.future} if left is None else {question.future, left}
+            awaited = {waiter.future} if left is None else {waiter.future, left}
             await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            return question.future.result() if question.future.done() else answer
+            return waiter.future.result() if waiter.future.done() else answer
         finally:
-            self._forget(question)
+            self._forget(waiter)
             if left is not None:
                 left.cancel()
 
-    def _forget(self, question: Question) -> None:
+    def _forget(self, waiter: WaitingRead) -> None:
         with self._changed:
-            self._questions.discard(question)
-        if question.future.done() and not question.future.cancelled():
-            question.future.exception()  # seen, whether or not anybody asks
-        question.future.cancel()
+            self._waiters.discard(waiter)
+        if waiter.future.done() and not waiter.future.cancelled():
+            waiter.future.exception()  # mark it as retrieved, or asyncio logs it
+        waiter.future.cancel()
 
     def end(self) -> None:
-        """Send everybody away with an empty answer."""
+        """Answer every waiter with an empty list."""
         self._ended = True
         with self._changed:
-            questions = list(self._questions)
+            waiters = list(self._waiters)
             self._changed.notify()
-        for question in questions:
-            _give(question, [])
+        for waiter in waiters:
+            _give(waiter, [])
 
-    # ── In the hub's own thread ──────────────────────────────────────────────────────────────────────
+    # ── In the watching thread ───────────────────────────────────────────────────────────────────────
 
     def _watch(self) -> None:
         seen = 0
         while not self._ended:
             with self._changed:
-                self._changed.wait_for(lambda: self._questions or self._ended)
+                self._changed.wait_for(lambda: self._waiters or self._ended)
             try:
                 if self._engine.wait(seen, NAP):
                     began = monotonic()
-                    seen = self._look()
-                    sleep(min(LONGEST_REST, monotonic() - began))  # looking takes at most half of the time
+                    seen = self._read_all()
+                    sleep(min(LONGEST_REST, monotonic() - began))  # so that reads take at most half of the time
             except TiebreakError as exc:
                 self._tell_all(exc)
                 seen = 0
 
-    def _look(self) -> int:
-        """Ask all questions; the number that was the newest before the first of them."""
+    def _read_all(self) -> int:
+        """Run every read once. Returns the number of the newest event from before the first read."""
         newest: int = self._engine.run(self._last, {})
         answers: dict[Any, Any] = {}
         with self._changed:
-            questions = list(self._questions)
-        for question in questions:
-            if question.key not in answers:
+            waiters = list(self._waiters)
+        for waiter in waiters:
+            if waiter.key not in answers:
                 try:
-                    answers[question.key] = question.ask()
+                    answers[waiter.key] = waiter.read()
                 except TiebreakError as exc:
-                    answers[question.key] = exc
-            if answers[question.key]:
-                self._tell(question, answers[question.key])
+                    answers[waiter.key] = exc
+            if answers[waiter.key]:
+                self._tell(waiter, answers[waiter.key])
         return newest
 
     def _tell_all(self, problem: TiebreakError) -> None:
-        """The board cannot be read: whoever waits learns it."""
+        """The board cannot be read: give every waiter the error."""
         with self._changed:
-            questions, self._questions = list(self._questions), set()
-        for question in questions:
-            self._tell(question, problem)
+            waiters, self._waiters = list(self._waiters), set()
+        for waiter in waiters:
+            self._tell(waiter, problem)
 
-    def _tell(self, question: Question, answer: Any) -> None:
+    def _tell(self, waiter: WaitingRead, answer: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(_give, question, answer)
+            self._loop.call_soon_threadsafe(_give, waiter, answer)
 
 
-def _give(question: Question, answer: Any) -> None:
-    if question.future.done():
+def _give(waiter: WaitingRead, answer: Any) -> None:
+    if waiter.future.done():
         return
     if isinstance(answer, BaseException):
-        question.future.set_exception(answer)
+        waiter.future.set_exception(answer)
     else:
-        question.future.set_result(answer)
+        waiter.future.set_result(answer)
 
 
 def _too_many(what: str) -> Problem:

@@ -1,14 +1,14 @@
-"""The writer: all writes that wait at the same moment go into one transaction and share one sync of the disk.
+"""Group commit: all writes that wait at the same moment go into one transaction and share one sync of the disk.
 
-Everything that has arrived in one turn of the event loop is taken together. Each operation has a savepoint of its
-own, so that one that fails takes nothing along; then one commit, then the answers.
+The writer takes everything that has arrived in one turn of the event loop. Each operation has a savepoint of its own,
+so a failed operation undoes only itself. Then comes one commit, and only then the answers.
 
-The event loop commits by itself: on the two ends of a handover to a thread more time would be lost than a commit
-takes. Only when the board is held by somebody else, or when the disk has proved to be slow, a thread does it, so
-that streams, waits and reads go on meanwhile.
+The event loop commits by itself, because handing a commit to a thread and back would take longer than the commit. The
+writer uses a thread only when another process has the board locked, or when recent commits were slow. Streams, waits
+and reads then continue in the meantime.
 
-What a call has left to be done in steps (see `operations.chores`) is gone on with here, after the call was answered.
-Each step is a transaction of its own on a thread, behind all writes that wait by then.
+An operation may leave work to be finished in steps (see `operations.chores`). The writer continues it after the
+operation has been answered. Each step is a transaction of its own on a thread, queued behind the writes that wait.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     Entry = tuple[list[Call], asyncio.Future[list[Any]]]
 
 MOST_TOGETHER = 256
-"""Operations in one transaction: more would make the first ones wait."""
+"""Operations in one transaction. With more, the first would wait too long for their answers."""
 MOST_WAITING = 20_000
-"""Operations in the queue; beyond that, somebody asks faster than the disk can answer."""
+"""Operations in the queue. Beyond that, clients write faster than the disk, and further writes are refused."""
 SLOW = 0.005
-"""A commit of more seconds than this is left to a thread from then on, until it is quick again."""
+"""Seconds: when commits take longer than this, a thread makes them until they are quick again."""
 
 
 class Writer:
-    """A queue of calls, and the commits that empty it."""
+    """The queue of writes, and the commits that empty it."""
 
     def __init__(self, engine: Engine, threads: Executor, metrics: Metrics) -> None:
         self._engine = engine
@@ -48,18 +48,18 @@ class Writer:
         self._queue: deque[Entry] = deque()
         self._scheduled = False
         self._running = 0
-        """Batches that threads are writing."""
+        """Transactions that threads are committing."""
         self._slow = 0.0
         self._chores: set[str] = set()
-        """The projects for which a step is queued or being done."""
+        """The projects with a step that is queued or running."""
         self._step = find("tasks.cascade")
         self.draining = False
-        """Whether no further step is begun; what is left then is done by the next daemon."""
+        """Whether no further step is begun. The next daemon does what is left."""
         self.depth = 0
-        """Operations that wait or are being written."""
+        """Operations that are queued or being committed."""
 
     def submit(self, calls: list[Call]) -> asyncio.Future[list[Any]]:
-        """Queue calls that belong into one transaction; the future has their answers, errors among them."""
+        """Queue calls for one transaction. The future has an answer for each: its result or its error."""
         if self.depth + len(calls) > MOST_WAITING:
             raise Unavailable(f"{self.depth} writes are waiting already", hint="try again in a moment")
         future: asyncio.Future[list[Any]] = self._loop.create_future()
@@ -69,13 +69,13 @@ class Writer:
         return future
 
     def _go_on(self) -> None:
-        """Write in the next turn of the loop, if there is something and not enough is being written already."""
+        """Schedule a commit for the next turn of the loop, if the queue is not empty and a writer is free."""
         if self._queue and not self._scheduled and self._running < self._engine.writers:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write all that is there; come again if something is left."""
+        """Commit one batch from the queue, and schedule the next."""
         self._scheduled = False
         entries = self._take()
         calls = [call for each, _ in entries for call in each]
@@ -110,11 +110,11 @@ class Writer:
         return entries
 
     def _is_step(self, entry: Entry) -> bool:
-        """Whether this goes on with chores: nobody waits for it, so nothing else shall be in its transaction."""
+        """Whether this is a step of unfinished work. No client waits for it, so it gets a transaction of its own."""
         return entry[0][0][0] is self._step
 
     def _go_on_with_chores(self) -> None:
-        """Queue a step for each project in which something was left to be done."""
+        """Queue a step for each project with unfinished work."""
         left = self._engine.left
         while left and not self.draining:
             project = left.pop()
@@ -129,7 +129,7 @@ class Writer:
 
         def done(finished: asyncio.Future[list[Any]]) -> None:
             if finished.cancelled() or finished.exception() is not None:
-                again = False  # the board is not to be had now; the sweep goes on with it
+                again = False  # the board is not available; the next sweep continues
             else:
                 [answer] = finished.result()
                 again = isinstance(answer, int) and answer > 0 and not self.draining

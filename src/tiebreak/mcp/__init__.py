@@ -1,5 +1,9 @@
-"""The board as six tools for language models: what `tb mcp` and the daemon's `/mcp` offer alike.
+"""The six tools that language models use through the Model Context Protocol (MCP).
 
-`declared` says what a model is told of them, `calls` does what they say, `shown` is how records, and the words of
-other agents in them, reach a model. Nothing here imports the MCP SDK but `server`, which joins the three to it.
+They are the same in `tb mcp` (over stdio) and at the daemon's `/mcp` (over HTTP).
+
+    tools       declares the tools: names, descriptions and schemas
+    calls       runs a tool on the board
+    rendering   turns records into the answers that a model reads, and marks text of other agents as untrusted
+    server      makes an MCP server of these three; the only module that imports the MCP SDK
 """

@@ -1,6 +1,7 @@
-"""What the tools do: each is a few calls of the board, in threads, answered as a model sees it.
+"""Runs the tools: each one makes a few calls of the board, on threads, and renders the answer for a model.
 
-A call that is cancelled while it wins something gives it back (see `aio`): nobody would know of the win.
+A tool call that is cancelled while it wins a claim or hold releases it again (see `aio`), because the client would
+never learn that it won.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
     Tool = Callable[["AsyncBoard", dict[str, Any]], Awaitable[dict[str, Any]]]
 
-NEVER_ENDED = ["blocked", "pending", "claimed"]
+UNFINISHED = ["blocked", "pending", "claimed"]
 FEW = 20
+"""Entries in a list, unless the model asks for more."""
 
 
 async def call(board: AsyncBoard, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run a tool; raises the board's refusals."""
+    """Run a tool, or raise the refusal of the board."""
     if name not in TOOLS:
         raise Invalid(f"no tool {shown(name)}", hint=f"there are: {', '.join(TOOLS)}")
     return await TOOLS[name](board, _checked(name, arguments))
@@ -41,7 +43,7 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 
 def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, none of them unknown, missing or outside of its list; values are checked by the operations."""
+    """Check names and types of the arguments, and leave out nulls. The operations check the values."""
     schema = PARAMETERS[name]
     known = schema["properties"]
     given = {key: value for key, value in arguments.items() if value is not None}
@@ -52,7 +54,7 @@ def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if words and value not in words:
             raise Invalid(f"{name}: {key}: one of {', '.join(words)}, got {shown(value)}")
         kind, called = _KINDS.get(known[key].get("type"), (object, ""))
-        if not isinstance(value, kind) or (kind is int and not _counts(value)):
+        if not isinstance(value, kind) or (kind is int and not _is_positive(value)):
             raise Invalid(f"{name}: {key}: {called}, got {shown(value)}")
     for key in schema.get("required", ()):
         if key not in given:
@@ -60,7 +62,7 @@ def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _counts(value: Any) -> bool:
+def _is_positive(value: Any) -> bool:
     return value is not True and bool(value > 0)
 
 
@@ -68,19 +70,19 @@ def _some(given: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
-def _patience(given: dict[str, Any]) -> float:
+def _wait_seconds(given: dict[str, Any]) -> float:
     return min(seconds(given.get("wait", 0), "wait"), TOOL_WAIT)
 
 
 def token(text: Any) -> tuple[str, int]:
-    """The reference and the epoch of a token."""
+    """Split a token into its reference and its epoch."""
     ref, mark, epoch = text.rpartition("@") if isinstance(text, str) else ("", "", "")
     if not (mark and ref and epoch.isascii() and epoch.isdigit() and len(epoch) < 19 and int(epoch) > 0):
         raise Invalid(f"token: REF@EPOCH as claim or hold gave it, got {shown(text)}")
     return ref, int(epoch)
 
 
-# ── Looking ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Reading ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def look(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +113,7 @@ async def _overview(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _tasks(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    states = [given["state"]] if "state" in given else NEVER_ENDED
+    states = [given["state"]] if "state" in given else UNFINISHED
     filters = {"states": states, "limit": given.get("limit", FEW), "name_contains": given.get("contains")}
     found = await board.run(partial(board.sync.tasks.list, **filters))
     return {"tasks": [show.task(each, whole=False, me=board.sync.agent) for each in found]}
@@ -171,14 +173,14 @@ _LOOKS: dict[str, Tool] = {
 
 
 async def post(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    """Put a task on the board."""
+    """Post a task."""
     posted = await board.run(partial(board.sync.tasks.post, **given))
     return {"task": show.task(posted, whole=False, me=board.sync.agent)}
 
 
 async def claim(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    """Win a task, or the next ones."""
-    wait, lease = _patience(given), given.get("lease", CLAIM_LEASE)
+    """Claim a task by reference, or the next ready ones."""
+    wait, lease = _wait_seconds(given), given.get("lease", CLAIM_LEASE)
     if "ref" in given:
         more = [key for key in ("kind", "tag", "count") if key in given]
         if more:
@@ -189,14 +191,14 @@ async def claim(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     return {"tasks": [show.task(each.sync.task, me=board.sync.agent) for each in won]}
 
 
-_GO_WITH = {"extend": ("lease",), "complete": ("result",), "fail": ("reason", "retry"), "release": ("reason",)}
+_ARGUMENTS_OF = {"extend": ("lease",), "complete": ("result",), "fail": ("reason", "retry"), "release": ("reason",)}
 
 
 async def update(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    """Write as the holder of a claim."""
+    """Extend, complete, fail or release a claim."""
     ref, epoch = token(given["token"])
     action = given["action"]
-    allowed = _GO_WITH[action]
+    allowed = _ARGUMENTS_OF[action]
     wrong = [key for key in given if key not in ("token", "action", *allowed)]
     if wrong:
         raise Invalid(f"update: {wrong[0]} does not go with {action}", hint=f"{action} takes: {', '.join(allowed)}")
@@ -234,8 +236,8 @@ async def _take(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     won = await board.hold(
         *resources,
         lease=given.get("lease", HOLD_LEASE),
-        wait=_patience(given),
-        again=not any(each.startswith("pool:") for each in resources),  # or nobody could take a second slot
+        wait=_wait_seconds(given),
+        again=not any(each.startswith("pool:") for each in resources),  # taking a pool again must give a second slot
         **_some(given, "note", "slots"),
     )
     return {"holds": [show.hold(each, board.sync.agent) for each in won.sync.holds]}
@@ -255,7 +257,7 @@ def _hold_token(text: Any) -> tuple[str, int, int]:
 
 
 async def message(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    """Send or acknowledge."""
+    """Send or acknowledge a message."""
     if given["action"] == "ack":
         if "number" not in given:
             raise Invalid("message: ack needs number", hint="look inbox shows the numbers")

@@ -1,7 +1,7 @@
-"""Records as a model sees them: short, with tokens to act by, and the words of others kept apart.
+"""Renders records for language models: short, with the tokens that the tools need.
 
-Whatever an agent wrote stands in an object with `untrusted: true` and who it is from, so that neither a model nor a
-client can take it for something that the board says.
+Text that an agent wrote is always inside an object with `untrusted: true` and the name of the agent. So neither a model
+nor a client can mistake it for a statement of the board.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEXT: list[tuple[type[TiebreakError], str]] = [
 
 
 def said(who: str | None, **words: Any) -> dict[str, Any] | None:
-    """What an agent wrote, marked as such; None if it wrote nothing."""
+    """Text that an agent wrote, marked as untrusted. None if there is none."""
     words = {name: value for name, value in words.items() if value is not None}
     return {"from": who or "unknown", "untrusted": True, **words} if words else None
 
@@ -40,7 +40,7 @@ def _time(at: float | None) -> str | None:
 
 
 def task(one: Task, *, whole: bool = True, me: str | None = None) -> dict[str, Any]:
-    """A task; with a token if it is claimed by the agent that asks."""
+    """A task. It has a token if the caller holds the claim."""
     claimed = one.state == "claimed"
     mine = claimed and me is not None and holder_id(one) == me
     return _kept(
@@ -67,7 +67,7 @@ def task(one: Task, *, whole: bool = True, me: str | None = None) -> dict[str, A
 
 
 def hold(one: Hold, me: str) -> dict[str, Any]:
-    """A hold; with a token if the agent that asks has it."""
+    """A hold. It has a token if the caller is the holder."""
     return _kept(
         resource=one.resource,
         slot=one.slot if one.resource.startswith("pool:") else None,
@@ -86,12 +86,12 @@ def hold_token(one: Hold) -> str:
 
 
 def released(one: Released) -> dict[str, Any]:
-    """What was given back; `changed` says that somebody else wrote to the file."""
+    """A released hold. `changed` tells that somebody else wrote to the file meanwhile."""
     return _kept(resource=one.resource, epoch=one.epoch, changed=one.changed)
 
 
 def wait(one: Wait) -> dict[str, Any]:
-    """A place in line."""
+    """An agent that waits for resources."""
     return _kept(
         agent=one.agent,
         resources=one.resources,
@@ -102,7 +102,7 @@ def wait(one: Wait) -> dict[str, Any]:
 
 
 def agent(one: Agent) -> dict[str, Any]:
-    """Somebody who acts."""
+    """An agent."""
     return _kept(
         name=short(one.id),
         id=one.id,
@@ -127,12 +127,12 @@ def message(one: Message) -> dict[str, Any]:
 
 
 def sentence(one: Sentence) -> dict[str, Any]:
-    """A line of a story: told by the board, with what agents wrote inside."""
+    """A sentence of `why`. It may quote agents, so all of it is untrusted."""
     return {"at": rfc3339(one.at), **(said("the log", text=one.text) or {})}
 
 
 def error(problem: TiebreakError) -> dict[str, Any]:
-    """A refusal: what kind, the facts, and what to do next. Its message may quote agents."""
+    """A refusal: its kind, its facts, and what to do next. Its message may quote agents, so it is untrusted."""
     facts = problem.to_dict()
     note, holder = facts.pop("note", None), facts.get("holder")
     message = str(facts.pop("message", ""))

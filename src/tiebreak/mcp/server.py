@@ -1,4 +1,7 @@
-"""The tools as an MCP server, by the official SDK. Importing this costs most of what starting `tb mcp` costs."""
+"""Makes an MCP server of the tools, with the official SDK.
+
+Importing the SDK is most of the start-up time of `tb mcp`, so nothing else in the package imports this module early.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def server(board: Callable[[], AsyncBoard]) -> Server[Any]:
-    """An MCP server; `board` gives the board as whoever is asking sees it, or raises a refusal."""
+    """An MCP server. `board` returns the board for the agent of the current call, or raises a refusal."""
     declared = [types.Tool.model_validate(tool) for tool in TOOLS]
 
     async def listed(_: ServerRequestContext[Any], __: Any) -> types.ListToolsResult:
@@ -47,6 +50,6 @@ def server(board: Callable[[], AsyncBoard]) -> Server[Any]:
 
 
 def _result(answer: dict[str, Any], *, failed: bool = False) -> types.CallToolResult:
-    """The same twice, as the protocol wants it: for programs, and as text for clients that show only that."""
+    """The answer twice, as MCP recommends: structured, and as text for clients that read only text."""
     text = types.TextContent(type="text", text=json.dumps(answer, ensure_ascii=False, separators=(",", ":")))
     return types.CallToolResult(content=[text], structured_content=answer, is_error=failed)

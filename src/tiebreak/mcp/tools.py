@@ -1,7 +1,7 @@
-"""What a model is told of the tools: names, parameters, answers and hints.
+"""Declares the tools: their names, descriptions, parameters and answers, as MCP clients list them.
 
-Every client puts all of this into the context of every conversation, so it is short (a test counts it), and it holds
-not one word that an agent wrote.
+Every client puts all of this into the context of every conversation. So it is short (a test measures it), and it
+contains no text written by agents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The program: what puts the parts together that know nothing of each other.
+"""The program `tb`: assembles the packages that know nothing of each other.
 
-Command line, daemon, workers, sessions and other programs' protocols are packages of their own. This one stands above
-all of them. It is what `tb` runs, it adds the commands of `compat` to the command line, and its command `serve` makes
-a daemon with the routes of `compat`, with workers and with whoever drains queued handoffs.
+The command line, the daemon, workers, sessions and the protocols of other programs are separate packages. This package
+imports all of them, and none of them imports it. It adds the commands of `compat` to the command line. Its command
+`serve` runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Queued handoffs: somebody beside the daemon looks for them, and lets `tb drain` do the rest.
+"""Starts queued handoffs while a daemon serves: it watches the queue, and runs `tb drain` when there are any.
 
-Nothing of sessions runs inside the daemon: it must not wait for a command to come to life, and not end with it.
+`tb drain` is a process of its own, because starting an agent can take long and can fail, and neither may disturb the
+daemon.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from ..sessions.handoff_queue import queued_boards
 
 LOOK, AGAIN = 2.0, 20.0
-"""Seconds between two looks into the queue, and before what was left in it is tried again."""
+"""Seconds between two looks into the queue, and before a failed `tb drain` is tried again."""
 log = logging.getLogger("tiebreak")
 
 
 class HandoffDrain:
-    """Drains the queued handoffs of a board that is being served."""
+    """Drains the queued handoffs of the board that a daemon serves."""
 
     pids: list[int] = []
-    """Nothing that the daemon would have to wait for: what a replacement needs is in the queue until it lives."""
+    """Always empty. The daemon need not wait: a handoff stays in the queue until its replacement runs."""
 
     async def run(self, addresses: list[str]) -> None:
-        """Have them drained, by whatever address they know the board; never ends by itself."""
+        """Drain handoffs until cancelled. A handoff may be queued under any of the addresses of the board."""
         pause = LOOK
         while True:
             await asyncio.sleep(pause)
@@ -42,13 +43,13 @@ class HandoffDrain:
 
 
 def waiting(addresses: list[str]) -> list[str]:
-    """The addresses under which handoffs of this board are queued."""
+    """Those of the addresses under which handoffs are queued."""
     found = queued_boards()
     return [address for address in addresses if address in found]
 
 
 async def _run(address: str) -> int:
-    """`tb drain`; its exit code. The address may have a password in it, so it is on no command line."""
+    """Run `tb drain` and return its exit code. The address may contain a password, so it is passed by environment."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "tiebreak", "drain", "--every-project", "--json"),
         env={**os.environ, "TIEBREAK_BOARD": address, "TIEBREAK_PROJECT": "default"},

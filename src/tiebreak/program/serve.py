@@ -75,7 +75,7 @@ def _serve(context: Context, args: Args, board: str) -> int:
     try:
         from ..daemon import log_format
         from ..daemon.server import Settings
-        from .serving import served_daemon
+        from .daemon_assembly import assemble_daemon
     except ImportError as exc:
         raise Unavailable(f"serve: {exc.name} is not installed", hint=f"the daemon is an extra: {EXTRA}") from exc
     from ..engine import connect
@@ -90,7 +90,7 @@ def _serve(context: Context, args: Args, board: str) -> int:
             open=args.open,
             open_jobs=args.open_jobs,
         )
-        daemon = served_daemon(engine, settings, workers=args.workers, project=_project(args))
+        daemon = assemble_daemon(engine, settings, workers=args.workers, project=_project(args))
         log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:

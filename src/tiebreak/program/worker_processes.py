@@ -1,7 +1,8 @@
-"""The workers of a daemon: as many as the operator wants, each a process of its own in the daemon's process group.
+"""The workers of a daemon (`tb serve --workers N`): starts them, restarts them, and stops them.
 
-They reach the board by the daemon's own socket, as any other worker would. So they are told to stop first, while it
-still answers: what they finish, they can report. One that ends by itself is started again, a second later.
+Each worker is a process of its own, in the process group of the daemon. It uses the board through the daemon's unix
+socket, as any other worker would. So the daemon stops its workers first, while it still answers: they can report the
+jobs that they finish. A worker that ends by itself is started again after one second.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ if TYPE_CHECKING:
 PAUSE = 1.0
 """Seconds before a worker that has ended is started again."""
 LOOK = 0.1
+"""Seconds between two checks whether a worker has ended."""
 log = logging.getLogger("tiebreak")
 
 
 def worker_command(address: str, project: str) -> list[str]:
-    """What runs one worker, with one job at a time; told to stop also if the daemon is killed."""
+    """The command of one worker, which runs one job at a time and stops if the daemon is killed."""
     words = ["--board", address, "--project", project, "work", "--concurrency", "1"]
-    return [sys.executable, "-P", "-m", f"{__package__}.worker_process", str(os.getpid()), *words]
+    return [sys.executable, "-P", "-m", f"{__package__}.daemon_worker", str(os.getpid()), *words]
 
 
 class WorkerProcesses:
-    """Workers under way."""
+    """The worker processes of one daemon."""
 
     def __init__(self, count: int, command: Callable[[list[str]], list[str]]) -> None:
         self._command = command
-        """What runs one worker, given the addresses of the daemon."""
+        """Makes the command of one worker from the addresses of the daemon."""
         self._words: list[str] = []
         self._count = count
         self._running: list[subprocess.Popen[bytes]] = []
@@ -42,11 +44,11 @@ class WorkerProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """Those that run."""
+        """The pids of the running workers."""
         return [each.pid for each in self._running if each.poll() is None]
 
     async def run(self, addresses: list[str]) -> None:
-        """Start them, and start again those that end; ends when they are told to stop."""
+        """Start the workers, and restart those that end, until `drain` is called."""
         self._words = self._command(addresses)
         for _ in range(self._count):
             self._running.append(self._start())
@@ -60,7 +62,7 @@ class WorkerProcesses:
                     self._running.append(self._start())
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Not the agent of whoever started the daemon: a worker's name tells which process it is.
+        # Not the agent of the shell that started the daemon: the name of a worker identifies its process.
         theirs = ("TIEBREAK_AGENT", "TIEBREAK_SESSION")
         environment = {name: value for name, value in os.environ.items() if name not in theirs}
         made = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
@@ -68,14 +70,14 @@ class WorkerProcesses:
         return made
 
     async def drain(self) -> None:
-        """Let them finish what they run, and come back when they have ended; they have a time-out of their own."""
+        """Tell the workers to finish their jobs, and wait until all have ended. They have a time-out of their own."""
         self._stopping = True
         self.hurry()
         while self.pids:
             await asyncio.sleep(LOOK)
 
     def hurry(self) -> None:
-        """Tell them to stop. The second time they end their jobs and give them back."""
+        """Tell the workers to stop. On the second call they end their jobs and release them."""
         for each in self._running:
             if each.poll() is None:
                 each.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What only one of the two ways has: a process that starts and ends, and a daemon that many reach."""
+"""What differs between the two transports: the process of `tb mcp`, and a daemon with many clients."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_command_ends_when_its_client_goes(tmp_path: Path) -> None:
         assert started.wait(timeout=100) == 0
 
 
-def test_who_has_no_name_is_told_how_to_get_one(daemon: Serving, mode: str) -> None:
+def test_a_client_without_a_name_is_told_how_to_set_one(daemon: Serving, mode: str) -> None:
     async def scenario(client: Client) -> None:
         refusal = await bad(client, "look")
         assert "Tiebreak-Agent" in refusal["details"]["hint"]
@@ -115,7 +115,7 @@ def raw(daemon: Serving, body: dict[str, Any], **headers: str) -> socket.socket:
     return connection
 
 
-def test_a_client_that_hangs_up_leaves_the_line(daemon: Serving) -> None:
+def test_a_client_that_disconnects_leaves_the_wait_queue(daemon: Serving) -> None:
     with as_seen_by(daemon, "bob~1") as board:
         board.holds.take(resources=["lock:left"])
         with raw(daemon, called("hold", action="take", resources=["lock:left"], wait=50)):

@@ -1,4 +1,4 @@
-"""The official client drives every tool, over both transports and in both eras of the protocol."""
+"""The official client calls every tool, over both transports and both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcp.client.client import Client
 from .conftest import Tools, bad, good
 
 
-def test_every_tool_does_its_work_on_every_way(tools: Tools) -> None:
+def test_every_tool_works_over_every_transport_and_protocol_version(tools: Tools) -> None:
     async def scenario(client: Client) -> None:
         await _announces(client)
         await _works(client, tools)

@@ -1,4 +1,7 @@
-"""`python -m tiebreak.program.worker_process PARENT work …`: a worker that stops when its daemon is killed."""
+"""`python -m tiebreak.program.daemon_worker PARENT work …`: one worker of a daemon.
+
+It runs `tb work …`, and it stops when the daemon, its parent process, is killed.
+"""
 
 from __future__ import annotations
 
