@@ -202,7 +202,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _routes(routes: list[Route]) -> str:
-    headings = list(dict.fromkeys([*openapi.GROUPS.values(), *map(openapi.group_of, routes)]))
+    headings = list(dict.fromkeys([*(name for name, _ in openapi.GROUPS.values()), *map(openapi.group_of, routes)]))
     ordered = sorted(routes, key=lambda each: (headings.index(openapi.group_of(each)), each.path, each.method))
     return "".join(
         f"<h3>{html(name)}</h3>" + _table(("route", "what for", "answers"), map(_route, those))

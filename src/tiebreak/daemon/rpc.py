@@ -32,10 +32,10 @@ _REQUEST = {
     "required": ["jsonrpc", "method"],
     "properties": {
         "jsonrpc": {"const": "2.0"},
-        "id": {"type": ["string", "integer", "null"]},
+        "id": {"type": ["string", "number", "null"]},
         "method": {"type": "string"},
-        "params": {"type": "object"},
-        "once": {"type": "string", "minLength": MIN_ONCE, "maxLength": MAX_ONCE},
+        "params": {"type": ["object", "null"]},
+        "once": {"type": ["string", "null"], "minLength": MIN_ONCE, "maxLength": MAX_ONCE},
     },
 }
 SCHEMA = {"oneOf": [_REQUEST, {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _REQUEST}]}
