@@ -68,7 +68,8 @@ fmt: .venv/.stamp ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/.stamp ## Regenerate the references
+docs: .venv/.stamp ## Regenerate the references and the typed groups of the board
+	$(BIN)/python -m tiebreak.groups.generate
 	for name in cli operations; do \
 		$(BIN)/python -m tiebreak.cli.reference $$name > docs/$$name.md.new && mv docs/$$name.md.new docs/$$name.md; done
 
