@@ -13,7 +13,7 @@ BIN := .venv/bin
 UV := uv==0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check test cover bench soak lock fmt docs clean
+.PHONY: help serve check test cover bench soak lock fmt docs openapi clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -68,10 +68,16 @@ fmt: .venv/.stamp ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/.stamp ## Regenerate the references
+docs: .venv/.stamp ## Regenerate the references and the typed groups of the board
+	$(BIN)/python -m tiebreak.groups.generate
 	for name in cli operations; do \
 		$(BIN)/python -m tiebreak.program.reference $$name > docs/$$name.md.new && mv docs/$$name.md.new docs/$$name.md; done
 	$(BIN)/python -m tools.statements > docs/statements.sql.new && mv docs/statements.sql.new docs/statements.sql
+
+# Not part of the tests: the linters are programs for Node, which nothing else here needs.
+openapi: .venv/.stamp ## Lint the OpenAPI document that a daemon serves, with Redocly and Spectral
+	@tools/need npm curl
+	tools/lint-openapi $(BIN)/tb
 
 clean: ## Remove everything that can be made again
 	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from . import board as sync
 from .errors import Refused, TiebreakError, TimedOut, Unavailable
+from .groups import awaited
 from .handles import Grant
 from .limits import MAX_LIMIT
 from .names import seconds
+from .operations import MODULES
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from .board import Board
     from .handles import Claim, Holding
@@ -67,12 +69,30 @@ class AsyncBoard:
             raise Unavailable("the board is closed here")
         return self._threads.submit(function)
 
-    def __getattr__(self, name: str) -> AsyncNamespace:
-        """The groups of operations: `tasks`, `holds`, `messages`, `agents`, `sessions` …"""
-        group = getattr(self.sync, name)
-        if not isinstance(group, sync.Namespace):
-            raise AttributeError(f"AsyncBoard has no attribute {name!r}; board.sync has")
-        return AsyncNamespace(self, group)
+    if TYPE_CHECKING:
+        tasks: awaited.AsyncTasks
+        jobs: awaited.AsyncJobs
+        queues: awaited.AsyncQueues
+        holds: awaited.AsyncHolds
+        waits: awaited.AsyncWaits
+        messages: awaited.AsyncMessages
+        agents: awaited.AsyncAgents
+        sessions: awaited.AsyncSessions
+        events: awaited.AsyncEvents
+        schedules: awaited.AsyncSchedules
+        upkeep: awaited.AsyncUpkeep
+    else:
+
+        def __getattr__(self, name):
+            """A group of operations, when it is first asked for."""
+            if name not in MODULES:
+                raise AttributeError(f"AsyncBoard has no attribute {name!r}; perhaps board.sync has")
+            made = getattr(awaited, f"Async{name.capitalize()}")
+            group = self.__dict__[name] = made(self, getattr(self.sync, name))
+            return group
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *MODULES})
 
     async def claim(self, ref: str, **options: Any) -> AsyncGrant[Claim]:
         """Win a task; raises `Lost`."""
@@ -197,18 +217,6 @@ def _release(grant: Grant) -> None:
         grant.leave()
     except TiebreakError:
         pass  # it ran out or was taken away: nothing is left to give back
-
-
-class AsyncNamespace:
-    """One group of operations, awaited."""
-
-    def __init__(self, board: AsyncBoard, group: sync.Namespace) -> None:
-        self._board = board
-        self._group = group
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        call = getattr(self._group, name)
-        return lambda **params: self._board.run(call, **params)
 
 
 class AsyncGrant(Generic[G]):

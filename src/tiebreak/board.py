@@ -21,47 +21,35 @@ from .names import seconds
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, Generic, ParamSpec, TypeVar
+    from typing import Any, ParamSpec, TypeVar
 
     from .engine.protocol import Engine
     from .functions import JobFunction
+    from .groups.agents import Agents
+    from .groups.events import Events
+    from .groups.holds import Holds
+    from .groups.jobs import Jobs
+    from .groups.messages import Messages
+    from .groups.queues import Queues
+    from .groups.schedules import Schedules
+    from .groups.sessions import Sessions
+    from .groups.tasks import Tasks
+    from .groups.upkeep import Upkeep
+    from .groups.waits import Waits
     from .handles import Claim, Holding
     from .model import Event, Hold, Task
     from .operations import Operation
-    from .operations import agents as _agents
-    from .operations import chores as _chores
-    from .operations import claims as _claims
-    from .operations import dependencies as _dependencies
-    from .operations import events as _events
-    from .operations import expiry as _expiry
-    from .operations import graphs as _graphs
-    from .operations import holds as _holds
-    from .operations import jobs as _jobs
-    from .operations import messages as _messages
-    from .operations import outputs as _outputs
-    from .operations import picking as _picking
-    from .operations import queues as _queues
-    from .operations import schedules as _schedules
-    from .operations import sessions as _sessions
-    from .operations import tasks as _tasks
-    from .operations import upkeep as _upkeep
-    from .operations import waits as _waits
     from .waiting import InLine
 
     P = ParamSpec("P")
     R = TypeVar("R")
-
-    class Bound(Generic[P, R]):
-        """An operation on a board: the same parameters, without the transaction."""
-
-        def __init__(self, operation: Operation[P, R]) -> None: ...
-        def __get__(self, board: object, owner: object = None) -> Callable[P, R]: ...
 
 
 SOON = 0.5
 """Seconds after which a waiter looks whether the one before it, who could take what is free and does not, is gone."""
 
 fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "waiting")]
+fork_safety.LATER += [f"tiebreak.groups.{name}" for name in operations.MODULES]
 
 
 def default_address(environ: Mapping[str, str] = os.environ) -> str:
@@ -117,17 +105,32 @@ class Board:
         self.engine = engine
         self._agent = agent
         self._project = project
-        self.tasks = Tasks(self)
-        self.jobs = Jobs(self)
-        self.queues = Queues(self)
-        self.holds = Holds(self)
-        self.waits = Waits(self)
-        self.messages = Messages(self)
-        self.agents = Agents(self)
-        self.sessions = Sessions(self)
-        self.events = Events(self)
-        self.schedules = Schedules(self)
-        self.upkeep = Upkeep(self)
+
+    if TYPE_CHECKING:
+        tasks: Tasks
+        jobs: Jobs
+        queues: Queues
+        holds: Holds
+        waits: Waits
+        messages: Messages
+        agents: Agents
+        sessions: Sessions
+        events: Events
+        schedules: Schedules
+        upkeep: Upkeep
+    else:
+
+        def __getattr__(self, name):
+            """A group of operations, when it is first asked for: most commands use one or two."""
+            if name not in operations.MODULES:
+                raise AttributeError(f"a board has no {name!r}")
+            from .groups import load
+
+            group = self.__dict__[name] = load(name)(self)
+            return group
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *operations.MODULES})
 
     # ── Who and where ────────────────────────────────────────────────────────────────────────────────
 
@@ -238,6 +241,8 @@ class Board:
         return filled
 
     # ── Winning ──────────────────────────────────────────────────────────────────────────────────────
+    # By `call` and not by the groups' methods: agents run the commands that win thousands of times a day, and so their
+    # processes need not load `groups`.
 
     def claim(
         self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
@@ -253,7 +258,8 @@ class Board:
         return self._patiently(lambda: self._claim(ref, lease, create), wait)[0]
 
     def _claim(self, ref: str, lease: float | str, create: bool) -> Task:
-        return self.tasks.claim(ref=ref, lease=lease, create=create)  # type: ignore[arg-type]
+        won: Task = self.call("tasks.claim", {"ref": ref, "lease": lease, "create": create})
+        return won
 
     def next(
         self,
@@ -282,7 +288,7 @@ class Board:
         while True:
             seen = self.events.last() if patience else 0
             asked = elapsed()
-            won = self.tasks.next(lease=lease, **filters)  # type: ignore[arg-type]
+            won: list[Task] = self.call("tasks.next", {"lease": lease, **filters})
             left = end - elapsed()
             if won or left <= 0:
                 return won, asked
@@ -345,7 +351,9 @@ class Board:
 
         def attempt() -> list[Hold]:
             hashes = [fingerprint(resource, root) for resource in wanted]
-            return self.holds.take(resources=wanted, hashes=hashes, place=place.number if place else 0, **options)
+            asked = {"resources": wanted, "hashes": hashes, "place": place.number if place else 0, **options}
+            won: list[Hold] = self.call("holds.take", asked)
+            return won
 
         try:
             won = self._patiently(attempt, wait, place)
@@ -491,178 +499,3 @@ class Board:
 def may_change(refusal: Refused) -> bool:
     """Whether waiting can help: somebody has it, or it is not ready yet."""
     return isinstance(refusal, Lost) or refusal.data.get("state") in ("blocked", "pending")
-
-
-class Namespace:
-    """One group of operations on a board."""
-
-    prefix = ""
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        full = f"{self.prefix}.{name}"
-        try:
-            operations.find(full)
-        except TiebreakError:
-            raise AttributeError(f"no operation {full}") from None
-
-        def call(**params: Any) -> Any:
-            return self._board.call(full, params)
-
-        self.__dict__[name] = call
-        return call
-
-
-class Tasks(Namespace):
-    """`board.tasks`: post, claim, complete …"""
-
-    prefix = "tasks"
-    if TYPE_CHECKING:
-        post = Bound(_tasks.post)
-        depend = Bound(_dependencies.depend)
-        claim = Bound(_claims.claim)
-        claim_many = Bound(_claims.claim_many)
-        next = Bound(_picking.next_ready)
-        extend = Bound(_claims.extend)
-        check = Bound(_claims.check)
-        complete = Bound(_claims.complete)
-        fail = Bound(_claims.fail)
-        release = Bound(_claims.release)
-        cancel = Bound(_tasks.cancel)
-        forfeit = Bound(_expiry.forfeit)
-        retry = Bound(_tasks.retry)
-        retry_many = Bound(_tasks.retry_many)
-        get = Bound(_tasks.get)
-        list = Bound(_tasks.listing)
-        after = Bound(_dependencies.predecessors)
-        due = Bound(_claims.due)
-        sweep = Bound(_claims.sweep)
-        cascade = Bound(_chores.cascade)
-
-
-class Jobs(Namespace):
-    """`board.jobs`: submit, next, heartbeat, report …"""
-
-    prefix = "jobs"
-    if TYPE_CHECKING:
-        submit = Bound(_jobs.submit)
-        submit_many = Bound(_jobs.submit_many)
-        next = Bound(_jobs.next_jobs)
-        heartbeat = Bound(_jobs.heartbeat)
-        report = Bound(_jobs.report)
-        append = Bound(_outputs.append)
-        output = Bound(_outputs.output)
-        progress = Bound(_outputs.progress)
-        inspect = Bound(_jobs.inspect)
-        graph = Bound(_graphs.graph)
-
-
-class Queues(Namespace):
-    """`board.queues`: pause, resume, list."""
-
-    prefix = "queues"
-    if TYPE_CHECKING:
-        pause = Bound(_queues.pause)
-        resume = Bound(_queues.resume)
-        list = Bound(_queues.listing)
-
-
-class Holds(Namespace):
-    """`board.holds`: take, renew, release …"""
-
-    prefix = "holds"
-    if TYPE_CHECKING:
-        take = Bound(_holds.take)
-        renew = Bound(_holds.renew)
-        release = Bound(_holds.release)
-        transfer = Bound(_holds.transfer)
-        list = Bound(_holds.listing)
-
-
-class Waits(Namespace):
-    """`board.waits`: enter, leave, list."""
-
-    prefix = "waits"
-    if TYPE_CHECKING:
-        enter = Bound(_waits.enter)
-        leave = Bound(_waits.leave)
-        list = Bound(_waits.listing)
-
-
-class Messages(Namespace):
-    """`board.messages`: send, inbox, search …"""
-
-    prefix = "messages"
-    if TYPE_CHECKING:
-        send = Bound(_messages.send)
-        inbox = Bound(_messages.inbox)
-        mark = Bound(_messages.mark)
-        ack = Bound(_messages.ack)
-        search = Bound(_messages.search)
-
-
-class Agents(Namespace):
-    """`board.agents`: announce, heartbeat, list …"""
-
-    prefix = "agents"
-    if TYPE_CHECKING:
-        announce = Bound(_agents.announce)
-        heartbeat = Bound(_agents.heartbeat)
-        renew = Bound(_agents.renew)
-        warn = Bound(_agents.warn)
-        leave = Bound(_agents.leave)
-        list = Bound(_agents.listing)
-
-
-class Sessions(Namespace):
-    """`board.sessions`: begin, renew, end, list …"""
-
-    prefix = "sessions"
-    if TYPE_CHECKING:
-        begin = Bound(_sessions.begin)
-        adopt = Bound(_sessions.adopt)
-        alive = Bound(_sessions.alive)
-        renew = Bound(_sessions.renew)
-        end = Bound(_sessions.end)
-        list = Bound(_sessions.listing)
-        remove = Bound(_sessions.remove)
-
-
-class Events(Namespace):
-    """`board.events`: read, last, why."""
-
-    prefix = "events"
-    if TYPE_CHECKING:
-        last = Bound(_events.newest)
-        read = Bound(_events.read)
-        why = Bound(_events.why)
-
-
-class Schedules(Namespace):
-    """`board.schedules`: add, list, fire …"""
-
-    prefix = "schedules"
-    if TYPE_CHECKING:
-        add = Bound(_schedules.add)
-        list = Bound(_schedules.listing)
-        pause = Bound(_schedules.pause)
-        resume = Bound(_schedules.resume)
-        remove = Bound(_schedules.remove)
-        next = Bound(_schedules.coming)
-        history = Bound(_schedules.history)
-        due = Bound(_schedules.due)
-        fire = Bound(_schedules.fire)
-
-
-class Upkeep(Namespace):
-    """`board.upkeep`: status, prune, probe."""
-
-    prefix = "upkeep"
-    if TYPE_CHECKING:
-        status = Bound(_upkeep.status)
-        now = Bound(_upkeep.now)
-        prune = Bound(_upkeep.prune)
-        probe = Bound(_upkeep.probe)
-        probed = Bound(_upkeep.probed)

@@ -205,7 +205,11 @@ RULES: dict[str, Rule] = {
             "maxItems": limits.MAX_LIST,
             "items": {"type": "string"},
             "required": ["call"],
-            "properties": {"call": {"type": "string"}, "args": {"type": "array"}, "kwargs": {"type": "object"}},
+            "properties": {
+                "call": {"type": "string"},
+                "args": {"type": "array", "items": {}},
+                "kwargs": {"type": "object"},
+            },
             "additionalProperties": False,
         },
         "str | Sequence[str] | dict[str, Any]",

@@ -163,7 +163,7 @@ def test_filters_hold_while_something_is_paused(alice: Board, filters: dict[str,
         alice.tasks.post(name="wrong", queue=queue, kind="z")
     alice.queues.pause(queue="a")
 
-    names = {task.name for task in alice.tasks.next(count=10, **filters)}  # type: ignore[arg-type]
+    names = {task.name for task in alice.tasks.next(count=10, **filters)}
 
     assert names == {"open", "other"}
 

@@ -119,7 +119,7 @@ def test_only_what_is_older_than_asked_is_forgotten(place: Place, alice: Board, 
     alice.tasks.complete(ref="old")
     alice.tasks.post(name="newer")
     place.advance(age)
-    assert alice.upkeep.prune(older_than="1d").tasks == forgotten  # type: ignore[arg-type]
+    assert alice.upkeep.prune(older_than="1d").tasks == forgotten
 
 
 def test_a_pruned_message_is_not_found_by_a_search(place: Place, alice: Board) -> None:

@@ -13,6 +13,7 @@ import apsw
 from hypothesis import HealthCheck, Phase, settings
 
 from tiebreak.daemon.rpc import INTERNAL
+from tiebreak.kinds import Kind
 from tiebreak.operations import Operation
 
 from ..daemons import PATIENCE, Serving, serving
@@ -70,6 +71,19 @@ ANYTHING: list[Any] = [
     *([], [None], [[]], [{}], ["#1"], ["#1", "#1"], ["lock:a"] * 3, [0], [2**64], {}, {"a": {"b": []}}, {"": None}),
 ]
 """Values of every type that JSON has, and texts that mean something somewhere."""
+LABELS = "[A-Za-z0-9_][A-Za-z0-9._:/+@-]{0,63}"
+SENSIBLE: dict[str, dict[str, Any]] = {
+    "Resource": {"type": "string", "pattern": f"^((lock|seat|pool):{LABELS}|file:[A-Za-z0-9._*/-]+)$"},
+    "Key": {"type": "string", "pattern": "^[A-Za-z0-9._:/+@-]+$", "maxLength": 800},
+    "Ref": {"type": ["string", "integer"], "pattern": "^#?[A-Za-z0-9._:/+@-]+$", "minimum": 1, "maximum": 2**53},
+    "Seconds": {"type": ["number", "string"], "pattern": "^[0-9]{1,6}(ms|s|m|h|d|w)?$", "minimum": 0, "maximum": 1e8},
+    "Lease": {"type": ["number", "string"], "pattern": "^[0-9]{1,3}(s|m|h)$", "minimum": 1, "maximum": 604_800},
+    "Lasting": {"type": ["number", "string"], "pattern": "^[1-9][0-9]{0,3}(s|m|h)$", "minimum": 1, "maximum": 1e8},
+}
+"""Narrower than what the server accepts: most of these texts pass the checks, so that made-up calls reach the board.
+
+The daemon's document describes all that is accepted, and most texts that it allows are refused for their form.
+"""
 LONGEST_WAIT = 20
 """Milliseconds: a made-up call may wait, but not for as long as it likes."""
 
@@ -144,6 +158,15 @@ def sample(operation: Operation[..., Any], names: Iterable[str]) -> dict[str, An
         kind = operation.parameters[name]
         found[name] = SAMPLES[kind.base] if kind.item is None else [SAMPLES[kind.base]]
     return found
+
+
+def sensible(schema: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """A parameter as the document has it, or, more often, as a caller with a purpose would write it."""
+    narrow = SENSIBLE.get(kind.base)
+    if narrow is None:
+        return schema
+    made = narrow if kind.item is None else {"type": "array", "maxItems": 5, "items": narrow}
+    return {"anyOf": [made, made, made, schema]}
 
 
 def calmed(body: Any) -> Any:

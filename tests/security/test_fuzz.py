@@ -30,10 +30,10 @@ from schemathesis.specs.openapi.checks import (
 import tiebreak.daemon.app  # noqa: F401  (declares the routes)
 from tiebreak.daemon.openapi import statuses
 from tiebreak.daemon.routes import ROUTES, Route
-from tiebreak.operations import every
+from tiebreak.operations import every, find
 
 from ..daemons import PATIENCE, Serving
-from .fuzzing import ANYTHING, Line, assert_answer, bounded, calmed
+from .fuzzing import ANYTHING, Line, assert_answer, bounded, calmed, sensible
 
 CHECKS = [
     not_a_server_error,
@@ -164,10 +164,16 @@ POOLS: dict[str, list[Any]] = {
 def meeting(document: Any, operation: str) -> Any:
     """The description with only this operation at `/rpc`, whose calls mostly speak of the same few things."""
     made = copy.deepcopy(document)
-    params = made["components"]["schemas"][operation]["properties"]["params"]
-    for name, schema in params["properties"].items():
+    call = made["components"]["schemas"][operation]
+    call["required"].append("id")  # or few would be answered at all
+    params = call["properties"]["params"]
+    properties = params.get("properties") or params["anyOf"][0]["properties"]
+    kinds = find(operation).parameters
+    for name, schema in properties.items():
         if name in POOLS:
-            params["properties"][name] = {"anyOf": [{"enum": POOLS[name]}] * 3 + [schema]}
+            properties[name] = {"anyOf": [{"enum": POOLS[name]}] * 3 + [schema]}
+        elif name in kinds:
+            properties[name] = sensible(schema, kinds[name])
     made["components"]["schemas"]["Call"] = {"$ref": f"#/components/schemas/{operation}"}
     made["paths"] = {"/rpc": made["paths"]["/rpc"]}
     return made

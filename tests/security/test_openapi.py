@@ -22,7 +22,7 @@ import schemathesis
 import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
 from tiebreak.daemon.openapi import EVERYWHERE
 from tiebreak.daemon.pages import filled
-from tiebreak.daemon.routes import ROUTES, Route
+from tiebreak.daemon.routes import ROUTES, Route, RouteGroup
 from tiebreak.errors import Invalid
 from tiebreak.operations import Operation, description, every
 
@@ -131,12 +131,55 @@ def test_every_operation_is_described(document: Any) -> None:
 @pytest.mark.parametrize("operation", every().values(), ids=lambda operation: operation.name)
 def test_what_the_document_requires_is_required_and_is_enough(document: Any, operation: Operation[..., Any]) -> None:
     params = document["components"]["schemas"][operation.name]["properties"]["params"]
+    params = params.get("anyOf", [params])[0]
     given = sample(operation, params["required"])
     jsonschema_rs.validate(params, given)
     operation.checked(given)
     for name in given:
         with pytest.raises(Invalid):
             operation.checked({key: value for key, value in given.items() if key != name})
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("tasks.post", {"name": "日" * 266, "key": "é/日本", "delay": "1h 30m", "backoff": "٣s", "priority": "low"}),
+    ("tasks.post", {"name": " \u00a0'\"$(x)` 😀", "key": "_a#b", "payload": None, "tags": ["_x.y:z/+@-"]}),
+    ("tasks.claim", {"ref": "日本/é", "lease": 0.001}),
+    ("tasks.claim", {"ref": "new", "lease": "7d"}),
+    ("tasks.extend", {"ref": "new", "lease": "5 m"}),
+    ("tasks.get", {"ref": 1}),
+    ("tasks.get", {"ref": "#1"}),
+    ("holds.take", {"resources": ["file:src/é [a].py", "lock:_a"], "lease": "90"}),
+    (
+        "jobs.submit",
+        {"command": {"call": "a.b", "args": [None], "kwargs": {"a": []}}, "env": {"Ä B": ""}, "cwd": "/\n"},
+    ),
+    ("jobs.submit", {"command": ["ls", ""], "timeout": 0.5, "limits": {"files": 1}, "limit": "a/b=00010"}),
+    ("messages.send", {"body": "\x1b[31m\n\ttext", "to": "bob~x._-"}),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_document_allows_what_the_server_accepts(
+    daemon: Serving, document: Any, name: str, params: dict[str, Any]
+) -> None:
+    """Lengths, alphabets and spellings that a narrower description would forbid."""
+    everybody = {"project": "wide", "agent": "ada~1"}
+    known = every()[name].parameters
+    given = {**{key: value for key, value in everybody.items() if key in known}, **params}
+    daemon.rpc(name, **given)
+    allowed = {**document["components"]["schemas"][name], "components": document["components"]}
+    jsonschema_rs.validate(allowed, {"jsonrpc": "2.0", "id": 1.5, "method": name, "params": given})
+
+
+@pytest.mark.parametrize(
+    "members", [{"params": None}, {}, {"id": 1.5}, {"id": None}, {"once": None}, {"extra": 1}], ids=str
+)
+def test_the_document_allows_every_form_of_a_request_that_the_server_accepts(
+    daemon: Serving, document: Any, members: dict[str, Any]
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "upkeep.probe", **members}
+    assert "result" in daemon.ask("POST", "/rpc", body).json
+    jsonschema_rs.validate({**document["components"]["schemas"]["Body"], "components": document["components"]}, body)
 
 
 def test_what_comes_back_is_what_the_document_says(daemon: Serving, document: Any) -> None:
@@ -280,7 +323,7 @@ def test_text_that_looks_like_html_is_shown_and_not_obeyed() -> None:
     async def handler(*_: Any) -> Any:
         raise AssertionError
 
-    route = Route("GET", f"/{nasty}", handler, nasty, None, {nasty: {}}, {200: nasty}, False, nasty)
+    route = Route("GET", f"/{nasty}", handler, nasty, None, {nasty: {}}, {200: nasty}, False, RouteGroup(nasty, nasty))
 
     def odd(tx: Any, *, ref: Any, note: Any = nasty) -> Any:
         raise AssertionError

@@ -20,7 +20,7 @@ import pytest
 from tests.cli.command import Environment, Tb, complaint
 from tests.daemons import PATIENCE, Serving, free_port, serving
 from tiebreak import user_folders as rendezvous
-from tiebreak.daemon.routes import ROUTES, Request, Response, Route
+from tiebreak.daemon.routes import OPERATIONS, ROUTES, Request, Response, Route
 from tiebreak.daemon.service import Service
 from tiebreak.errors import Invalid, Unavailable
 
@@ -334,7 +334,9 @@ async def _run_something(service: Service, request: Request) -> Response:
 @pytest.fixture
 def dangerous(monkeypatch: pytest.MonkeyPatch) -> str:
     """The path of a route that can run commands."""
-    route = Route("POST", "/test/run", _run_something, "", {"type": "object"}, {}, {}, strangers=False, group="Tests")
+    route = Route(
+        "POST", "/test/run", _run_something, "", {"type": "object"}, {}, {}, strangers=False, group=OPERATIONS
+    )
     monkeypatch.setattr("tiebreak.daemon.app.ROUTES", [*ROUTES, route])
     return route.path
 

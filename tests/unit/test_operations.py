@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import keyword
 import os
+import pydoc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,48 +37,96 @@ def board(tmp_path: Path) -> Iterator[Board]:
 # ── The typed view ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def typed_view() -> dict[str, str]:
-    """What board.py tells a type checker: the operation's name, and the function that is bound to it."""
-    found: dict[str, str] = {}
-    for cls in ast.parse(Path(inspect.getfile(board_module)).read_text()).body:
-        if not isinstance(cls, ast.ClassDef) or "Namespace" not in [ast.unparse(base) for base in cls.bases]:
-            continue
-        prefix = next(ast.literal_eval(part.value) for part in cls.body if _assigns(part, "prefix"))  # type: ignore[attr-defined]
-        for part in cls.body:
-            if isinstance(part, ast.If):
-                for line in part.body:
-                    assert isinstance(line, ast.Assign)
-                    found[f"{prefix}.{ast.unparse(line.targets[0])}"] = ast.unparse(line.value)
-    return found
+def method_of(board: Board, name: str) -> Any:
+    """The method of the board that runs an operation."""
+    group, _, last = name.partition(".")
+    return getattr(getattr(board, group), f"{last}_" if keyword.iskeyword(last) else last)
 
 
-def _assigns(part: ast.stmt, name: str) -> bool:
-    return isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == name
+def test_the_board_has_a_method_for_each_operation_and_no_others(board: Board) -> None:
+    assert set(MODULES) <= set(dir(board))
+    for group in MODULES:
+        methods = [name for name in dir(getattr(board, group)) if not name.startswith("_")]
+        operations = [name.partition(".")[2] for name in EVERY if name.startswith(f"{group}.")]
+        assert [name.rstrip("_") for name in methods] == operations
 
 
-def test_the_typed_view_names_exactly_the_operations() -> None:
-    assert sorted(typed_view()) == [name for name in EVERY if name != "holds.break"]
+@pytest.mark.parametrize("name", EVERY)
+def test_a_method_has_the_parameters_defaults_and_text_of_its_operation(name: str, board: Board) -> None:
+    method, declared = method_of(board, name), find(name)
+    taken = inspect.signature(method).parameters
+    assert list(taken) == list(declared.parameters)
+    for parameter in taken.values():
+        default = declared.defaults.get(parameter.name, inspect.Parameter.empty)
+        assert parameter.default == (tuple(default) if isinstance(default, list) else default)
+    text = inspect.getdoc(declared) or "nothing"
+    assert inspect.getdoc(method) == text
+    assert text in pydoc.plain(pydoc.render_doc(method)).replace("\n    ", "\n")
 
 
-@pytest.mark.parametrize("name", sorted(typed_view()))
-def test_the_typed_view_binds_the_operation_of_that_name(name: str) -> None:
-    bound = typed_view()[name]
-    assert bound.startswith("Bound(_")
-    module, _, function = bound.removeprefix("Bound(_").removesuffix(")").partition(".")
-    assert getattr(importlib.import_module(f"tiebreak.operations.{module}"), function) is find(name)
+@pytest.mark.parametrize("name", EVERY)
+def test_what_a_call_is_about_may_be_given_by_position(name: str, board: Board, monkeypatch: Any) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(Board, "call", lambda self, name, params: sent.append((name, params)))
+    method, declared = method_of(board, name), find(name)
+    first = next(iter(declared.parameters), "")
+    if first and first not in declared.defaults:
+        method("this")
+        assert sent == [(name, {first: "this"})]
+        with pytest.raises(TypeError, match="multiple values"):
+            method("this", **{first: "that"})
+        with pytest.raises(TypeError, match="positional"):
+            method("this", "that")
+    else:
+        with pytest.raises(TypeError, match="positional"):
+            method("this")
 
 
-def test_only_a_keyword_is_missing_from_the_typed_view(board: Board) -> None:
-    assert keyword.iskeyword("break")
-    board.holds.take(resources=["lock:x"])
-    assert board.call("holds.break", {"resource": "lock:x", "reason": "stuck"})
+@pytest.mark.parametrize("name", EVERY)
+def test_a_method_sends_what_it_was_given_and_no_default(name: str, board: Board, monkeypatch: Any) -> None:
+    """What is left out is decided by whoever runs the operation, which may be a daemon of another version."""
+    sent: list[Any] = []
+    monkeypatch.setattr(Board, "call", lambda self, name, params: sent.append(params))
+    given = dict(list(find(name).defaults.items())[:1])
+    method_of(board, name)()
+    method_of(board, name)(**given)
+    assert sent == [{}, given]
 
 
-def test_every_group_is_on_the_board_and_calls_its_own_operations(board: Board) -> None:
-    for name in EVERY:
-        group, _, last = name.partition(".")
-        assert callable(getattr(getattr(board, group), last)), name
-    assert {name.partition(".")[0] for name in EVERY} == set(MODULES)
+def test_a_type_checker_knows_the_groups_as_they_are(tmp_path: Path) -> None:
+    program = tmp_path / "typed.py"
+    program.write_text(
+        "import tiebreak, tiebreak.aio\n"
+        "async def main(board: tiebreak.Board, other: tiebreak.aio.AsyncBoard) -> None:\n"
+        "    task = board.tasks.claim('login-bug', lease='5m')\n"
+        "    number: int = board.tasks.list(limit=1)[0].number\n"
+        "    board.holds.break_('lock:x', reason='stuck')\n"
+        "    (await other.tasks.claim(1)).epoch + 1\n"
+        "    board.tasks.clam('login-bug')\n"
+        "    await other.tasks.clam('login-bug')\n"
+        "    board.taks\n"
+        "    board.tasks.claim('login-bug', leese='5m')\n"
+        "    task.stat\n"
+        "    task.state = 'completed'\n"
+    )
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(Path(tiebreak.__file__).parents[1])},
+    )
+    wrong = [line.partition(":")[2].partition(":")[0] for line in checked.stdout.splitlines() if ": error: " in line]
+    assert wrong == ["7", "8", "9", "10", "11", "12"], checked.stdout
+
+
+def test_a_group_loads_no_operations_before_one_is_called() -> None:
+    program = (
+        "import sys, tiebreak; from tiebreak.board import Board; from tiebreak.groups import tasks, awaited; "
+        "print([name for name in sys.modules if name.startswith('tiebreak.operations.')])"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(ast.literal_eval(told.stdout)) <= {"tiebreak.operations.events", "tiebreak.operations.upkeep"}
 
 
 def test_what_is_no_operation_is_no_attribute(board: Board) -> None:

@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 
 from .. import __version__
-from ..daemon.routes import Problem, Request, Response, route
+from ..daemon.routes import Problem, Request, Response, RouteGroup, route
 from ..daemon.rpc import (
     INTERNAL,
     METHOD,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Task
 
-GROUP = "A2A protocol"
+GROUP = RouteGroup("A2A protocol", "For agents that speak A2A.")
 """The heading of these routes in the documentation."""
 VERSION = "1.0"
 NOBODY = "a2a"

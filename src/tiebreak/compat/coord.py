@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from .. import __version__
-from ..daemon.routes import Problem, Response, route
+from ..daemon.routes import Problem, Response, RouteGroup, route
 from ..daemon.rpc import (
     METHOD,
     REQUEST,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
-GROUP = "coord protocol"
+GROUP = RouteGroup("coord protocol", "For clients of coord, unchanged.")
 """The heading of these routes in the documentation."""
 CONFLICT = -32001
 PROJECT = "default"

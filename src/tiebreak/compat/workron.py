@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..daemon.routes import Response, route
+from ..daemon.routes import Response, RouteGroup, route
 from ..errors import Fenced, Invalid, NotFound
 from ..job_fields import written
-from ..kinds import RULES
+from ..kinds import RULES, Kind
 from ..limits import JOB_LEASE, LISTED, MAX_ATTEMPTS, MAX_LABEL, MAX_LIST, MAX_TEXT
 from ..model import encode, holder_id
 from ..names import JOB, PRIORITIES, agent, shown
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
-GROUP = "Workron protocol"
+GROUP = RouteGroup("Workron protocol", "For clients and workers of Workron, unchanged.")
 """The heading of these routes in the documentation."""
 NOBODY = "workron"
 """The agent that submits jobs, and that reports for a grant that nobody holds any more."""
@@ -55,11 +55,11 @@ _NORMAL = PRIORITIES.index("normal")
 _PROJECT = {"project": {**RULES["Project"].schema, "default": "default"}}
 _WORKER = {"worker_id": {**RULES["AgentId"].schema, "description": "who reports"}}
 _GRANT = {
-    **_WORKER,
-    "epoch": {"type": "integer", "minimum": 0, "description": "the grant that is meant, as the claim told it"},
-    "attempt": {"type": "integer", "minimum": 0, "description": "the attempt that is meant, as the claim told it"},
+    "worker_id": {**Kind.of("AgentId | None").schema(), "description": "who reports"},
+    "epoch": {**Kind.of("Epoch | None").schema(), "description": "the grant that is meant, as the claim told it"},
+    "attempt": {**Kind.of("Number | None").schema(), "description": "the attempt that is meant, as the claim told it"},
 }
-_REASON = {"reason": {**RULES["Note"].schema, "description": "why it failed"}}
+_REASON = {"reason": {**Kind.of("Note | None").schema(), "description": "why it failed"}}
 _STALE = "it is not this worker's job, or not any more"
 
 
@@ -142,7 +142,7 @@ async def submit(service: Service, request: Request) -> Response:
     "List jobs, newest first.",
     query={
         **_PROJECT,
-        "status": {"enum": list(STATUSES)},
+        "status": {"type": "string", "enum": list(STATUSES)},
         "queue_name": RULES["Label"].schema,
         "worker_id": RULES["AgentId"].schema,
         "before": {"type": "string", "description": "page on: only jobs older than the one with this id"},

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import TiebreakError, Unavailable
 from .advice import body_of
-from .routes import Response, problem_of, route
+from .routes import ADMINISTRATION, Response, problem_of, route
 from .rpc import RpcError, parse_json
 from .security import refuse_strangers
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-GROUP = "Administration"
 """The heading of these routes in the documentation."""
 PIECE = 256 * 1024
 """Bytes of a backup that are sent at once."""
@@ -32,7 +31,7 @@ PIECE = 256 * 1024
     "/health",
     "Write to the board, read it back, and check the file.",
     answers={200: "healthy", 503: "not healthy: the disk is full, the database is damaged, or the board is locked"},
-    group=GROUP,
+    group=ADMINISTRATION,
     strangers=True,
 )
 async def health(service: Service, request: Request) -> Response:
@@ -62,7 +61,7 @@ async def health(service: Service, request: Request) -> Response:
     "/metrics",
     "Counters for Prometheus.",
     answers={200: "text in Prometheus' format"},
-    group=GROUP,
+    group=ADMINISTRATION,
     strangers=True,
 )
 async def metrics(service: Service, request: Request) -> Response:
@@ -97,7 +96,7 @@ def _wal_size(path: str | None) -> int:
     "Check the board for damage. With `repair`, fix what can be fixed safely.",
     body={"type": "object", "properties": {"repair": {"type": "boolean"}}},
     answers={200: "a list of findings: level, what, details"},
-    group=GROUP,
+    group=ADMINISTRATION,
     strangers=True,
 )
 async def doctor(service: Service, request: Request) -> Response:
@@ -129,7 +128,7 @@ def _object(body: bytes) -> dict[str, Any]:
     "/backup",
     "Download a copy of the board, made while others use it.",
     answers={200: "a SQLite database"},
-    group=GROUP,
+    group=ADMINISTRATION,
     strangers=False,
 )
 async def backup(service: Service, request: Request) -> Response:

@@ -16,7 +16,7 @@ from ..kinds import RULES
 from ..limits import STREAM_HEARTBEAT
 from ..model import encode
 from ..operations import find
-from .routes import Response, route
+from .routes import EVENTS, Response, route
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ _SSE = b"text/event-stream; charset=utf-8"
     "Stream events as they happen: server-sent events, resumable by number, filtered by the server.",
     query=_QUERY,
     answers={200: "a stream of events", 429: "too many open waits"},
-    group="Events",
+    group=EVENTS,
     strangers=True,
 )
 async def events(service: Service, request: Request) -> Response:

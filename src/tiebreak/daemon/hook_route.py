@@ -20,7 +20,7 @@ from ..errors import Invalid, NotFound
 from ..guard.client_hooks import CLIENTS, refused, respond
 from ..names import agent, project
 from ..text import json
-from .routes import Response, route
+from .routes import HOOKS, Response, route
 from .service_engine import ServiceEngine
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _TEXT = {"type": "string"}
         404: "no such client",
         429: "too many hooks are being answered",
     },
-    group="Agent client hooks",
+    group=HOOKS,
     strangers=False,
 )
 async def hook(service: Service, request: Request) -> Response:

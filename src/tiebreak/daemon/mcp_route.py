@@ -20,7 +20,7 @@ from ..errors import Invalid, Unavailable
 from ..names import RESOURCE_TYPES
 from ..names import agent as check_agent
 from ..names import resource as check_resource
-from .routes import Problem, Request, Response, route
+from .routes import LANGUAGE_MODELS, Problem, Request, Response, route
 from .service_engine import ServiceEngine
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _board: ContextVar[AsyncBoard] = ContextVar("board")
         429: "too many open waits",
         503: "the MCP SDK is not installed",
     },
-    group="Language models",
+    group=LANGUAGE_MODELS,
     strangers=True,
 )
 async def mcp(service: Service, request: Request) -> Response:

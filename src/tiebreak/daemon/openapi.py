@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..limits import LONGEST_WAIT, MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
 from ..operations import description
-from .routes import ROUTES, headings
+from .routes import ROUTES, groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,10 +60,15 @@ def described(routes: Iterable[Route], operations: list[OperationDescription]) -
         paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "tiebreak", "version": __version__, "description": ABOUT, "license": {"name": "MIT"}},
+        "info": {
+            "title": "tiebreak",
+            "version": __version__,
+            "description": ABOUT,
+            **_WHOSE,
+        },
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "tags": [{"name": name} for name in headings(routes)],
+        "tags": [{"name": group.heading, "description": group.text} for group in groups(routes)],
         "paths": paths,
         "components": {
             "schemas": {**{each.name: _of_record(each) for each in description.records()}, **_messages(operations)},
@@ -76,6 +81,10 @@ def described(routes: Iterable[Route], operations: list[OperationDescription]) -
     }
 
 
+_WHOSE = {
+    "license": {"name": "MIT License", "identifier": "MIT"},
+    "contact": {"name": "The maintainers of tiebreak"},
+}
 _TOKEN = {
     "type": "http",
     "scheme": "bearer",
@@ -101,7 +110,8 @@ def _of_route(route: Route) -> Schema:
     made: Schema = {
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.text,
-        "tags": [route.group],
+        "description": "Needs no token under `--open`." if route.strangers else "Wants the token under `--open` too.",
+        "tags": [route.group.heading],
         "parameters": _parameters(route),
         "responses": {str(status): _response(route, status, text) for status, text in statuses(route).items()},
     }
@@ -110,7 +120,6 @@ def _of_route(route: Route) -> Schema:
         made["requestBody"] = {"required": route.path == "/rpc", "content": {"application/json": {"schema": body}}}
     if not route.strangers:
         made["x-strangers"] = False
-        made["description"] = "Wants the token under `--open` too."
     return made
 
 
@@ -157,16 +166,26 @@ def _content(route: Route, status: int) -> Schema:
     if status < 400:
         return {kind: {"schema": schema}}
     content = _error_body(status)
-    if status in route.answers and (schema is _ANSWERS or schema is _ANSWER):
+    if status in route.answers and any(schema is each for each in (_OF_OPERATIONS, _ANSWERS, _ANSWER)):
         content["application/json"] = {"schema": {"anyOf": [_ref("Refusal"), _ref("Error")]}}
     return content
 
 
-_ANSWERS = {"anyOf": [_ref("Answer"), {"type": "array", "minItems": 1, "items": _ref("Answer")}]}
+def _one_or_many(name: str) -> Schema:
+    return {"anyOf": [_ref(name), {"type": "array", "minItems": 1, "items": _ref(name)}]}
+
+
+_OF_OPERATIONS = _one_or_many("OperationAnswer")
+_ANSWERS = _one_or_many("Answer")
 _ANSWER = _ref("Answer")
 _TEXT = {"type": "string"}
+_DOCUMENT = {
+    "type": "object",
+    "properties": {"openapi": _TEXT, "info": {"type": "object"}, "paths": {"type": "object"}},
+    "required": ["openapi", "info", "paths"],
+}
 _BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
-    ("POST", "/rpc"): ("application/json", _ANSWERS),
+    ("POST", "/rpc"): ("application/json", _OF_OPERATIONS),
     ("POST", "/"): ("application/json", _ANSWERS),
     ("POST", "/mcp"): ("application/json", _ANSWER),
     ("POST", "/a2a"): ("application/json", _ANSWER),
@@ -174,7 +193,7 @@ _BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
     ("GET", "/metrics"): ("text/plain", _TEXT),
     ("GET", "/docs"): ("text/html", _TEXT),
     ("GET", "/backup"): ("application/vnd.sqlite3", {}),
-    ("GET", "/openapi.json"): ("application/json", {"type": "object", "required": ["openapi", "info", "paths"]}),
+    ("GET", "/openapi.json"): ("application/json", _DOCUMENT),
     ("GET", "/health"): ("application/json", _ref("Health")),
     ("POST", "/doctor"): ("application/json", {"type": "array", "items": _ref("Finding")}),
 }
@@ -212,7 +231,7 @@ def _of_record(record: RecordDescription) -> Schema:
 
 _ID = {"type": ["string", "number", "null"], "description": "comes back with the answer; without it there is none"}
 _ONCE = {
-    "type": "string",
+    "type": ["string", "null"],
     "pattern": f"^[ -~]{{{MIN_ONCE},{MAX_ONCE}}}$",
     "description": "makes a write safe to repeat: the second time it is answered as the first time",
 }
@@ -229,11 +248,21 @@ def _messages(operations: list[OperationDescription]) -> dict[str, Schema]:
         "Body": {"anyOf": [_ref("Call"), {**batch, "description": "all in one transaction if one of them writes"}]},
         "Answer": {"oneOf": [_ref("Result"), _ref("Refusal")]},
         "Result": _object(jsonrpc=_TWO, id=_ID, result={}),
+        "OperationAnswer": {"oneOf": [_ref("OperationResult"), _ref("Refusal")]},
+        "OperationResult": _object(jsonrpc=_TWO, id=_ID, result=_any_result(operations)),
         "Refusal": _object(jsonrpc=_TWO, id=_ID, error=_RPC_ERROR),
         "Error": {**_object(error=_WHICH, message=_TEXT), "description": "why not, and perhaps what to do"},
         "Health": _object(healthy={"const": True}, written={"type": "number"}, up_seconds=_SOME, pid=_COUNT),
         "Finding": _object(level=_TEXT, what=_TEXT, details={}),
     }
+
+
+def _any_result(operations: list[OperationDescription]) -> Schema:
+    """What operations return, each shape once."""
+    kinds = {each.returns.text: each.returns for each in operations}
+    anything = {"type": ["object", "array"], "items": {}, "description": "JSON of the operation's own form"}
+    shapes = [description.answer_schema(kinds[text], _ref) or anything for text in sorted(kinds)]
+    return {"anyOf": shapes, "description": "`x-operations` tells which one an operation returns"}
 
 
 def _call(operation: OperationDescription) -> Schema:
@@ -242,6 +271,7 @@ def _call(operation: OperationDescription) -> Schema:
     made["properties"].update({"id": _ID, **once})
     if not params(operation)["required"]:
         made["required"].remove("params")
+        made["properties"]["params"] = {"anyOf": [params(operation), {"type": "null"}]}
     return {**made, "title": operation.name, "description": operation.text}
 
 

@@ -23,7 +23,8 @@ from ..text import html
 from ..user_folders import DEFAULT_PORT
 from . import openapi, protocol, rpc
 from . import waiters as hub
-from .routes import ROUTES, Response, headings, route
+from .routes import DOCUMENTATION as GROUP
+from .routes import ROUTES, Response, groups, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .routes import Request, Route
     from .service import Service
 
-GROUP = "Documentation"
 """The heading of these routes in the documentation."""
 STATIC = Path(__file__).parent / "static"
 
@@ -217,11 +217,11 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _routes(routes: list[Route]) -> str:
-    order = headings(routes)
+    order = groups(routes)
     ordered = sorted(routes, key=lambda each: (order.index(each.group), each.path, each.method))
     return "".join(
         f"<h3>{html(name)}</h3>" + _table(("route", "what for", "answers"), map(_route, those))
-        for name, those in groupby(ordered, lambda each: each.group)
+        for name, those in groupby(ordered, lambda each: each.group.heading)
     )
 
 

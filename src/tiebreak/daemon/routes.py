@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Handler = Callable[["Service", "Request"], Awaitable["Response"]]
 
 JSON = b"application/json"
-GROUPS = ("Operations", "Events", "Administration", "Language models", "Agent client hooks", "Documentation")
-"""The headings of the daemon's own routes, in the order of the documentation. Those of other packages follow."""
 
 
 class Request:
@@ -107,6 +105,23 @@ def problem_of(error: TiebreakError) -> Problem:
     return Problem(status, error, *headers)
 
 
+class RouteGroup(NamedTuple):
+    """Routes that the documentation lists together."""
+
+    heading: str
+    text: str
+    """What they are for, in one sentence."""
+
+
+OPERATIONS = RouteGroup("Operations", "All that can be done on a board, by JSON-RPC.")
+EVENTS = RouteGroup("Events", "What happens on a board, as it happens.")
+ADMINISTRATION = RouteGroup("Administration", "Health, metrics, findings and backups.")
+HOOKS = RouteGroup("Agent client hooks", "What coding agents ask before and after their tools run.")
+LANGUAGE_MODELS = RouteGroup("Language models", "The tools of the Model Context Protocol.")
+DOCUMENTATION = RouteGroup("Documentation", "This description, for programs and for people.")
+OWN_GROUPS = (OPERATIONS, EVENTS, ADMINISTRATION, HOOKS, LANGUAGE_MODELS, DOCUMENTATION)
+
+
 class Route(NamedTuple):
     """One declared route."""
 
@@ -123,8 +138,8 @@ class Route(NamedTuple):
     """The statuses of this route, in addition to those that every route can have."""
     strangers: bool
     """Whether it needs no token under `--open`. The operations that it runs may still need one."""
-    group: str
-    """The heading under which the documentation lists it."""
+    group: RouteGroup
+    """Where the documentation lists it."""
 
     @property
     def words(self) -> list[str]:
@@ -140,7 +155,7 @@ def route(
     path: str,
     text: str,
     *,
-    group: str,
+    group: RouteGroup,
     strangers: bool,
     body: dict[str, Any] | None = None,
     query: dict[str, dict[str, Any]] | None = None,
@@ -159,9 +174,9 @@ def route(
     return declare
 
 
-def headings(routes: Iterable[Route]) -> list[str]:
-    """The headings of the documentation, in their order."""
-    return list(dict.fromkeys([*GROUPS, *sorted(each.group for each in routes)]))
+def groups(routes: Iterable[Route]) -> list[RouteGroup]:
+    """The groups of routes, in the order of the documentation: the daemon's own first, then those of other packages."""
+    return list(dict.fromkeys([*OWN_GROUPS, *sorted(each.group for each in routes)]))
 
 
 class RouteTable:

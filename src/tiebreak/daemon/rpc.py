@@ -19,7 +19,7 @@ from ..model import encode
 from ..names import shown
 from ..operations import find
 from .advice import body_of
-from .routes import Problem, Response, route
+from .routes import OPERATIONS, Problem, Response, route
 from .service import internal
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ _REQUEST = {
     "required": ["jsonrpc", "method"],
     "properties": {
         "jsonrpc": {"const": "2.0"},
-        "id": {"type": ["string", "integer", "null"]},
+        "id": {"type": ["string", "number", "null"]},
         "method": {"type": "string"},
-        "params": {"type": "object"},
-        "once": {"type": "string", "minLength": MIN_ONCE, "maxLength": MAX_ONCE},
+        "params": {"type": ["object", "null"]},
+        "once": {"type": ["string", "null"], "minLength": MIN_ONCE, "maxLength": MAX_ONCE},
     },
 }
 SCHEMA = {"oneOf": [_REQUEST, {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _REQUEST}]}
@@ -65,7 +65,7 @@ class RpcError(Exception):
         400: "not JSON-RPC",
         429: "too many open waits",
     },
-    group="Operations",
+    group=OPERATIONS,
     strangers=True,
 )
 async def rpc(service: Service, request: Request) -> Response:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..kinds import RULES
 from ..limits import LISTED, TOOL_COUNT, TOOL_WAIT
-from ..names import PRIORITIES, STATES
 
 INSTRUCTIONS = (
     "A board shared with other agents. Claim a task or hold files before you change anything, extend before the lease "
@@ -59,7 +59,7 @@ TOOLS: list[dict[str, Any]] = [
         _object(
             what=_several("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
             ref={"type": "string", "description": "#number, key, id, path or lock:NAME"},
-            state=_several(*STATES),
+            state=RULES["State"].schema,
             contains={"type": "string", "description": "part of a task's name"},
             limit={"type": "integer", "minimum": 1, "maximum": LISTED},
         ),
@@ -85,7 +85,7 @@ TOOLS: list[dict[str, Any]] = [
             name={"type": "string", "description": "one line"},
             payload={"description": "any JSON"},
             kind=_TEXT,
-            priority=_several(*PRIORITIES),
+            priority=RULES["Priority"].schema,
             key={"type": "string", "description": "unique name"},
             after={**_TEXTS, "description": "refs to be completed first"},
             tags=_TEXTS,
@@ -163,7 +163,7 @@ TOOLS: list[dict[str, Any]] = [
             to=_TEXT,
             text=_TEXT,
             reply_to={"type": "integer"},
-            importance=_several(*PRIORITIES),
+            importance=RULES["Priority"].schema,
             ack_requested={"type": "boolean"},
             number={"type": "integer", "description": "with ack"},
         ),
