@@ -26,7 +26,7 @@ from ..daemon.routes import Response, RouteGroup, route
 from ..errors import Fenced, Invalid, NotFound
 from ..job_fields import written
 from ..kinds import RULES, Kind
-from ..limits import JOB_LEASE, LISTED, MAX_ATTEMPTS, MAX_LABEL, MAX_LIST, MAX_TEXT
+from ..limits import ATTEMPTS, JOB_LEASE, LISTED, MAX_ATTEMPTS, MAX_LABEL, MAX_LIST, MAX_TEXT
 from ..model import encode, holder_id
 from ..names import JOB, PRIORITIES, agent, shown
 
@@ -125,7 +125,7 @@ async def submit(service: Service, request: Request) -> Response:
         "project": query.get("project", "default"),
         "priority": PRIORITIES[max(0, min(_NORMAL + (given.priority or 0), len(PRIORITIES) - 1))],
         "queue": given.queue_name or "default",
-        "max_attempts": 3 if given.max_retries is None else given.max_retries,
+        "max_attempts": ATTEMPTS if given.max_retries is None else given.max_retries,
         "after": [_split(each)[0] for each in given.depends_on or []],
         "backoff": 0.0,
     }

@@ -12,6 +12,7 @@ from ..model import RECORDS
 from ..operations import description
 
 if TYPE_CHECKING:
+    from ..kinds import Kind
     from ..operations.description import OperationDescription, Parameter
 
 FOLDER = Path(__file__).parent
@@ -92,7 +93,7 @@ def _signature(operation: OperationDescription, first: Parameter | None, awaited
     name = f"{operation.method}_" if keyword.iskeyword(operation.method) else operation.method
     rest = [each for each in operation.parameters if each is not first]
     words = ["self", *([_parameter(first)] if first else []), *(["*"] if rest else []), *map(_parameter, rest)]
-    start, end = f"    {'async ' if awaited else ''}def {name}(", f") -> {_returned(operation)}:"
+    start, end = f"    {'async ' if awaited else ''}def {name}(", f") -> {_returned(operation.returns)}:"
     line = start + ", ".join(words) + end
     return [line] if len(line) <= WIDTH else [start, *(f"        {word}," for word in words), f"    {end}"]
 
@@ -110,9 +111,13 @@ def _written(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _returned(operation: OperationDescription) -> str:
+def _returned(kind: Kind) -> str:
     """The type of an answer; a group may have a method that is called `list`."""
-    return operation.returns.text.replace("list[", "builtins.list[").replace("Json", "Any")
+    if kind.item is not None:
+        text = f"builtins.list[{_returned(kind.item)}]"
+    else:
+        text = "Any" if kind.name == "Json" else kind.name
+    return f"{text} | None" if kind.optional and text != "Any" else text
 
 
 def _docstring(text: str) -> list[str]:
