@@ -68,7 +68,7 @@ class SqliteEngine:
         self.deadline = deadline
         self._given_clock = clock
         self._orphans: list[Any] = []
-        self.birth = allocate_lock()
+        self.reopen_lock = allocate_lock()
         """Held while connections are made anew after a fork."""
         self._begin()
         fork_safety.register(self)
@@ -314,7 +314,7 @@ class SqliteEngine:
         """All that must be held for the engine to stand still."""
         if self._closed:
             return []
-        return [self.birth, self._writing, *self._readers.locks(), self._log.running]
+        return [self.reopen_lock, self._writing, *self._readers.locks(), self._log.running]
 
     def abandon_gate(self) -> None:
         """In a forked child: let go of the parent's place at the gate."""
@@ -322,7 +322,7 @@ class SqliteEngine:
             self._gate.abandon()
 
     def _after_fork(self) -> None:
-        with self.birth:
+        with self.reopen_lock:
             if self._pid != os.getpid():
                 self._orphans.append((self._writer, self._readers, self._gate, self._watches))
                 self._begin()
