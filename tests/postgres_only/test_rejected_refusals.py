@@ -140,7 +140,7 @@ def survives(board: Board) -> None:
 
 def no_bound(put: Callable[[object, str, object], None]) -> None:
     """Every text is remembered whole."""
-    put(refusals, "fitting", lambda key: key)
+    put(refusals, "cut_to_fit", lambda key: key)
 
 
 def no_second_try(put: Callable[[object, str, object], None]) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
-from tiebreak.engine import refusals as module
+from tiebreak.engine import refusal_counts, refusals_file
 from tiebreak.engine.refusals import Refusals
 from tiebreak.model import Event
 from tiebreak.names import RULES
@@ -254,7 +254,7 @@ def test_no_nul_comes_from_the_side_file(path: str, side: Path, alice: Board) ->
 def test_too_many_lines_are_dropped_and_counted(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST", 50)
+    monkeypatch.setattr(refusal_counts, "MOST", 50)
     side.write_text("".join(WHOLE.replace("subject", f"subject {number}") for number in range(80)))
     alice.tasks.post(name="other")
     assert len(alice.events.read(event="task.refused", limit=1000)) == 50
@@ -265,7 +265,7 @@ def test_too_many_lines_are_dropped_and_counted(
 def test_a_side_file_without_end_is_read_to_a_bound(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LARGEST_FILE", 2 * len(WHOLE))
+    monkeypatch.setattr(refusals_file, "LARGEST_FILE", 2 * len(WHOLE))
     side.write_text(WHOLE * 10)
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 4}
@@ -273,11 +273,11 @@ def test_a_side_file_without_end_is_read_to_a_bound(
 
 
 def test_a_side_file_that_is_full_does_not_grow(path: str, side: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(refusals_file, "LARGEST_FILE", 1000)
     for number in range(100):
         one = Refusals(str(side))
         one.add("task.refused", 1, facts(subject=str(number)))
-        one.spill()
+        one.save_to_file()
     assert 900 < side.stat().st_size <= 1000
 
 
@@ -427,9 +427,9 @@ def test_one_that_comes_while_the_others_are_carried_is_not_lost(path: str) -> N
     refusals.add("task.refused", 1, facts())
     assert counts(refusals.collect()) == {"s": 1}
     refusals.add("task.refused", 2, facts())
-    refusals.written()
+    refusals.committed()
     assert counts(refusals.collect()) == {"s": 1}
-    refusals.written()
+    refusals.committed()
     assert refusals.collect() == []
 
 
@@ -438,7 +438,7 @@ def test_one_that_comes_while_a_commit_fails_is_added_to_the_others(path: str) -
     refusals.add("task.refused", 5, facts())
     refusals.collect()
     refusals.add("task.refused", 9, facts())
-    refusals.kept()
+    refusals.put_back()
     (row,) = refusals.collect()
     assert (row[Event._fields.index("times")], row[Event._fields.index("at")]) == (2, 9)
 
@@ -458,10 +458,10 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
             turn += 1
             rows = refusals.collect()
             if turn % 3:
-                refusals.kept()
+                refusals.put_back()
             else:
                 total += sum(row[Event._fields.index("times")] for row in rows)
-                refusals.written()
+                refusals.committed()
 
     losers = [threading.Thread(target=losing, args=(f"agent-{i}",)) for i in range(4)]
     writer = threading.Thread(target=writing)
@@ -476,7 +476,7 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
 
 
 def test_there_is_an_end_to_how_many_are_remembered(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 50)
+    monkeypatch.setattr(refusal_counts, "MOST", 50)
     refusals = Refusals(path)
     for number in range(80):
         refusals.add("task.refused", number, facts(subject=str(number)))
@@ -489,48 +489,48 @@ def test_there_is_an_end_to_how_many_are_remembered(path: str, monkeypatch: pyte
 
 def test_a_loser_that_never_stops_does_not_fill_the_memory(path: str) -> None:
     refusals = Refusals(path)
-    for number in range(module.MOST + 500):
+    for number in range(refusal_counts.MOST + 500):
         refusals.add("task.refused", number, facts(subject=str(number)))
-    refusals.spill()
-    assert len(Refusals(path).collect()) == module.MOST
+    refusals.save_to_file()
+    assert len(Refusals(path).collect()) == refusal_counts.MOST
 
 
 def test_what_waits_is_told_per_subject_from_memory_and_file_together(path: str) -> None:
     left = Refusals(path)
     left.add("task.refused", 1, facts("one"))
     left.add("task.refused", 1, facts("two"))
-    left.spill()
+    left.save_to_file()
     here = Refusals(path)
     here.add("task.refused", 2, facts("one"))
-    assert counts(here.waiting("one")) == {"one": 2}
-    assert counts(here.waiting("one")) == {"one": 2}
-    assert here.waiting("three") == []
+    assert counts(here.pending("one")) == {"one": 2}
+    assert counts(here.pending("one")) == {"one": 2}
+    assert here.pending("three") == []
     assert counts(here.collect()) == {"one": 2, "two": 1}
 
 
 def test_what_is_beyond_the_end_is_counted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 50)
+    monkeypatch.setattr(refusal_counts, "MOST", 50)
     refusals = Refusals(path)
     for number in range(80):
         refusals.add("task.refused", number, facts(subject=str(number)))
     assert refusals.dropped == 30
     refusals.collect()
     assert refusals.dropped == 30
-    refusals.kept()
+    refusals.put_back()
     assert refusals.dropped == 30
     refusals.collect()
-    refusals.written()
+    refusals.committed()
     assert refusals.dropped == 30
 
 
 def test_long_texts_do_not_fill_the_memory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(refusal_counts, "MOST_BYTES", 100_000)
     refusals = Refusals(path)
     for number in range(100):
         refusals.add("hold.refused", number, facts(subject=f"{number:04}" + "\u65e5" * 600))
     rows = refusals.collect()
     assert 40 < len(rows) < 60
-    refusals.written()
+    refusals.committed()
     assert refusals.dropped == 100 - len(rows)
 
 
@@ -548,8 +548,8 @@ def test_every_field_is_cut_to_what_its_column_takes(path: str, field: str, unit
     size = len(text.encode())
     assert SIZES[field] - 3 <= size <= SIZES[field], "cut between two characters"
     assert not set("\0\t\n") & set(text)
-    refusals.kept()
-    refusals.spill()
+    refusals.put_back()
+    refusals.save_to_file()
     assert Refusals(path).collect() == [row]
 
 
@@ -557,22 +557,22 @@ def test_what_is_set_aside_is_carried_by_nobody_until_it_is_settled(path: str) -
     refusals = Refusals("")
     refusals.add("task.refused", 1, facts("bad"), count=3)
     refusals.collect()
-    refusals.set_aside()
+    refusals.hold_back()
     refusals.add("task.refused", 2, facts("good"))
     assert counts(refusals.collect()) == {"good": 1}
-    refusals.written()
-    refusals.settle_aside(drop=False)
+    refusals.committed()
+    refusals.resolve_held_back(drop=False)
     assert counts(refusals.collect()) == {"bad": 3}
-    refusals.set_aside()
-    refusals.settle_aside(drop=True)
+    refusals.hold_back()
+    refusals.resolve_held_back(drop=True)
     assert (refusals.collect(), refusals.dropped) == ([], 3)
 
 
 def test_leaving_twice_leaves_once(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 1, facts())
-    refusals.spill()
-    refusals.spill()
+    refusals.save_to_file()
+    refusals.save_to_file()
     assert counts(Refusals(path).collect()) == {"s": 1}
 
 
@@ -599,11 +599,11 @@ def test_every_name_that_is_allowed_comes_back_as_it_went(tmp_path_factory: Any,
     left = Refusals(path)
     left.add("task.refused", 7, {**facts(note=note), "name": name, "kind": "task", "epoch": 3})
     here = left.collect()
-    left.kept()
-    left.spill()
+    left.put_back()
+    left.save_to_file()
     found = Refusals(path)
     assert found.collect() == here
-    found.written()
+    found.committed()
 
 
 def test_a_path_with_everything_that_a_path_may_have_comes_back(path: str, tmp_path: Path, alice: Board) -> None:

@@ -250,13 +250,13 @@ class PostgresEngine:
                 answer = attempt.answer
             except BaseException:
                 attempt.end(committed=False)
-                self.refused.settle_aside(drop=False)
+                self.refused.resolve_held_back(drop=False)
                 self._roll_back(connection)
                 raise
             attempt.end(committed=attempt.changed)
             self.left |= attempt.left
             if rejected:
-                self.refused.settle_aside(drop=attempt.changed)
+                self.refused.resolve_held_back(drop=attempt.changed)
             if attempt.changed and not connection.closed:
                 self._notifications.ring(connection)
             self._give_back(connection)
@@ -284,7 +284,7 @@ class PostgresEngine:
             self._roll_back(connection)
         again = isinstance(problem, CONFLICTS) or (connection.closed and passing(problem)) or attempt.rejected
         if last or not again:
-            self.refused.settle_aside(drop=False)
+            self.refused.resolve_held_back(drop=False)
             raise self._explained(problem) from problem
         return False
 

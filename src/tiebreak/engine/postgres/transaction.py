@@ -240,4 +240,4 @@ class PostgresTransaction:
     def refusals(self, subject: str) -> list[tuple[Any, ...]]:
         """The refusals about a subject that no write has carried yet."""
         self.hand_in()
-        return self._refusals.waiting(subject)
+        return self._refusals.pending(subject)

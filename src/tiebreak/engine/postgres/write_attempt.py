@@ -118,11 +118,11 @@ class WriteAttempt:
             said_no = problem is not None and not self._connection.closed and not isinstance(problem, CONFLICTS)
             self.rejected = said_no and self.laden
             if committed:
-                self._engine.refused.written()
+                self._engine.refused.committed()
             elif self.rejected:
-                self._engine.refused.set_aside()
+                self._engine.refused.hold_back()
             else:
-                self._engine.refused.kept()
+                self._engine.refused.put_back()
             self._engine.carrying.release()
 
 

@@ -233,7 +233,7 @@ class SqliteEngine:
             newest = tx.all(NEWEST)[0][0] if changed else 0
             writer.execute("COMMIT" if changed else "ROLLBACK")
         except BaseException as exc:
-            self._refusals.kept()
+            self._refusals.put_back()
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             if isinstance(exc, _NotCarried):
@@ -248,7 +248,7 @@ class SqliteEngine:
             if changed:
                 self._files.committed(newest)
             if carried:
-                self._refusals.written()
+                self._refusals.committed()
             self._log.after_commit()
         except (OSError, RuntimeError, apsw.Error, Unavailable):
             pass  # the change is committed; what failed here is tried again after the next one
@@ -263,7 +263,7 @@ class SqliteEngine:
                 carry(tx, rows)
             except (apsw.Error, ValueError, OverflowError) as exc:
                 if isinstance(exc, ENVIRONMENT):
-                    self._refusals.kept()  # a full disk may have room for them later
+                    self._refusals.put_back()  # a full disk may have room for them later
                 else:
                     self._refusals.drop()
                 raise _NotCarried from exc
@@ -425,7 +425,7 @@ class SqliteEngine:
         self._closed = True
         with self._writing, self._log.running:
             try:
-                self._refusals.spill()
+                self._refusals.save_to_file()
                 self._log.before_close()
             except (OSError, apsw.Error, Unavailable):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit

@@ -111,7 +111,7 @@ class SqliteTransaction:
 
     def refusals(self, subject: str) -> list[tuple[Any, ...]]:
         """The refusals about a subject that no write has carried yet."""
-        return self._refusals.waiting(subject)
+        return self._refusals.pending(subject)
 
 
 def _match(words: str) -> str:
