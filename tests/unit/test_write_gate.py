@@ -190,7 +190,7 @@ def test_who_waited_too_long_learns_who_is_in_there_and_for_how_long(path: str) 
         waiter.enter()
     assert time.monotonic() - begin >= 0.1
     assert "nothing was written" in refusal.value.hint
-    assert re.fullmatch(rf"pid {os.getpid()} for \d+\.\d s", waiter.occupant())
+    assert re.fullmatch(rf"pid {os.getpid()} for \d+\.\d s", waiter.last_entry())
     waiter.close()
 
 
@@ -198,7 +198,7 @@ def test_who_waited_too_long_learns_who_is_in_there_and_for_how_long(path: str) 
 def test_an_unreadable_name_plate_is_no_error(path: str, content: bytes) -> None:
     gate = used(path)
     Path(path).write_bytes(content)
-    assert gate.occupant() == "an unknown process"
+    assert gate.last_entry() == "an unknown process"
     gate.close()
 
 

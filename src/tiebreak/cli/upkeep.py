@@ -74,7 +74,7 @@ def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str,
     """What there is to find after a board that could not be opened was given its place anew."""
     from ..board import default_address
     from ..engine.addresses import path_of
-    from ..engine.sqlite.board_files import repair
+    from ..engine.sqlite.board_files_repair import repair
 
     try:
         repair(path_of(args.board or default_address()))

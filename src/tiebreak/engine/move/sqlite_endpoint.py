@@ -92,7 +92,7 @@ class SqliteEndpoint(Endpoint):
     def make(self, kept: dict[str, str]) -> None:
         """Who has the file open goes on counting by the offset that it has read; the file stays in its place."""
         if self._gate.mark():
-            self._gate.set_file(0, 0, durably=True)  # the token gets into another page
+            self._gate.set_file_state(0, 0, durably=True)  # the token gets into another page
         for table in ("messages_words", *TABLES, "board"):
             self.rows(f"DROP TABLE IF EXISTS {table}")
             self.rows(f"DROP TABLE IF EXISTS {CLOSED}{table}")
