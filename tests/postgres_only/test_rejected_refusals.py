@@ -77,7 +77,7 @@ def test_a_batch_is_done_without_them(alice: Board, bob: Board, raw: psycopg.Con
 
 def test_threads_that_carry_rejected_ones_all_get_their_answer(bob: Board, raw: psycopg.Connection[Any]) -> None:
     def work(number: int) -> str:
-        bob.engine.refused.add("task.refused", 1, {"project": "demo", "subject": f"{number}"})  # type: ignore[attr-defined]
+        bob.engine.refusals.add("task.refused", 1, {"project": "demo", "subject": f"{number}"})  # type: ignore[attr-defined]
         return bob.tasks.post(name=f"task {number}").name
 
     with rejecting(raw, "task.refused"), ThreadPoolExecutor(4) as threads:
@@ -132,7 +132,7 @@ def survives(board: Board) -> None:
     some = random.Random(1)
     text = "".join(chr(some.randrange(0x4E00, 0x9FFF)) for _ in range(3000))
     facts = {"project": "demo", "subject": text, "name": text, "agent": "bob~1", "note": text}
-    board.engine.refused.add("task.refused", 1, facts)  # type: ignore[attr-defined]
+    board.engine.refusals.add("task.refused", 1, facts)  # type: ignore[attr-defined]
     board.tasks.post(name="other")
     assert board.engine.refusals_dropped == 0
     assert told(board) == 1

@@ -26,7 +26,7 @@ def answerer(address: str, rounds: int, rings: bool) -> Run:
     """Another process: wait for each word, and answer it."""
     board = open_board(address, "answerer")
     if not rings:
-        engine_of(board)._notifications.ring = lambda connection: None  # type: ignore[method-assign]
+        engine_of(board)._notifications.notify = lambda connection: None  # type: ignore[method-assign]
     yield
     seen = 0
     for i in range(rounds):
@@ -40,7 +40,7 @@ def exchange(address: str, rounds: int, *, rings: bool = True) -> list[float]:
     took = []
     with open_board(address) as board, Crew(answerer, [(address, rounds, rings)]) as crew:
         if not rings:
-            engine_of(board)._notifications.ring = lambda connection: None  # type: ignore[method-assign]
+            engine_of(board)._notifications.notify = lambda connection: None  # type: ignore[method-assign]
         crew.go()
         seen = 0
         for i in range(rounds):
