@@ -19,7 +19,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
-from tiebreak.engine.move.ends import endpoint
+from tiebreak.engine.move.opening import open_endpoint
 from tiebreak.engine.sqlite.board_files_repair import repair
 from tiebreak.engine.sqlite.engine import LOOK_AGAIN
 from tiebreak.engine.sqlite.file_facts import NEWEST
@@ -285,7 +285,7 @@ def test_no_other_board_is_moved_to_the_old_name_of_a_renamed_one(path: Path, ot
     path.touch()
     before = contents(path.parent)
     with pytest.raises(Unavailable, match="the file is empty"):
-        endpoint(str(path))
+        open_endpoint(str(path))
     assert contents(path.parent) == before
 
 

@@ -65,7 +65,7 @@ def mover(old: str, new: str, deadly: Point | None, report: Any) -> None:
         return counted
 
     for end in (SqliteEndpoint, PostgresEndpoint):
-        for name in ("rows", "fill"):
+        for name in ("rows", "insert"):
             setattr(end, name, counting(getattr(end, name)))
     moving.move(old, new)
     assert count["after"] == OPENED
