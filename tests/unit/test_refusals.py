@@ -1,4 +1,4 @@
-"""Refusals on their way into the log: counted, carried by the next write, and never in anybody's way."""
+"""Refusals that are not in the log yet: they are counted, the next write logs them, and they never stop a write."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def counts(rows: list[tuple[Any, ...]]) -> dict[Any, int]:
 # ── From process to process ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_a_process_leaves_behind_is_picked_up_by_the_next_writer(path: str, side: Path, alice: Board) -> None:
+def test_refusals_of_a_process_that_ended_are_logged_by_the_next_writer(path: str, side: Path, alice: Board) -> None:
     run(LOSER, path, "bob~1", "3")
     assert side.stat().st_size > 0
     assert written(alice) == {}
@@ -117,7 +117,7 @@ def test_what_a_process_leaves_behind_is_picked_up_by_the_next_writer(path: str,
     assert side.stat().st_size == 0
 
 
-def test_counts_of_several_processes_and_of_memory_become_one(path: str, alice: Board, bob: Board) -> None:
+def test_counts_of_several_processes_and_of_memory_are_added(path: str, alice: Board, bob: Board) -> None:
     run(LOSER, path, "bob~1", "2")
     run(LOSER, path, "bob~1", "3")
     lose(bob, 4)
@@ -138,7 +138,7 @@ def test_closing_without_a_refusal_leaves_no_file(path: str, side: Path, alice: 
     assert not side.exists()
 
 
-def test_a_reader_sees_them_before_anybody_has_written_them(path: str, alice: Board, bob: Board) -> None:
+def test_a_reader_sees_refusals_that_are_not_in_the_log_yet(path: str, alice: Board, bob: Board) -> None:
     run(LOSER, path, "carol~1", "2")
     lose(bob, 3)
     told = " ".join(sentence.text for sentence in bob.events.why(ref="work"))
@@ -147,7 +147,7 @@ def test_a_reader_sees_them_before_anybody_has_written_them(path: str, alice: Bo
     assert written(alice) == {}, "looking is not writing"
 
 
-def test_the_side_file_is_nobodys_elses_to_read(path: str, side: Path, alice: Board) -> None:
+def test_only_the_owner_can_read_the_side_file(path: str, side: Path, alice: Board) -> None:
     run(LOSER, path, "bob~1", "1")
     assert side.stat().st_mode & 0o777 == 0o600
 
@@ -168,20 +168,20 @@ TORN = [
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_a_torn_line_is_passed_over(path: str, side: Path, alice: Board, torn: str) -> None:
+def test_a_torn_line_is_skipped(path: str, side: Path, alice: Board, torn: str) -> None:
     side.write_text(WHOLE + torn)
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 2}
 
 
-def test_bytes_that_are_no_text_are_passed_over(path: str, side: Path, alice: Board) -> None:
+def test_bytes_that_are_no_text_are_skipped(path: str, side: Path, alice: Board) -> None:
     side.write_bytes(WHOLE.encode() + b"\x00\xff\xfe\n" + WHOLE.encode())
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 4}
 
 
 @pytest.mark.parametrize("torn", ["1\t2000\ttask.ref", "garbage\n"])
-def test_a_file_of_nothing_but_a_torn_line_stops_nobody(path: str, side: Path, alice: Board, torn: str) -> None:
+def test_a_file_with_only_a_torn_line_stops_no_write(path: str, side: Path, alice: Board, torn: str) -> None:
     """A full disk or a power cut can leave such a file; whoever writes after that must not wait for ever."""
     side.write_text(torn)
     run(WRITER, path)
@@ -205,7 +205,7 @@ def test_no_lock_on_the_side_file_outlives_a_write(path: str, side: Path, alice:
         assert unlocked(side)
 
 
-def test_a_side_file_that_cannot_be_emptied_is_let_go(
+def test_a_side_file_that_cannot_be_emptied_is_unlocked(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The change is committed by then; what cannot be forgotten is told twice, but nobody is kept waiting."""
@@ -223,13 +223,13 @@ def test_a_side_file_that_cannot_be_emptied_is_let_go(
 
 
 @pytest.mark.parametrize("digits", [20, 5000])
-def test_a_number_of_absurd_length_stops_nobody(path: str, side: Path, alice: Board, digits: int) -> None:
+def test_a_number_of_absurd_length_stops_no_write(path: str, side: Path, alice: Board, digits: int) -> None:
     side.write_text(WHOLE.replace("2\t", "9" * digits + "\t", 1) + WHOLE)
     alice.tasks.post(name="other")
     assert len(alice.tasks.list(states=["pending"])) == 1
 
 
-def test_numbers_that_add_up_to_more_than_a_number_stop_nobody(path: str, side: Path, alice: Board) -> None:
+def test_counts_that_overflow_stop_no_write(path: str, side: Path, alice: Board) -> None:
     side.write_text(WHOLE.replace("2\t1000", "9" * 18 + "\t" + "9" * 18, 1) * 20)
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 2**53}
@@ -281,7 +281,7 @@ def test_a_side_file_that_is_full_does_not_grow(path: str, side: Path, monkeypat
     assert 900 < side.stat().st_size <= 1000
 
 
-def test_what_is_no_file_stops_nobody(path: str, side: Path, alice: Board, bob: Board) -> None:
+def test_a_side_file_that_is_no_regular_file_stops_no_write(path: str, side: Path, alice: Board, bob: Board) -> None:
     made: list[Callable[[], object]] = [side.mkdir, lambda: os.mkfifo(side), lambda: side.symlink_to("nowhere")]
     for make in made:
         make()
@@ -292,7 +292,7 @@ def test_what_is_no_file_stops_nobody(path: str, side: Path, alice: Board, bob: 
     assert written(alice) == {"bob": 3}
 
 
-def test_a_side_file_of_somebody_else_stops_nobody(
+def test_a_side_file_of_another_user_stops_no_write(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may have left it."""
@@ -354,7 +354,7 @@ class Brittle:
 
 
 @pytest.mark.parametrize("error", [apsw.FullError("full"), apsw.IOError("broken"), KeyboardInterrupt()])
-def test_a_commit_that_fails_keeps_them_for_the_next(
+def test_a_commit_that_fails_keeps_the_refusals_for_the_next(
     path: str, side: Path, alice: Board, bob: Board, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(LOSER, path, "carol~1", "2")
@@ -372,7 +372,7 @@ def test_a_commit_that_fails_keeps_them_for_the_next(
     assert side.stat().st_size == 0
 
 
-def test_an_operation_that_fails_carries_none(path: str, side: Path, alice: Board, bob: Board) -> None:
+def test_a_failed_operation_logs_no_refusals(path: str, side: Path, alice: Board, bob: Board) -> None:
     lose(bob, 3)
     with pytest.raises(tiebreak.Refused):
         bob.tasks.complete(ref="work")
@@ -389,7 +389,9 @@ def reject(board: Board) -> None:
     )
 
 
-def test_a_database_that_rejects_them_does_not_stop_the_write(path: str, side: Path, alice: Board, bob: Board) -> None:
+def test_a_database_that_rejects_refusals_does_not_stop_the_write(
+    path: str, side: Path, alice: Board, bob: Board
+) -> None:
     run(LOSER, path, "carol~1", "2")
     lose(bob, 3)
     reject(bob)
@@ -422,7 +424,7 @@ def test_a_disk_too_full_for_them_but_not_for_the_write(alice: Board, bob: Board
 # ── In memory ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_one_that_comes_while_the_others_are_carried_is_not_lost(path: str) -> None:
+def test_a_refusal_during_a_write_is_not_lost(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 1, facts())
     assert counts(refusals.collect()) == {"s": 1}
@@ -433,7 +435,7 @@ def test_one_that_comes_while_the_others_are_carried_is_not_lost(path: str) -> N
     assert refusals.collect() == []
 
 
-def test_one_that_comes_while_a_commit_fails_is_added_to_the_others(path: str) -> None:
+def test_a_refusal_during_a_failed_commit_is_added_to_the_others(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 5, facts())
     refusals.collect()
@@ -475,7 +477,7 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
     assert total == 4 * 2000
 
 
-def test_there_is_an_end_to_how_many_are_remembered(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_refusals_is_limited(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusal_counts, "MOST", 50)
     refusals = Refusals(path)
     for number in range(80):
@@ -495,7 +497,7 @@ def test_a_loser_that_never_stops_does_not_fill_the_memory(path: str) -> None:
     assert len(Refusals(path).collect()) == refusal_counts.MOST
 
 
-def test_what_waits_is_told_per_subject_from_memory_and_file_together(path: str) -> None:
+def test_pending_refusals_of_a_subject_come_from_memory_and_from_the_file(path: str) -> None:
     left = Refusals(path)
     left.add("task.refused", 1, facts("one"))
     left.add("task.refused", 1, facts("two"))
@@ -508,7 +510,7 @@ def test_what_waits_is_told_per_subject_from_memory_and_file_together(path: str)
     assert counts(here.collect()) == {"one": 2, "two": 1}
 
 
-def test_what_is_beyond_the_end_is_counted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_beyond_the_limit_are_counted_as_dropped(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusal_counts, "MOST", 50)
     refusals = Refusals(path)
     for number in range(80):
@@ -553,7 +555,7 @@ def test_every_field_is_cut_to_what_its_column_takes(path: str, field: str, unit
     assert Refusals(path).collect() == [row]
 
 
-def test_what_is_set_aside_is_carried_by_nobody_until_it_is_settled(path: str) -> None:
+def test_held_back_refusals_are_in_no_write_until_they_are_resolved(path: str) -> None:
     refusals = Refusals("")
     refusals.add("task.refused", 1, facts("bad"), count=3)
     refusals.collect()
@@ -568,7 +570,7 @@ def test_what_is_set_aside_is_carried_by_nobody_until_it_is_settled(path: str) -
     assert (refusals.collect(), refusals.dropped) == ([], 3)
 
 
-def test_leaving_twice_leaves_once(path: str) -> None:
+def test_saving_twice_writes_once(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 1, facts())
     refusals.save_to_file()
@@ -590,7 +592,7 @@ def test_no_name_can_end_a_field_or_a_line(kind: str, bad: str) -> None:
 
 
 @given(name=st.text(min_size=1, max_size=200), note=st.text(min_size=1, max_size=50))
-def test_every_name_that_is_allowed_comes_back_as_it_went(tmp_path_factory: Any, name: str, note: str) -> None:
+def test_every_allowed_name_survives_the_side_file(tmp_path_factory: Any, name: str, note: str) -> None:
     try:
         name, note = RULES["Name"].check(name, "name"), RULES["Note"].check(note, "note")
     except Invalid:
@@ -606,7 +608,7 @@ def test_every_name_that_is_allowed_comes_back_as_it_went(tmp_path_factory: Any,
     found.committed()
 
 
-def test_a_path_with_everything_that_a_path_may_have_comes_back(path: str, tmp_path: Path, alice: Board) -> None:
+def test_a_path_with_unusual_characters_survives_the_side_file(path: str, tmp_path: Path, alice: Board) -> None:
     resource = "file:a b/'\"$(x)\u2003%s\\\\é/日本.txt"
     alice.holds.take(resources=[resource])
     with tiebreak.open(path, agent="bob~1", project="demo") as bob, pytest.raises(Lost):
