@@ -1,4 +1,4 @@
-"""Opening the files board_file a board safely.
+"""Opening the files beside a board safely.
 
 Another user who can write to the board's folder could put a link there that leads to a file of the board's owner, or a
 file that they own and keep changing. So links are not followed, and a file that another user owns or can write to is

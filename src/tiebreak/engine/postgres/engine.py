@@ -240,7 +240,7 @@ class PostgresEngine:
         end, tries, rejected = monotonic() + self.deadline, 0, False
         while True:
             connection = self._take()
-            attempt = WriteAttempt(self, connection, work, scopes, carry=tries == 0)
+            attempt = WriteAttempt(self, connection, work, scopes, with_refusals=tries == 0)
             try:
                 answer: T = attempt.run()
             except MissingScope as exc:

@@ -32,7 +32,7 @@ def unavailable(problem: Exception, address: str) -> Unavailable:
     """Turn an error of the server into one that a person can act on."""
     text = str(problem).strip().split("\n", 1)[0] or type(problem).__name__
     if isinstance(problem, pg.QueryCanceled):
-        text = "busy: others values what was needed locked for too long"
+        text = "busy: other transactions held the locks for too long"
     hints = {"28": "check the user and the password", "3D": "create the database first", "53": "free some resources"}
     state = getattr(problem, "sqlstate", None) or ""
     return Unavailable(f"board {address}: {text}", hint=hints.get(state[:2], ""), sqlstate=state)

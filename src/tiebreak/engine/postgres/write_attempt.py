@@ -52,10 +52,10 @@ class WriteAttempt:
         work: Callable[[PostgresTransaction], Any],
         scopes: Sequence[Scope],
         *,
-        carry: bool = True,
+        with_refusals: bool = True,
     ) -> None:
         self._engine = engine
-        self._carry = carry
+        self._with_refusals = with_refusals
         self._connection = connection
         self._work = work
         self._scopes = scopes
@@ -103,7 +103,7 @@ class WriteAttempt:
 
     def _commit(self, tx: PostgresTransaction) -> None:
         # One transaction at a time adds refusals to the log.
-        self._has_refusals_lock = self._carry and self._engine.refusals_lock.acquire(blocking=False)
+        self._has_refusals_lock = self._with_refusals and self._engine.refusals_lock.acquire(blocking=False)
         if self._has_refusals_lock:
             rows = self._engine.refusals.collect()
             self._has_refusals = bool(rows)

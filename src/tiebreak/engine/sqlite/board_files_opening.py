@@ -179,7 +179,7 @@ def _refuse_second_name(files: BoardFiles, facts: dict[str, str]) -> None:
             return  # a copy that happens to have the inode number of the file before it
         raise Unavailable(
             f"board {files.path}: {files.path}-gate does not belong to it, or is missing",
-            hint=f"{REPAIR} writes it anew",
+            hint=f"{REPAIR} writes a new one",
             repair="place",
         )
     raise Unavailable(

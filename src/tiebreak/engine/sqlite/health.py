@@ -12,6 +12,7 @@ from ... import clock
 from ...errors import Unavailable
 from ...text import span
 from .opening import wal_size
+from .sqlite_errors import DAMAGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ LITTLE_SPACE = 100 * 1024 * 1024
 MOMENT = 0.2
 READ_LOCKS = range(123, 128)
 """The bytes of the `-shm` that SQLite's readers lock."""
-DAMAGED = "`tb doctor` tells what is left; restore a backup"
 
 
 def probe(connection: apsw.Connection, path: str) -> None:
@@ -134,7 +134,7 @@ def _wal(path: str) -> tuple[str, str, str]:
     if size <= LARGE_WAL:
         return "ok", "wal", text
     readers = stuck_readers(path, MOMENT)
-    return "warn", "wal", f"{text}, readers from starting anew by {', '.join(readers)}" if readers else text
+    return "warn", "wal", f"{text}, not reset because of {', '.join(readers)}" if readers else text
 
 
 def stuck_readers(path: str, moment: float) -> list[str]:

@@ -18,14 +18,15 @@ ENVIRONMENT = (
 """Errors of the machine, not of a statement: nothing else in the same transaction can be trusted either."""
 READ_DEADLINE = 30.0
 """Seconds after which a read is interrupted, because SQLite cannot reset the log during a read."""
+DAMAGED = "`tb doctor` shows what is damaged; restore a backup"
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.FullError, "the disk is full", "free some space; nothing was written"),
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
     (apsw.CantOpenError, "cannot be opened", "check that the folder exists and can be written to"),
     (apsw.NotADBError, "not a tiebreak board (not a SQLite database)", "is the path right?"),
-    (apsw.CorruptError, "the database is damaged", "`tb doctor` tells what is left; restore a backup"),
+    (apsw.CorruptError, "the database is damaged", DAMAGED),
     (apsw.BusyError, "busy for too long", "another program holds a lock on the file"),
-    (apsw.IOError, "the disk reports an error", "`tb doctor` tells more; nothing was written"),
+    (apsw.IOError, "the disk reports an error", "run `tb doctor`; nothing was written"),
     (apsw.InterruptError, f"a read took longer than {READ_DEADLINE:g} s and was ended", "ask for less at a time"),
     (apsw.PermissionsError, "permission denied", "check the permissions of the file"),
 )
