@@ -97,7 +97,7 @@ INSERT INTO events (
     at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, data
 )
 SELECT *
-FROM json_to_recordset(CAST(:events AS json)) AS told (
+FROM json_to_recordset(CAST(:events AS json)) AS event (
     at bigint, event text, project text, subject text, name text, kind text, state text, priority bigint,
     agent text, epoch bigint, until bigint, note text, times bigint, data text
 );

@@ -1,9 +1,9 @@
-"""What an agent is called that nobody named, and which process stands for its session.
+"""Default names of agents, and the session that they are derived from.
 
-Commands come and go, but what they claim must belong to something that stays. That is the *session*: the coding agent
-or the shell below which the command runs. All commands of one session get the same agent name and the same session
-id, and two sessions never share them. Machines that are cloned while they run share everything that this is derived
-from; they are told apart by `TIEBREAK_SESSION`, as are several agents in one shell.
+A command runs for a moment, but what it claims must belong to something that lasts. That is the *session*: the coding
+agent or the shell under which the command runs. All commands of one session get the same agent name and the same
+session id, and two sessions never share them. There are two exceptions: machines that were cloned while running, and
+several agents in one shell. Set `TIEBREAK_SESSION` to keep those apart.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ _CLIENT_VARIABLES = (
 
 
 def session() -> Identity:
-    """The process that stands for this session; the same for all commands of one shell or agent.
+    """The process that identifies this session: the same one for all commands of one shell or agent.
 
     1. The nearest ancestor that is a known agent client. Clients run each command in a shell of its
        own, often in a session of its own, so nothing below them is stable. An editor counts only
        without a terminal: its terminal tabs are shells like any other.
-    2. Else the session leader: the shell of a terminal, pane or login; the top of a cron job.
+    2. Otherwise the session leader: the shell of a terminal, pane or login, or the top of a cron job.
     3. If the leader is dead, hidden, or the container's first process: the topmost ancestor in this
-       session; failing that the parent, unless it merely adopts orphans.
-    4. If this process leads its session (`setsid tb …`): the parent, on the same condition.
+       session. If there is none: the parent, unless it is an init process, which adopts orphans.
+    4. If this process leads its session (`setsid tb …`): the parent, with the same exception.
 
-    It is found once per process, so that it cannot change between two questions.
+    It is determined once per process, so that it cannot change later.
     """
-    return _anchor()[0]
+    return _session_process()[0]
 
 
 def default_agent(environ: Mapping[str, str], known: tuple[str, str] = ("", "")) -> str:
-    """The name of an agent that was given none: `claude-…` or `login-…`, one for each session.
+    """The name of an agent without a given name: `claude-…` or `login-…`, a different one for each session.
 
-    `known`: the client and its own id for the session, for a caller whom the client has told.
+    `known` is the client and the client's own id for the session, if the caller knows them.
     """
     given = environ.get("TIEBREAK_SESSION")
     if given:
@@ -70,22 +70,22 @@ def default_agent(environ: Mapping[str, str], known: tuple[str, str] = ("", ""))
     client, value = known if known[1] else _client_session(environ)
     if value:
         return f"{client}-{_digest(f'{client}={value}')}"
-    who, client = _anchor()
-    return f"{client or _login(environ)}-{_scattered(token(who))}"
+    who, client = _session_process()
+    return f"{client or _login(environ)}-{_spread_digits(token(who))}"
 
 
-def _scattered(text: str) -> str:
-    """A token in another spelling, so that people can tell two apart at a glance; never two tokens in one.
+def _spread_digits(text: str) -> str:
+    """A token with other digits, so that people can tell two tokens apart at a glance; it stays unique.
 
-    Tokens of one machine differ in a digit or two in the middle. Multiplying by a number without a factor of 36 moves
-    every digit and can be undone, so nothing is lost.
+    Tokens of one machine differ in only one or two digits in the middle. Multiplying by a number that has no factor in
+    common with 36 changes every digit, and is reversible, so two tokens never become the same.
     """
     size = len(text)
     return base36(int(text, 36) * 0x9E3779B97F4A7C15 % 36**size).rjust(size, "0")
 
 
 def incarnation(environ: Mapping[str, str], known: tuple[str, str] = ("", "")) -> str:
-    """The session part of an agent's id: `TIEBREAK_SESSION`, else the client's session, else `session()`."""
+    """The session part of an agent's id: `TIEBREAK_SESSION`, or the client's session, or `session()`."""
     given = environ.get("TIEBREAK_SESSION")
     if given:
         return _checked(given)
@@ -94,19 +94,19 @@ def incarnation(environ: Mapping[str, str], known: tuple[str, str] = ("", "")) -
 
 
 def in_client(environ: Mapping[str, str]) -> bool:
-    """Whether an agent client is at work here, and not a person at a shell."""
-    return bool(_client_session(environ)[1] or _anchor()[1])
+    """Whether an agent client runs this command, and not a person at a shell."""
+    return bool(_client_session(environ)[1] or _session_process()[1])
 
 
 def within(agent: str, part: str) -> str:
-    """The id of a part of an agent (a sub-agent): an agent of its own, and by its id under that one."""
+    """The id of a sub-agent: an agent of its own, whose id shows that it belongs to `agent`."""
     name, _, session = agent.partition("~")
     made = _digest(part)
     return f"{name[:_MAX_FAMILY]}.{made[-4:]}~{session[:_MAX_FAMILY]}.{made}"
 
 
 def same_family(agent: str, other: str) -> bool:
-    """Whether two agents are one, or one is a part of the other."""
+    """Whether two agents are the same, or one is a sub-agent of the other."""
     one, two = agent.partition("~")[2], other.partition("~")[2]
     below = two.startswith(f"{one[:_MAX_FAMILY]}.") or one.startswith(f"{two[:_MAX_FAMILY]}.")
     return agent == other or (below and bool(one and two))
@@ -124,56 +124,56 @@ def _checked(given: str) -> str:
 
 
 def _client_session(environ: Mapping[str, str]) -> tuple[str, str]:
-    """The client's name and its own id for the session; empty when no variable can be trusted.
+    """The client's name and its own id for the session; empty if no variable can be trusted.
 
-    An environment is inherited: a client that another one started carries the other's variable too,
-    and must not act as the other.
+    Environments are inherited: a client that another client started has the other's variable too,
+    and must not use the other's name.
     """
     for variable, client in _CLIENT_VARIABLES:
         value = environ.get(variable)
-        if value and _anchor()[1] in ("", client, *_EDITORS):
+        if value and _session_process()[1] in ("", client, *_EDITORS):
             return client, value
-    # Codex leaves this one as it is for a Codex that it starts, so any client in sight is better.
+    # A Codex passes this one on to a Codex that it starts, so it counts only if no client process is found.
     thread = environ.get("CODEX_THREAD_ID")
-    return ("codex", thread) if thread and not _anchor()[1] else _introduced()
+    return ("codex", thread) if thread and not _session_process()[1] else _stored_session()
 
 
 def introduce(client: str, value: str) -> None:
-    """Leave word, for the other processes of this client, of the session that it told one of them about.
+    """Store the session id of this client, so that its other processes find it.
 
-    Some clients tell their hooks a session's id and keep it from the shells and servers that they start.
+    Some clients give a session id to their hooks, but not to the shells and servers that they start.
     """
-    who, found = _anchor()
+    who, found = _session_process()
     if found == client and client not in _EDITORS:  # an editor has several sessions at once
-        place = _introduction(who)
-        with open(f"{place}.{os.getpid()}", "w", encoding="utf-8", opener=_privately) as file:
+        place = _stored_session_path(who)
+        with open(f"{place}.{os.getpid()}", "w", encoding="utf-8", opener=_open_private) as file:
             file.write(value)
         os.replace(f"{place}.{os.getpid()}", place)
 
 
-def _introduced() -> tuple[str, str]:
-    who, client = _anchor()
+def _stored_session() -> tuple[str, str]:
+    who, client = _session_process()
     if not client or client in _EDITORS:
         return "", ""
     try:
-        value = read_start(_introduction(who)).decode("utf-8", "replace")
-    except TiebreakError:  # no folder of our own: then nothing was left there either
+        value = read_start(_stored_session_path(who)).decode("utf-8", "replace")
+    except TiebreakError:  # there is no private folder, so nothing is stored there
         value = ""
     return (client, value) if value else ("", "")
 
 
-def _introduction(who: Identity) -> str:
+def _stored_session_path(who: Identity) -> str:
     from .user_folders import private_folder
 
     return os.path.join(private_folder(), f"{token(who)}.session")
 
 
-def _privately(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _digest(value: str) -> str:
-    """A stable name for any text: ten digits, 51 bits. It proves nothing, so it need not resist forgery."""
+    """A stable short name for any text: ten digits, 51 bits. It need not resist forgery, because it proves nothing."""
     return base36(checksum(value.encode("utf-8", "surrogatepass")) % 36**10).rjust(10, "0")
 
 
@@ -186,42 +186,42 @@ def _login(environ: Mapping[str, str]) -> str:
 _found: dict[int, tuple[Identity, str]] = {}
 
 
-def _anchor() -> tuple[Identity, str]:
-    """The session's process, and the client's name if it is one."""
+def _session_process() -> tuple[Identity, str]:
+    """The process that identifies the session, and the client's name if it is a client."""
     me = os.getpid()
     found = _found.get(me)
-    if found is None:  # a forked child asks anew
-        pid, started, client = _find_anchor(me)
+    if found is None:  # a forked child looks again
+        pid, started, client = _find_session_process(me)
         found = _found[me] = on_this_machine(pid, started), client
     return found
 
 
-def _find_anchor(me: int) -> tuple[int, int, str]:
-    line: list[Process] = []
+def _find_session_process(me: int) -> tuple[int, int, str]:
+    ancestors: list[Process] = []
     for process in _ancestors():
         client = _client(process)
         if client and not (client in _EDITORS and _has_terminal(me)):
             return process.pid, process.started, client
-        line.append(process)
-    pid, started = _shell(me, line)
+        ancestors.append(process)
+    pid, started = _shell_process(me, ancestors)
     return pid, started, ""
 
 
-def _shell(me: int, line: list[Process]) -> tuple[int, int]:
-    """Pid and start time of what stands for the session when no client does."""
+def _shell_process(me: int, ancestors: list[Process]) -> tuple[int, int]:
+    """The pid and start time of the process that identifies the session if there is no client."""
     leader = os.getsid(0)
-    led = leader not in (0, 1, me)
-    process = look(leader) if led else None
+    has_leader = leader not in (0, 1, me)
+    process = look(leader) if has_leader else None
     if process and not process.dead:
         return leader, process.started
-    below = [p for p in line if p.session == leader and p.pid > 1]
+    below = [p for p in ancestors if p.session == leader and p.pid > 1]
     if below:
         return below[-1].pid, below[-1].started
-    if led and process is None and exists(leader):
+    if has_leader and process is None and exists(leader):
         return leader, 0
-    # An orphan's parent is shared by all orphans; an unled session's may be the container's shell.
-    if not led and line and line[0].name not in _ADOPTERS and (line[0].pid > 1 or leader != me):
-        return line[0].pid, line[0].started
+    # All orphans have the same parent. A session without a leader may have the container's shell as parent.
+    if not has_leader and ancestors and ancestors[0].name not in _ADOPTERS and (ancestors[0].pid > 1 or leader != me):
+        return ancestors[0].pid, ancestors[0].started
     process = look(me)
     return me, process.started if process else 0
 
@@ -237,17 +237,17 @@ def _ancestors() -> Iterator[Process]:
 
 
 def _client(process: Process) -> str:
-    """The agent client that this process is, or ""."""
+    """The name of the agent client that this process is; "" if it is none."""
     name = process.name.lower()
     if name in _CLIENTS:
         return name
-    # A client's file may be named after its version; what it was called as stands in its arguments.
+    # The file of a client may be named after its version; its arguments then have the name of the command.
     if name in _RUNTIMES or name.startswith("python") or name[:1].isdigit():
-        return _called(arguments(process.pid))
+        return _client_in_arguments(arguments(process.pid))
     return ""
 
 
-def _called(arguments: list[str]) -> str:
+def _client_in_arguments(arguments: list[str]) -> str:
     """The client in `claude …`, `node --flag /usr/bin/gemini …` or `python -m aider …`, or ""."""
     for position, argument in enumerate(arguments):
         name = argument.rpartition("/")[2].lower()

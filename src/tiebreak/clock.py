@@ -1,9 +1,9 @@
-"""Time on a board: whole microseconds since the Unix epoch, counted by a clock that nobody can turn.
+"""Board time: whole microseconds since the Unix epoch, by a clock that nobody can set.
 
-A lease must neither expire nor live longer because somebody set the wall clock. So a SQLite board
-counts with the machine's boot-time clock and adds an offset that is stored on the board once per
-boot. The offset is chosen so that board time starts at the wall clock's time, but never before the
-last moment that the board has already seen: time does not run backwards across a reboot.
+Setting the wall clock must neither expire a lease nor prolong it. So a SQLite board uses the
+machine's boot-time clock and adds an offset, which is stored on the board once per boot. The offset
+is chosen so that board time starts at the wall clock's time, but never before the latest time that is
+already on the board. So board time does not run backwards across a reboot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 SECOND = 1_000_000
 """One second in board time."""
 TOLERANCE = 1.0
-"""Seconds by which two readings of one clock may differ: a process can be stopped in between."""
+"""Seconds by which two readings of one clock may differ, because the process can be stopped in between."""
 
 # Linux: counts through suspend. macOS has no BOOTTIME; its MONOTONIC counts through sleep.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -31,17 +31,18 @@ def since_boot() -> int:
 
 
 def off_by() -> float:
-    """By how many seconds this process's boot-time clock differs from the machine's; 0 where nobody can tell.
+    """Seconds by which this process's boot-time clock differs from the machine's; 0 if that cannot be found out.
 
-    All processes of a file board count leases by the machine's clock. In a time namespace the kernel shows another one,
-    and a program that fakes the time (`faketime`) does so inside the process; `/proc/uptime` is the kernel's own word.
+    All processes that use a board file must count leases by the machine's clock. In a time namespace the kernel shows
+    another clock, and a program that fakes the time (`faketime`) does so inside the process. `/proc/uptime` is the
+    kernel's own clock.
     """
     try:
         with open("/proc/self/timens_offsets", encoding="ascii") as offsets:
             shifted = next((line.split()[1:] for line in offsets if line.startswith("boottime")), ("0", "0"))
         if shift := int(shifted[0]) + int(shifted[1]) / 1e9:
             return shift
-        # Some containers show an uptime of their own, by a file system over this one file.
+        # Some containers have an uptime of their own, in a file that is mounted over this one.
         if os.stat("/proc/uptime").st_dev != os.stat("/proc").st_dev:
             return 0.0
         with open("/proc/uptime", encoding="ascii") as uptime:
@@ -52,15 +53,15 @@ def off_by() -> float:
 
 
 def elapsed() -> float:
-    """Seconds since this machine booted: for measuring leases here as the board does, also through a suspend."""
+    """Seconds since this machine booted, including suspends: to measure leases as the board does."""
     return since_boot() / SECOND
 
 
 def wall() -> int:
-    """Microseconds since the Unix epoch by the wall clock; only ever used to choose an offset."""
+    """Microseconds since the Unix epoch by the wall clock; never used to measure a lease."""
     return time.time_ns() // 1000
 
 
 def offset(seen: int) -> int:
-    """The offset for a new boot, given the latest moment that the board has seen."""
+    """The offset for a new boot, given the latest time on the board."""
     return max(wall(), seen) - since_boot()

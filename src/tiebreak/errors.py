@@ -1,9 +1,9 @@
-"""Everything tiebreak can refuse, and why.
+"""The errors of tiebreak.
 
-An error is part of the interface: it says what happened in one line, carries the facts as data, and
-hints at what to do next (never a destructive command). The same class travels through the Python
-API, the command line (its exit code) and JSON-RPC (its number), so no interface invents its own.
-What to do next depends on the interface, so an operation gives only a reason, as a code: see `advice`.
+An error is part of the interface. It says in one line what happened, has the facts as data, and may
+have a hint at what to do next (never a destructive command). The Python API, the command line (by its
+exit code) and JSON-RPC (by its number) all use the same classes. What to do next depends on the
+interface, so an operation gives only a reason, as a code: see `advice`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class TiebreakError(Exception):
-    """The root of all errors that tiebreak raises on purpose."""
+    """The base class of all errors that tiebreak raises on purpose."""
 
     exit_code = 1
-    """What the command line exits with."""
+    """The exit code of the command line."""
     rpc_code = -32000
-    """What JSON-RPC answers with."""
+    """The code in an answer of JSON-RPC."""
 
     def __init__(self, message: str, *, hint: str = "", reason: str = "", **data: Any) -> None:
         super().__init__(message)
@@ -41,21 +41,21 @@ class TiebreakError(Exception):
         return self.message
 
     def to_dict(self, hint: str | None = None) -> dict[str, Any]:
-        """The error as it travels: `{error, message, reason?, hint?, …facts}`, with a hint in an interface's words."""
+        """The error as JSON: `{error, message, reason?, hint?, …facts}`, with a hint in an interface's words."""
         out: dict[str, Any] = {"error": type(self).__name__, "message": self.message}
         if self.reason:
             out["reason"] = self.reason
         if hint := self.hint if hint is None else hint:
             out["hint"] = hint
-        return {**out, **{name: _shown(name, value) for name, value in self.data.items()}}
+        return {**out, **{name: _time_as_text(name, value) for name, value in self.data.items()}}
 
 
 class Refused(TiebreakError):
-    """The board understood and said no; nothing that was asked for was done."""
+    """The board refused the request; nothing that was asked for was done."""
 
     rpc_code = -32002
     kept = False
-    """Whether the lapses that were written down on the way to this refusal stay written: it speaks of them."""
+    """Whether the transaction is committed all the same, because it has written lapses to which this refusal refers."""
 
 
 class Lost(Refused):
@@ -87,7 +87,7 @@ class Fenced(Refused):
 
 
 class Deadlock(Refused):
-    """Everybody in a circle waits for the next one. `cycle` names them; the youngest of them is told, to end it."""
+    """Several agents wait for each other in a cycle. `cycle` names them; the youngest of them gets this error."""
 
     rpc_code = -32007
 
@@ -106,7 +106,7 @@ class Invalid(TiebreakError):
 
 
 class TimedOut(TiebreakError):
-    """What was waited for did not happen in time."""
+    """The event that the caller waited for did not happen in time."""
 
     exit_code = 2
     rpc_code = -32005
@@ -120,14 +120,14 @@ class Unavailable(TiebreakError):
 
 
 class Unauthorised(Unavailable):
-    """The daemon wants a token for this, and none or another one was shown."""
+    """The daemon requires a token, and the request has none or a wrong one."""
 
 
 _TIMES = ("until", "ready_at")
 
 
-def _shown(name: str, value: Any) -> Any:
-    """Times travel as they do in records."""
+def _time_as_text(name: str, value: Any) -> Any:
+    """A time as text, as in records; any other value unchanged."""
     if name not in _TIMES or not isinstance(value, (int, float)):
         return value
     from .text import rfc3339
@@ -135,7 +135,7 @@ def _shown(name: str, value: Any) -> Any:
     return rfc3339(value)
 
 
-def _read(name: str, value: Any) -> Any:
+def _time_from_text(name: str, value: Any) -> Any:
     if name not in _TIMES or not isinstance(value, str):
         return value
     from .text import stored
@@ -144,15 +144,16 @@ def _read(name: str, value: Any) -> Any:
 
 
 def as_answer(error: Exception) -> Exception:
-    """An error that is handed over in a list of answers: one of ours without the frames that it came from.
+    """An error for a list of answers: one of ours without its traceback.
 
-    Among them is the one that keeps the list; such a circle stays in memory until the garbage collector comes.
+    The traceback refers to the frame that has the list. Such a cycle would stay in memory until the next garbage
+    collection.
     """
     return error.with_traceback(None) if isinstance(error, TiebreakError) else error
 
 
 def from_dict(data: dict[str, Any]) -> TiebreakError:
-    """Rebuild an error from `to_dict`, so that a remote caller catches the same class."""
+    """Rebuild an error from `to_dict`, so that a remote caller can catch the same class."""
     facts = dict(data)
     name = facts.pop("error", "")
     kinds = (Refused, Lost, Fenced, Deadlock, NotFound, Invalid, TimedOut, Unavailable, Unauthorised)
@@ -161,5 +162,5 @@ def from_dict(data: dict[str, Any]) -> TiebreakError:
         str(facts.pop("message", "")),
         hint=str(facts.pop("hint", "")),
         reason=str(facts.pop("reason", "")),
-        **{k: _read(k, v) for k, v in facts.items()},
+        **{k: _time_from_text(k, v) for k, v in facts.items()},
     )

@@ -1,4 +1,4 @@
-"""Fingerprints: what a held file contains, in short."""
+"""Fingerprints of held files: short hashes of their contents, by which a change is noticed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from .globs import is_glob, unescape
 
 
 def fingerprint(resource: str, root: str) -> str | None:
-    """What a held file contains now, in short; None for globs and for what is not a file."""
+    """The fingerprint of a held file; None for a glob, and for a resource that is not a file."""
     if not resource.startswith("file:") or is_glob(resource[5:]):
         return None
     return digest(os.path.join(root, *(unescape(part) for part in resource[5:].split("/"))))
 
 
 def digest(path: str) -> str | None:
-    """The same for a path on disk: `absent` when there is no file, None when it cannot be read."""
-    from _blake2 import blake2b  # what hashlib offers, without its 3 ms of import
+    """The fingerprint of a file at a path: `absent` if there is no file, None if it cannot be read."""
+    from _blake2 import blake2b  # as in hashlib, whose import takes 3 ms
 
     state = blake2b(digest_size=16)
     try:

@@ -1,4 +1,4 @@
-"""What a name matches, and whether two names could mean one file.
+"""Glob patterns for files: which paths a pattern matches, and whether two patterns can match the same path.
 
 The language: `*` and `?` stay inside one component (and match leading dots), `**` as a whole component is zero
 or more components, `[abc]`, `[a-z]` and `[!x]` are classes, a backslash is an ordinary character. `src/**` is
@@ -7,13 +7,13 @@ and `[?]`, as `glob.escape` does: `app/[id].tsx` on disk is `app/[[]id].tsx` her
 common in the names of files that do not exist yet, a class matches its own spelling too: `[id].tsx` covers
 `i.tsx`, `d.tsx` and `[id].tsx`.
 
-`overlap` is about paths: whether some one path is matched by both names. About that it may err towards yes, never
-towards no, because a wrong no would let two agents win the same path.
+`overlap` says whether any path is matched by both patterns. It may wrongly say yes, but never wrongly no, because a
+wrong no would let two agents win the same path.
 
-A path is where a file really is; `paths.confine` resolves symbolic links in whatever stands before the first glob. A
-glob itself does not follow them, as in git: with `src/link -> real`, `src/l*/x.py` does not cover `src/real/x.py`. It
-cannot be otherwise. A hold is valid in every worktree and clone, where other links may be, and a link may be made after
-the hold was taken. No file has two winners for that: whoever edits `src/link/x.py` has to win `src/real/x.py`.
+Paths have no symbolic links: `paths.confine` resolves them in the part before the first glob. A glob itself does not
+follow links, as in git: with `src/link -> real`, `src/l*/x.py` does not cover `src/real/x.py`. It cannot, because a
+hold is valid in every worktree and clone, where other links may exist, and a link may be created after the hold was
+taken. No file has two winners because of that: an agent that edits `src/link/x.py` has to win `src/real/x.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     States = list[list[tuple[Ranges | None, int]]]
 
 ESCAPES = ("[[]", "[*]", "[?]")
-"""How a glob character that stands for itself is written."""
+"""The spelling of a glob character that stands for itself."""
 
 
 def is_glob(text: str) -> bool:
@@ -40,18 +40,18 @@ def is_glob(text: str) -> bool:
 def matches(pattern: str, path: str) -> bool:
     """Whether a canonical pattern matches one path; glob characters in `path` stand for themselves."""
     states: States = [[]]
-    _spell(states, "/".join(map(unescape, path.split("/"))) + "/")
-    return _meet(_automaton(pattern), states)
+    _add_text(states, "/".join(map(unescape, path.split("/"))) + "/")
+    return _accept_common_path(_automaton(pattern), states)
 
 
 def overlap(a: str, b: str) -> bool:
-    """Whether two canonical names could both match some one path."""
+    """Whether there can be a path that both canonical patterns match."""
     if a == b:
         return True
     first, second = _fixed_start(a), _fixed_start(b)
     if not (first.startswith(second) or second.startswith(first)):
         return False
-    return _meet(_automaton(a), _automaton(b))
+    return _accept_common_path(_automaton(a), _automaton(b))
 
 
 def _fixed_start(pattern: str) -> str:
@@ -62,7 +62,7 @@ def _fixed_start(pattern: str) -> str:
 
 
 def pieces(part: str) -> Iterator[str]:
-    """A component in pieces: a character, `*`, `?`, or a bracket expression; a lone `[` comes out escaped."""
+    """The pieces of a component: a character, `*`, `?`, or a bracket expression; a lone `[` is escaped."""
     at = 0
     while at < len(part):
         piece = part[at]
@@ -80,13 +80,13 @@ def escape(name: str) -> str:
 
 
 def unescape(part: str) -> str:
-    """The file's own name of an escaped pattern."""
+    """The name of a file from its escaped pattern: the inverse of `escape`."""
     return "".join(piece[1] if piece in ESCAPES else piece for piece in pieces(part))
 
 
-# A name becomes an automaton: a list of states, each with its edges (characters, next state), where None
-# instead of characters is a step that reads nothing. The first state starts, the last one accepts. It
-# reads a path with every component closed by `/`, so that `src/**` reads `src/` and matches `src` too.
+# A pattern becomes a nondeterministic automaton: a list of states, each with its edges (characters, next state),
+# where None instead of characters is a step that reads nothing. The first state is the start, and the last one
+# accepts. It reads a path with a `/` after every component, so that `src/**` reads `src/` and matches `src` too.
 
 _LAST = 0x10FFFF
 _SLASH = (ord("/"), ord("/"))
@@ -110,21 +110,21 @@ def _automaton(pattern: str) -> States:
     states: States = [[]]
     for part in pattern.split("/"):
         if part == "**":
-            _add_deep(states)
+            _add_double_star(states)
         else:
             for piece in pieces(part):
-                _add(states, piece)
-            _spell(states, "/")
+                _add_piece(states, piece)
+            _add_text(states, "/")
     return states
 
 
-def _add_deep(states: States) -> None:
+def _add_double_star(states: States) -> None:
     here = len(states) - 1
     states[here] += [(_ANY, here + 1), (None, here + 2)]
     states += [[(_ANY, here + 1), ((_SLASH,), here)], []]
 
 
-def _add(states: States, piece: str) -> None:
+def _add_piece(states: States, piece: str) -> None:
     here = len(states) - 1
     if piece == "*":
         states[here] += [(_ANY, here), (None, here + 1)]
@@ -133,13 +133,13 @@ def _add(states: States, piece: str) -> None:
         states[here].append((_ANY, here + 1))
         states.append([])
     elif len(piece) == 1 or piece in ESCAPES:
-        _spell(states, piece[len(piece) // 2])
+        _add_text(states, piece[len(piece) // 2])
     else:
-        _spell(states, piece)
+        _add_text(states, piece)
         states[here].append((_members(piece), len(states) - 1))
 
 
-def _spell(states: States, text: str) -> None:
+def _add_text(states: States, text: str) -> None:
     for char in text:
         states[-1].append((((ord(char), ord(char)),), len(states)))
         states.append([])
@@ -159,8 +159,8 @@ def _members(piece: str) -> Ranges:
     return _complement([*(ranges if negated else _complement(ranges)), _SLASH])
 
 
-def _meet(a: States, b: States) -> bool:
-    """Whether some path is accepted by both: a search of the pairs of states, each visited once."""
+def _accept_common_path(a: States, b: States) -> bool:
+    """Whether both automata accept a common path: a search through the pairs of states, each visited once."""
     goal = (len(a) - 1, len(b) - 1)
     seen = {(0, 0)}
     todo = [(0, 0)]
@@ -184,11 +184,11 @@ def _steps(a: States, b: States, i: int, j: int) -> Iterator[tuple[int, int]]:
             yield i, then
             continue
         for chars, after in a[i]:
-            if chars is not None and _share(chars, others):
+            if chars is not None and _have_common(chars, others):
                 yield after, then
 
 
-def _share(a: Ranges, b: Ranges) -> bool:
+def _have_common(a: Ranges, b: Ranges) -> bool:
     for low, high in a:
         for start, end in b:
             if low <= end and start <= high:

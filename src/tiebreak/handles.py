@@ -1,8 +1,8 @@
-"""Handles: what was won, as an object that carries its epoch.
+"""Handles: a claimed task or held resources as an object that knows its epoch.
 
-As a context manager a handle renews itself in the background and gives back at the end. Losing a grant cannot
-interrupt the code inside; the handle remembers the loss, refuses to finish, and raises it at the end or when
-asked with `check()`.
+As a context manager, a handle renews its lease in a background thread and ends the grant when the block ends. The board
+stays authoritative: every renewal and every end is checked against the epoch there. If the grant is lost, the handle
+cannot interrupt the code in the block. It remembers the loss, and raises it at the end of the block or from `check()`.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 class Grant:
-    """Something won. It carries its epoch, renews itself as a context manager, and notices its loss."""
+    """A grant of the board: a claim or holds. As a context manager it renews itself and notices its loss."""
 
     def __init__(self, board: Board, lease: float | str, asked: float) -> None:
         self.board = board
         self.lease = seconds(lease)
         self.loss: TiebreakError | None = None
-        """Why it is lost, once it is known to be."""
+        """Why the grant is lost; None as long as no loss is known."""
         self.on_loss: Callable[[], None] | None = None
-        """Called, in the renewing thread, when the loss is noticed."""
+        """Called in the renewing thread when a loss is noticed."""
         self.over = False
-        """Whether it was finished or given back by its holder."""
+        """Whether its holder has finished or released it."""
         self._expires = asked + self.lease
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._renewer: Renewer | None = None
 
     def left(self) -> float:
-        """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
+        """The least number of seconds that the lease still lasts, counted from before the last renewal was sent."""
         return self._expires - elapsed()
 
     def check(self) -> None:
-        """Raise `Fenced` if this is not the current grant any more, as far as it is known here."""
+        """Raise `Fenced` if this grant is lost, as far as this process knows."""
         if self.loss is not None:
             raise self.loss
         if self.left() <= 0:
@@ -57,18 +57,18 @@ class Grant:
 
     @property
     def epoch(self) -> int:
-        """The fence."""
+        """The epoch, against which every later write is checked."""
         raise NotImplementedError
 
     def renew(self) -> None:
-        """Keep it for another lease."""
-        with self._turn:
+        """Extend the grant by another lease."""
+        with self._lock:
             asked = elapsed()
             self._renew()
             self._expires = asked + self.lease
 
     def release(self) -> Any:
-        """Give it back."""
+        """Release it."""
         raise NotImplementedError
 
     def _renew(self) -> None:
@@ -77,15 +77,15 @@ class Grant:
     def _end(self, failed: BaseException | None) -> None:
         raise NotImplementedError
 
-    def _finish(self, how: Callable[[], R]) -> R:
-        """Finish or give back, so that no renewal comes in between and takes the end for a loss."""
-        with self._turn:
-            answer = how()
+    def _finish(self, action: Callable[[], R]) -> R:
+        """Finish or release, and keep renewals out meanwhile: one that came later would report a loss."""
+        with self._lock:
+            answer = action()
             self.over = True
             return answer
 
     def leave(self) -> None:
-        """Stop renewing and give it back."""
+        """Stop renewing, and release it unless it is over."""
         if self._renewer is not None:
             self._renewer.stop()
         if not self.over:
@@ -108,11 +108,11 @@ class Grant:
         except TiebreakError as exc:
             if error is None:
                 raise
-            error.add_note(f"and meanwhile {exc}")  # what went wrong inside matters more
+            error.add_note(f"and meanwhile {exc}")  # the error inside the block matters more
 
 
 class Claim(Grant):
-    """A claimed task. As a context manager it completes at the end, or fails with the exception's text."""
+    """A claimed task. As a context manager it completes the task at the end, or fails it with the exception's text."""
 
     def __init__(self, board: Board, task: Task, lease: float | str, asked: float) -> None:
         super().__init__(board, lease, asked)
@@ -120,7 +120,7 @@ class Claim(Grant):
 
     @property
     def epoch(self) -> int:
-        """The fence of this claim."""
+        """The epoch of this claim."""
         return self.task.epoch
 
     def _params(self) -> dict[str, Any]:
@@ -138,11 +138,11 @@ class Claim(Grant):
         return self._ended(lambda: self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
 
     def release(self, reason: str | None = None) -> Task:
-        """Give the task back without using the attempt up."""
+        """Release the task without using up an attempt."""
         return self._ended(lambda: self.board.tasks.release(reason=reason, **self._params()))
 
-    def _ended(self, how: Callable[[], Task]) -> Task:
-        self.task = self._finish(how)
+    def _ended(self, action: Callable[[], Task]) -> Task:
+        self.task = self._finish(action)
         return self.task
 
     def _end(self, failed: BaseException | None) -> None:
@@ -158,23 +158,23 @@ class Claim(Grant):
 
 
 class Holding(Grant):
-    """Resources that are held. As a context manager it gives them back at the end."""
+    """Held resources. As a context manager it releases them at the end."""
 
     def __init__(self, board: Board, holds: list[Hold], lease: float | str, asked: float, root: str) -> None:
         super().__init__(board, lease, asked)
         self.holds = holds
         self.released: list[Released] = []
-        """What the board said when they were given back."""
+        """The board's answer to the release."""
         self._root = root
 
     @property
     def epoch(self) -> int:
-        """The fence of the first resource."""
+        """The epoch of the first resource."""
         return self.holds[0].epoch
 
     @property
     def slot(self) -> int:
-        """The slot that was won, counted from 0."""
+        """The slot of the first resource, counted from 0."""
         return self.holds[0].slot
 
     def _params(self) -> dict[str, Any]:
@@ -192,14 +192,17 @@ class Holding(Grant):
         self.holds = self.board.holds.renew(lease=self.lease, **self._params())
 
     def vouch(self) -> None:
-        """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
-        with self._turn:
+        """Renew, and declare the present contents of the files the holder's own.
+
+        `release` then reports a later difference as a change by somebody else.
+        """
+        with self._lock:
             asked = elapsed()
             self.holds = self.board.holds.renew(lease=self.lease, hashes=self._hashes(), **self._params())
             self._expires = asked + self.lease
 
     def release(self) -> list[Released]:
-        """Give them back; tells of each file whether somebody else changed it."""
+        """Release them; the answer says for each file whether somebody else changed it."""
         self.released = self._finish(lambda: self.board.holds.release(hashes=self._hashes(), **self._params()))
         return self.released
 
@@ -220,7 +223,7 @@ class Renewer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Renew no more; a renewal under way is waited for, so that none comes after the end."""
+        """Stop, after the current renewal: none comes later."""
         self._stop.set()
         self._thread.join()
 
@@ -233,14 +236,14 @@ class Renewer:
             except Refused as exc:
                 return self._lose(exc)
             except TiebreakError as exc:
-                # The board cannot be reached: try again soon, as long as the lease may still be ours.
+                # The board cannot be reached. Try again soon, as long as the lease may be valid.
                 pause = min(1.0, self._grant.lease / 10)
                 if self._grant.left() <= 0:
                     return self._lose(Fenced(f"{self._grant!r}: the lease ran out unrenewed ({exc})"))
 
     def _lose(self, why: TiebreakError) -> None:
         if self._grant.over:
-            return  # it was finished while this renewal waited for its turn
+            return  # it was finished while this renewal waited for the lock
         self._grant.loss = why
         if self._grant.on_loss is not None:
             self._grant.on_loss()

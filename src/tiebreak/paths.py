@@ -1,12 +1,12 @@
-"""One name for each file of a repository.
+"""Canonical paths: one name for each file of a repository.
 
 A file hold names a path or a glob relative to the top of the repository. Two agents must never win the same file
 under two names, so every name is brought into one canonical form before it is compared:
 
-- `confine` asks the disk: it resolves symlinks and `..`, and refuses whatever leaves the repository.
-- `canonical` knows only text: it is the last step of `confine`, and all that a board can check.
+- `confine` uses the disk: it resolves symlinks and `..`, and refuses a path that leads out of the repository.
+- `canonical` uses the text alone: it is the last step of `confine`, and all that a board can check.
 
-What a name matches is in `globs`.
+`globs` says which paths a glob matches.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ _FOLDS_CASE = sys.platform == "darwin"
 
 
 def confine(path: str, *, root: str, base: str, literal: bool = False) -> str:
-    """The canonical name, relative to `root`, of a path that a user gave relative to directory `base`.
+    """The canonical name, relative to `root`, of a path that a user gave relative to the directory `base`.
 
-    Symlinks are resolved, the path need not exist, and what lies outside of `root` is `Invalid`. The leading
-    components without globs are resolved on disk, the rest is kept as a pattern, which follows no symlinks (see
-    `globs`). A component with glob
-    characters that exists on disk just so is that file, not a glob, unless it is all stars or already has
-    an escape. With `literal`, glob characters never mean globs: for a caller that knows it has one file.
+    The path need not exist; one outside of `root` is `Invalid`. Symlinks in the components before the first glob are
+    resolved on disk. The rest stays a pattern, which follows no symlinks (see `globs`). A component with glob
+    characters is not a glob if a file with exactly that name exists, unless it consists of stars or contains an escape.
+    With `literal`, glob characters never mean globs: for a caller that knows it has one file.
     """
     _check(path)
-    disk, rest = (os.path.join(base, path), "") if literal else _divide(path, base)
+    disk, rest = (os.path.join(base, path), "") if literal else _split_before_glob(path, base)
     try:
-        names = _inside(os.path.realpath(disk), os.path.realpath(root))
+        names = _components_below(os.path.realpath(disk), os.path.realpath(root))
     except FileNotFoundError:
         raise Invalid(f"path {_quoted(path)} is relative to a directory that is gone") from None
     if names is None:
@@ -41,14 +40,14 @@ def confine(path: str, *, root: str, base: str, literal: bool = False) -> str:
     if not names and not rest:
         raise _is_top(path)
     if _FOLDS_CASE:
-        names = _as_stored(root, names)
+        names = _spelled_as_stored(root, names)
     if not rest and path.endswith("/"):
         rest = "**"
     return canonical("/".join([*map(escape, names), rest] if rest else map(escape, names)))
 
 
-def _divide(path: str, base: str) -> tuple[str, str]:
-    """Split a path before its first real glob: what to resolve on disk, and what to keep as a pattern."""
+def _split_before_glob(path: str, base: str) -> tuple[str, str]:
+    """Split a path before its first glob: the part to resolve on disk, and the part that stays a pattern."""
     disk = "/" if path.startswith("/") else base
     parts = path.split("/")
     for at, part in enumerate(parts):
@@ -67,14 +66,14 @@ def _exists_verbatim(folder: str, name: str) -> bool:
     return os.path.lexists(os.path.join(os.path.realpath(folder), name))
 
 
-def _inside(real: str, root: str) -> list[str] | None:
+def _components_below(real: str, root: str) -> list[str] | None:
     """The components of `real` below `root`; None when it is not below. `/repo-evil` is not in `/repo`."""
     names = [name for name in real.split("/") if name]
     above = [name for name in root.split("/") if name]
     return names[len(above) :] if names[: len(above)] == above else None
 
 
-def _as_stored(root: str, names: list[str]) -> list[str]:
+def _spelled_as_stored(root: str, names: list[str]) -> list[str]:
     """Spell existing components as their directory does: on macOS `A.py` and `a.py` may be one file."""
     folder, out = root, []
     for name in names:
@@ -92,12 +91,12 @@ def _stored_name(folder: str, name: str) -> str:
                 if same and os.path.samefile(os.path.join(folder, name), os.path.join(folder, other)):
                     return other
     except OSError:
-        pass  # what does not exist yet has no stored spelling
+        pass  # a file that does not exist yet has no stored spelling
     return name
 
 
 def canonical(text: str) -> str:
-    """The one spelling of a repository-relative path or glob, by text alone; `Invalid` when it has none.
+    """The canonical spelling of a repository-relative path or glob, by its text alone; raises `Invalid` if it has none.
 
     Removes `//`, `./` and `..`, turns a trailing `/` into `/**`, escapes a `[` that opens no class, folds
     repeated stars, and composes Unicode (NFC). Applying it twice changes nothing.
@@ -108,33 +107,33 @@ def canonical(text: str) -> str:
     parts: list[str] = []
     for part in _nfc(text).split("/"):
         if part == "..":
-            _step_up(parts, text)
-        elif part not in ("", ".") and not (_is_deep(part) and parts[-1:] == ["**"]):
+            _remove_last(parts, text)
+        elif part not in ("", ".") and not (_is_double_star(part) and parts[-1:] == ["**"]):
             parts.append(_component(part))
     if not parts:
         raise _is_top(text)
     if text.endswith("/") and parts[-1] != "**":
         parts.append("**")
     out = "/".join(parts)
-    _limit(out)  # again: its one spelling may be longer than the one that was given
+    _limit(out)  # again: the canonical spelling may be longer than the given one
     return out
 
 
-def _step_up(parts: list[str], text: str) -> None:
+def _remove_last(parts: list[str], text: str) -> None:
     if not parts:
         raise Invalid(f"path {_quoted(text)} leads above the top of the repository")
-    # What a glob matches may be a symlink, and then `..` does not lead back.
+    # A glob may match a symlink, and then `..` does not lead back.
     if any(map(is_glob, parts)):
         raise Invalid(f"path {_quoted(text)} has '..' after a glob")
     parts.pop()
 
 
-def _is_deep(part: str) -> bool:
+def _is_double_star(part: str) -> bool:
     return len(part) > 1 and not part.strip("*")
 
 
 def _component(part: str) -> str:
-    if _is_deep(part):
+    if _is_double_star(part):
         return "**"
     out: list[str] = []
     for piece in pieces(part):
@@ -144,7 +143,7 @@ def _component(part: str) -> str:
 
 
 def _check(text: str) -> None:
-    """Refuse what no path may be: empty, too long, or with characters that break a line or an encoding."""
+    """Raise `Invalid` if the path is empty, too long, or has control characters or invalid Unicode."""
     if not text:
         raise Invalid("path is empty")
     _limit(text)

@@ -1,9 +1,9 @@
-"""Which process is meant, and whether it still lives.
+"""The identity of a process, and whether that process still lives.
 
-A process id alone names nobody: it is used again after a death, after a reboot and in every
-container. So a process is known by its host, its boot (with the pid namespace), its pid and its
-start time, and nobody else ever has all four. `alive` answers from the kernel's own records or says
-that it cannot know; it never declares a live process dead.
+A process id alone identifies nothing: the same number is used again after the process has ended,
+after a reboot and in every container. So a process is identified by its host, its boot (with the pid
+namespace), its pid and its start time. No two processes ever have all four in common. `alive` answers
+from the kernel's records or says that it cannot know; it never calls a live process dead.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PS_COLUMNS = "stat=,ppid=,tty=,lstart=,comm="
 
 
 class Identity(tuple[str, str, int, int]):
-    """One process, as nobody else is it: `(host, boot, pid, started)`."""
+    """What identifies one process: `(host, boot, pid, started)`."""
 
     __slots__ = ()
 
     def __new__(cls, host: str, boot: str, pid: int, started: int) -> Identity:
-        """Put the four together; `identity` finds them out."""
+        """Make an identity of known values; `identity` finds them for a process."""
         return super().__new__(cls, (host, boot, pid, started))
 
     @property
@@ -72,7 +72,7 @@ def on_this_machine(pid: int, started: int) -> Identity:
 
 
 def alive(who: Identity) -> bool | None:
-    """Whether that very process lives: True, False, or None where this process cannot know.
+    """Whether that very process lives: True, False, or None if it cannot be known here.
 
     False needs proof: the pid is gone, belongs to a later process or is a zombie, or the machine has
     booted since. Another host or another pid namespace gives None.
@@ -94,7 +94,7 @@ def is_dead(who: Identity | None) -> bool:
 
 
 def token(who: Identity) -> str:
-    """The incarnation as short text, for `name~session`: 12 to 20 of `[a-z0-9]`.
+    """An identity as short text, for `name~session`: 12 to 20 characters of `[a-z0-9]`.
 
     Seven digits for host and boot, then pid and start time. The pid comes with its length, so two
     processes of one boot never share a token.
@@ -136,14 +136,14 @@ def _host() -> str:
 
 
 def _boot() -> str:
-    """This boot and pid namespace; without its second part where that cannot be read."""
+    """This boot and pid namespace; without the namespace if it cannot be read."""
     if _MACOS:
         # Not kern.boottime: setting the clock moves it, and every live process would seem dead.
         return f"{_run('/usr/sbin/sysctl', '-n', 'kern.bootsessionuuid')[:8].lower()}.{_NO_NAMESPACES}"
     boot = read_start("/proc/sys/kernel/random/boot_id")[:8].decode("ascii", "replace")
     namespace = _namespace("pid")
     clock = _namespace("time")
-    # Start times are shown shifted in another time namespace: its processes cannot be compared.
+    # In another time namespace the kernel shifts start times, so processes there cannot be compared with those here.
     if namespace and clock not in ("", _FIRST_TIME_NAMESPACE):
         namespace += "-" + clock
     return f"{boot}.{namespace}"
@@ -178,7 +178,7 @@ def _runs(pid: int, started: int) -> bool | None:
 
 
 def exists(pid: int) -> bool | None:
-    """Whether there is a process with this pid, a zombie too; None for a number that is no pid."""
+    """Whether there is a process, or a zombie, with this pid; None for a number that is no pid."""
     # Not by looking into /proc, which may hide other users' processes.
     try:
         os.kill(pid, 0)
@@ -195,7 +195,7 @@ def exists(pid: int) -> bool | None:
 
 
 class Process:
-    """What the kernel tells about a process."""
+    """The kernel's record of a process."""
 
     __slots__ = ("dead", "name", "parent", "pid", "session", "started", "terminal")
 
@@ -212,7 +212,7 @@ class Process:
 
 
 def look(pid: int) -> Process | None:
-    """A process of this machine, a zombie too; None if it is gone or hidden."""
+    """A process of this machine, or a zombie; None if it has ended or is hidden."""
     if _MACOS:
         return _parse_ps(pid, _run("/bin/ps", "-o", _PS_COLUMNS, "-p", str(pid)))
     # A /proc that was mounted for another pid namespace shows other processes under our numbers.
@@ -225,17 +225,17 @@ def look(pid: int) -> Process | None:
 
 
 def table() -> dict[int, Process]:
-    """Every process of this machine that can be seen from here, zombies too.
+    """Every process of this machine that this process can see, including zombies.
 
-    Raises an `OSError` when this process is too short of descriptors or memory to look: nothing seen would then be
-    taken for nothing there.
+    Raises `OSError` if this process has no descriptors or memory left to look: an empty result would seem to mean that
+    there are no processes.
     """
     if _MACOS:
         listed = (line.split(None, 1) for line in _run("/bin/ps", "-axo", f"pid=,{_PS_COLUMNS}").splitlines())
         found = [_parse_ps(int(words[0]), words[1]) for words in listed if len(words) == 2]
     else:
         pids = [int(name) for name in _pids()]
-        found = [_parse_stat(pid, _read_if_able(f"/proc/{pid}/stat")) for pid in pids]
+        found = [_parse_stat(pid, _read_or_shortage(f"/proc/{pid}/stat")) for pid in pids]
     return {process.pid: process for process in found if process is not None}
 
 
@@ -251,9 +251,9 @@ def _pids() -> list[str]:
 
 
 def environment(pid: int) -> dict[bytes, bytes] | None:
-    """The variables that a process was started with; none if it is gone, None where they cannot be read.
+    """The environment that a process was started with; empty if it has ended, None if it cannot be read.
 
-    Raises an `OSError` when this process is too short of something to look, as `table` does.
+    Raises `OSError` like `table`.
     """
     if _MACOS:
         return None
@@ -267,8 +267,8 @@ def environment(pid: int) -> dict[bytes, bytes] | None:
 
 
 def control_group(pid: int) -> str:
-    """The control group of a process; "" for the topmost one, and where there are none."""
-    for line in _read_if_able(f"/proc/{pid}/cgroup").decode("utf-8", "replace").splitlines():
+    """The control group of a process; "" for the root group, and on systems without control groups."""
+    for line in _read_or_shortage(f"/proc/{pid}/cgroup").decode("utf-8", "replace").splitlines():
         number, kind, path = line.split(":", 2)
         if (number == "0" or kind == "name=systemd") and path != "/":
             return path
@@ -276,7 +276,7 @@ def control_group(pid: int) -> str:
 
 
 def is_shortage(problem: OSError) -> bool:
-    """Whether this process, or the machine, has no more descriptors, processes or memory to give."""
+    """Whether the error means that this process or machine has no descriptors, processes or memory left."""
     from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 
     return problem.errno in (EMFILE, ENFILE, EAGAIN, ENOMEM)
@@ -287,7 +287,7 @@ def _parse_stat(pid: int, line: bytes) -> Process | None:
     fields = tail.split()
     if len(fields) < 20:
         return None
-    # A main thread that has ended shows as a zombie while the others run on.
+    # If the main thread has ended, the process is shown as a zombie while its other threads run.
     dead = fields[0] in (b"Z", b"X", b"x") and int(fields[17]) < 2
     name = head.partition(b"(")[2].decode("utf-8", "replace")
     return Process(pid, name, dead, int(fields[1]), int(fields[3]), fields[4] != b"0", int(fields[19]))
@@ -311,29 +311,29 @@ def _parse_ps(pid: int, line: str) -> Process | None:
 
 
 def _calendar_seconds(year: str, month: str, day: str, clock: str) -> int:
-    """A moment as a number that no other moment has; not Unix time, which would need more imports."""
+    """A number that is different for every time; not Unix time, which would need more imports."""
     hours, minutes, seconds = clock.split(":")
     days = ((int(year) - 2000) * 12 + _MONTHS.index(month)) * 31 + int(day) - 1
     return ((days * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
 
 
 def arguments(pid: int) -> list[str]:
-    """The words that a process was started with."""
+    """The command line of a process, as a list."""
     if _MACOS:
         return _run("/bin/ps", "-o", "args=", "-p", str(pid)).split()
     return read_start(f"/proc/{pid}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
 
 
 def read_start(path: str) -> bytes:
-    """The beginning of a small file of the kernel, or nothing."""
+    """The first bytes of a file in /proc; empty if it cannot be read."""
     try:
         return _read_all(path, 4096)
-    except OSError:  # it may have died between the two calls
+    except OSError:  # the process may have ended meanwhile
         return b""
 
 
-def _read_if_able(path: str) -> bytes:
-    """The same, but an `OSError` when this process is too short of something to read at all."""
+def _read_or_shortage(path: str) -> bytes:
+    """Like `read_start`, but raises `OSError` if this process has no descriptors or memory left."""
     try:
         return _read_all(path, 4096)
     except OSError as exc:
@@ -343,7 +343,7 @@ def _read_if_able(path: str) -> bytes:
 
 
 def _read_all(path: str, most: int = 0) -> bytes:
-    """A file of the kernel, or so many bytes of it."""
+    """A file in /proc, or its first `most` bytes."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, most or 65536)
@@ -358,7 +358,7 @@ def _run(*command: str) -> str:
     import subprocess
 
     try:
-        # The start time must read the same whatever the caller's language and time zone.
+        # The start time must not depend on the caller's language and time zone.
         done = subprocess.run(command, env={"LC_ALL": "C", "TZ": "UTC0"}, capture_output=True, timeout=5, check=False)
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -1,12 +1,12 @@
-"""Trees of processes: everything that a command started, also what moved out of its group and session.
+"""Process trees: find and end every process that a command started, even one that left its group and session.
 
-A process can leave its group and its session (`setsid`), but not its ancestry: when its parent dies it is given
-to the nearest ancestor that asked for orphans, a *sub-reaper*. So a process that became one and looks below itself
-finds all that its commands left behind. Where there are no sub-reapers (macOS) a process that detached from a dead
-parent is found by its session only.
+A process can leave its group and its session (`setsid`), but not its ancestry. When its parent dies, the kernel makes
+it a child of the nearest ancestor that is a *sub-reaper*. So a process that has become a sub-reaper finds all that its
+commands left behind among its own descendants. On systems without sub-reapers (macOS), a process whose parent has died
+is found only by its session.
 
-Signals go to a process by its identity, pid and start time together, so that none ever reaches a stranger who got
-the number of a process that has ended.
+Signals are sent by identity, that is, by pid and start time together. So a signal never reaches another process that
+got the pid of one that has ended.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 LOOK_AGAIN = 0.01
-"""Seconds between two looks at processes that should be ending."""
+"""Seconds between two checks of processes that should be ending."""
 PATIENCE = 30.0
-"""Seconds after which what still lives is taken to be out of reach."""
+"""Seconds after which a process that still lives counts as impossible to kill."""
 
 
 # ── Finding ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def descendants(*roots: int) -> list[Identity]:
-    """The living processes below these, parents before their children; not the roots themselves."""
+    """The living descendants of these processes, parents before their children, without the roots."""
     seen = table()
     return identities(below(seen, roots))
 
 
 def below(seen: dict[int, Process], roots: Iterable[int]) -> list[Process]:
-    """What lives below some processes, by a table that was read before."""
+    """The living descendants of these processes in a table that was read before."""
     children: dict[int, list[Process]] = {}
     for process in seen.values():
         children.setdefault(process.parent, []).append(process)
@@ -58,24 +58,24 @@ def below(seen: dict[int, Process], roots: Iterable[int]) -> list[Process]:
 
 
 def children() -> set[int]:
-    """The children of this process, the adopted ones too: a glance that costs microseconds on Linux."""
+    """The pids of this process's children, including adopted ones; takes microseconds on Linux."""
     try:
-        # The main thread's: orphans come to it, and what another thread started is that one's own business.
+        # Only those of the main thread: orphans become its children, and other threads look after their own.
         with open(f"/proc/self/task/{os.getpid()}/children", "rb", buffering=0) as file:
             return {int(word) for word in file.read().split()}
-    except OSError:  # not a Linux, or one that was built without it
+    except OSError:  # not Linux, or a kernel without this file
         me = os.getpid()
         return {process.pid for process in table().values() if process.parent == me}
 
 
 def identities(found: Iterable[Process]) -> list[Identity]:
-    """Processes of a table, as they can be named later."""
+    """The identities of processes in a table."""
     host, boot, _, _ = identity()
     return [Identity(host, boot, process.pid, process.started) for process in found]
 
 
 def childless() -> bool:
-    """Whether this process has no child at all, not even a dead one; this needs no descriptor."""
+    """Whether this process has no child, not even a zombie; needs no descriptor."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -87,7 +87,7 @@ def childless() -> bool:
 
 
 def send(who: Identity, number: int) -> bool:
-    """Send a signal to that very process; False if it is gone."""
+    """Send a signal to that very process; False if it has ended."""
     try:
         return _send_by_handle(who, number) if hasattr(os, "pidfd_open") else _send_by_number(who, number)
     except ProcessLookupError:
@@ -104,8 +104,8 @@ def _send_by_handle(who: Identity, number: int) -> bool:
     except OSError:  # an old kernel, or no descriptor left
         return _send_by_number(who, number)
     try:
-        # What the handle means cannot change any more, so a look now is a look at what is signalled.
-        if not _is(who):
+        # The handle always refers to the same process, so this checks the process that gets the signal.
+        if not _still_lives(who):
             return False
         signal.pidfd_send_signal(handle, number)
         return True
@@ -114,13 +114,13 @@ def _send_by_handle(who: Identity, number: int) -> bool:
 
 
 def _send_by_number(who: Identity, number: int) -> bool:
-    if not _is(who):
+    if not _still_lives(who):
         return False
     os.kill(who.pid, number)
     return True
 
 
-def _is(who: Identity) -> bool:
+def _still_lives(who: Identity) -> bool:
     process = look(who.pid)
     return process is not None and process.started == who.started and not process.dead
 
@@ -132,9 +132,10 @@ def signal_tree(who: Iterable[Identity], number: int) -> None:
 
 
 def end(find: Callable[[], list[Identity]], grace: float = 0.0) -> bool:
-    """End what `find` finds, gently first, and look again until it finds nothing: also what was born meanwhile.
+    """End the processes that `find` returns: SIGTERM first if there is a `grace`, then SIGKILL until it returns none.
 
-    False if something cannot be killed: stuck in the kernel, or somebody else's; or if nobody could look.
+    So processes that were started meanwhile are ended too. False if a process cannot be killed, because it is stuck in
+    the kernel or belongs to another user, or if `find` fails for lack of descriptors or memory.
     """
     if grace > 0:
         signal_tree(_found(find) or (), signal.SIGTERM)
@@ -151,12 +152,12 @@ def end(find: Callable[[], list[Identity]], grace: float = 0.0) -> bool:
 
 
 def end_descendants() -> bool:
-    """End everything below this process, which is a sub-reaper; False as `end` says."""
+    """End all descendants of this process, which is a sub-reaper; False like `end`."""
     return end(lambda: [] if childless() else descendants(os.getpid()))
 
 
 def _found(find: Callable[[], list[Identity]]) -> list[Identity] | None:
-    """What is found; None when this process is too short of something to look."""
+    """What `find` returns; None if this process has no descriptors or memory left to look."""
     try:
         return find()
     except OSError as exc:
@@ -169,12 +170,12 @@ def _found(find: Callable[[], list[Identity]]) -> list[Identity] | None:
 
 
 def become_subreaper() -> bool:
-    """Adopt what processes below this one leave behind; False where the system cannot do that."""
+    """Become the parent of descendants whose parent dies; False if the system does not support that."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: int, parent: int) -> bool:
-    """Get this signal when the parent dies, at once if it has died already; False where that cannot be arranged."""
+    """Let this process get a signal when its parent dies, or now if it has died; False if that is not supported."""
     if not _prctl(_PR_SET_PDEATHSIG, number):
         return False
     if os.getppid() != parent:

@@ -1,11 +1,12 @@
-"""A board behind a daemon, over HTTP or a unix socket, with the same face as a local one.
+"""The engine of a board behind a daemon, over HTTP or a unix socket.
 
-A connection may break at any moment, also between a write and its answer. So every write carries a key by which
-the daemon knows it again: repeating it gives the first answer, and a claim cannot be lost to its own first try.
+The daemon is authoritative: this module only sends operations to it. A connection may break at any moment, even between
+a write and its answer. So every write has an idempotency key, and the daemon answers a repeated write with the answer
+to the first one. A client that repeats a claim therefore never finds the task claimed by its own first attempt.
 
-This is a small HTTP client of our own because a command that asks a daemon has to be as quick as one that does not:
-importing a ready one costs more than the whole command (docs/decisions/002). It speaks to one kind of server and
-knows what that needs: keep-alive, Content-Length, chunks.
+This module has an HTTP client of its own, because a command that uses a daemon has to be as quick as one that does not,
+and importing an HTTP library takes longer than the whole command (docs/decisions/002). The client talks only to
+tiebreak's daemon and supports what that needs: keep-alive, Content-Length and chunked answers.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ if TYPE_CHECKING:
     Call = tuple[Operation[..., Any], dict[str, Any], str | None]
 
 PATIENCE = 3.0
-"""Seconds to wait for a daemon that is not there: a restart takes less than one."""
+"""Seconds to wait for a daemon that does not answer. A restart takes less than one second."""
 ANSWER = 40.0
-"""Seconds within which an answer must come; the daemon itself gives up on a busy board after 30."""
+"""Seconds to wait for an answer. The daemon itself stops waiting for a busy board after 30 seconds."""
 LONGEST_WAIT = 55.0
 MOST_IDLE = 16
 PAGE = 4096
 LARGEST_HEAD = 65536
-_NO_DAEMON = "board {}: what answers there is no tiebreak daemon"
-_SYSTEMIC = (502, 503, 504)
+_NO_DAEMON = "board {}: the server there is not a tiebreak daemon"
+_TEMPORARY_STATUSES = (502, 503, 504)
 
 
 class RemoteEngine:
-    """Runs operations by asking a daemon. Threads may share it; a forked child makes connections of its own."""
+    """Runs operations on a daemon. Threads may share it; a forked child gets connections of its own."""
 
     def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
         self.address = self.whole = address
         self.path: str | None = None
         self.writers = 1
-        self.left: set[str] = set()  # the daemon goes on with what its calls leave
-        self.refusals_dropped = 0  # the daemon counts its own
+        self.left: set[str] = set()  # always empty: the daemon continues the chores
+        self.refusals_dropped = 0  # the daemon counts them
         self.patience = patience
-        self._where = _Where(address)
+        self._daemon = _DaemonAddress(address)
         self._idle: list[_Connection] = []
         self._pid = os.getpid()
         self._closed = False
@@ -63,11 +64,11 @@ class RemoteEngine:
     def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
         """Run one operation."""
         request = _request(1, operation, operation.checked(params), once)
-        answer = self._ask(request, counted=once is None)
+        answer = self._ask(request, numbered=once is None)
         return _result(operation, answer)
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Run several in one transaction; an error undoes and answers that one alone."""
+        """Run several calls together; an error undoes that call alone."""
         answers: list[Any] = [None] * len(calls)
         requests = []
         for i, (operation, params, once) in enumerate(calls):
@@ -75,8 +76,8 @@ class RemoteEngine:
                 requests.append(_request(i, operation, operation.checked(params), once))
             except TiebreakError as exc:
                 answers[i] = as_answer(exc)
-        found = self._ask(requests, counted=all(once is None for _, _, once in calls)) if requests else []
-        if not isinstance(found, list):  # not one of them was wrong, but all of them together
+        found = self._ask(requests, numbered=all(once is None for _, _, once in calls)) if requests else []
+        if not isinstance(found, list):  # an error about the batch as a whole
             _result(find("events.last"), found)
         by_number = {answer.get("id"): answer for answer in found if isinstance(answer, dict)}
         for request in requests:
@@ -90,7 +91,7 @@ class RemoteEngine:
         return answers
 
     def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
-        """A daemon is always waited for."""
+        """Always None: every call waits for the daemon."""
         return None
 
     def wait(self, after: int, timeout: float, **filters: Any) -> bool:
@@ -100,27 +101,27 @@ class RemoteEngine:
     def follow(
         self, after: int, timeout: float, filters: dict[str, Any], limit: int = MAX_LIMIT
     ) -> tuple[list[Event], int]:
-        """The next events that match, as soon as the daemon has them, and the number to go on after."""
+        """The next events that match, as soon as the daemon has them, and the number after which to continue."""
         operation = find("events.read")
         end = monotonic() + timeout
         while True:
-            nap = max(0.0, min(end - monotonic(), LONGEST_WAIT))
+            wait_time = max(0.0, min(end - monotonic(), LONGEST_WAIT))
             params = operation.checked({**filters, "after": after, "limit": limit})
-            request = _request(1, operation, {**params, "wait_ms": int(nap * 1000)}, None)
-            found = _result(operation, self._ask(request, nap))
+            request = _request(1, operation, {**params, "wait_ms": int(wait_time * 1000)}, None)
+            found = _result(operation, self._ask(request, wait_time))
             if found or monotonic() >= end:
                 return found, found[-1].number if found else after
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
-        """Fetch a copy of the board, made while others use it, to a file that does not exist yet here."""
+        """Download a copy of the board to a new file on this machine, while others use the board."""
         if os.path.lexists(target):
             raise Refused(f"backup {target}: exists already, and a backup never overwrites")
         partial = f"{target}.partial-{os.getpid()}"
         try:
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                self._exchange("GET", "/backup", b"", ANSWER * 10, _Saving(file, progress))
+                self._exchange("GET", "/backup", b"", ANSWER * 10, _FileSink(file, progress))
                 file.flush()
                 os.fsync(file.fileno())
             os.link(partial, target)
@@ -137,21 +138,21 @@ class RemoteEngine:
         self._exchange("GET", "/health", b"", ANSWER)
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """What the daemon's engine knows about its health."""
+        """The findings of the daemon's engine."""
         body = json({"repair": repair}).encode()
         try:
-            findings = read_json(self._exchange("POST", "/doctor", body, ANSWER * 10).decode())
-            told = [(f["level"], f["what"], f["details"]) for f in findings]
+            found = read_json(self._exchange("POST", "/doctor", body, ANSWER * 10).decode())
+            findings = [(each["level"], each["what"], each["details"]) for each in found]
         except (ValueError, TypeError, KeyError) as exc:
             raise Unavailable(_NO_DAEMON.format(self.address)) from exc
-        return [("ok", "daemon", f"answers at {self.address}"), *told]
+        return [("ok", "daemon", f"answers at {self.address}"), *findings]
 
     def tend(self) -> list[str]:
-        """Nothing to do: the daemon does it."""
+        """Nothing to do: the daemon does this."""
         return []
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._closed = True
         if self._pid == os.getpid():
             while self._idle:
@@ -159,15 +160,15 @@ class RemoteEngine:
 
     # ── Asking ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, request: Any, nap: float = 0.0, *, counted: bool = False) -> Any:
-        answer = self._exchange("POST", "/rpc", json(request).encode(), nap + ANSWER, counted=counted)
+    def _ask(self, request: Any, wait_time: float = 0.0, *, numbered: bool = False) -> Any:
+        answer = self._exchange("POST", "/rpc", json(request).encode(), wait_time + ANSWER, numbered=numbered)
         try:
             return read_json(answer.decode())
         except ValueError as exc:
             raise Unavailable(_NO_DAEMON.format(self.address)) from exc
 
     def ask(self, method: str, target: str, body: bytes = b"", timeout: float = ANSWER) -> bytes:
-        """The answer to any request to the daemon."""
+        """Send any request to the daemon; returns the body of the answer."""
         return self._exchange(method, target, body, timeout)
 
     def _exchange(
@@ -176,13 +177,14 @@ class RemoteEngine:
         target: str,
         body: bytes,
         timeout: float,
-        sink: _Saving | None = None,
+        sink: _FileSink | None = None,
         *,
-        counted: bool = False,
+        numbered: bool = False,
     ) -> bytes:
-        """Ask until there is an answer: a broken connection is made anew, for as long as patience lasts.
+        """Send a request until it is answered, with a new connection if one breaks, for up to `patience` seconds.
 
-        With `counted` each try tells which one it is, so that an earlier one that arrives later is known as a ghost.
+        With `numbered`, each attempt has its number in a header. So the daemon can recognise an earlier attempt that
+        arrives late, and ignore it.
         """
         tries = 0
         if self._closed:
@@ -191,11 +193,11 @@ class RemoteEngine:
             self._idle, self._pid = [], os.getpid()
         end, pause, refreshed, broken = monotonic() + self.patience, 0.01, False, False
         while True:
-            tries += counted
-            connection, began, token = self._kept(), monotonic(), self._where.token
+            tries += numbered
+            connection, began, token = self._take_idle(), monotonic(), self._daemon.token
             used = connection is not None
             try:
-                connection = connection or _Connection(self._where)
+                connection = connection or _Connection(self._daemon)
                 status, answer = connection.exchange(method, target, body, timeout, sink, tries)
             except TimeoutError:
                 if connection is not None:
@@ -212,19 +214,19 @@ class RemoteEngine:
                 if connection is not None:
                     connection.close()
                     if not broken or monotonic() - began > self.patience:
-                        broken, end = True, monotonic() + self.patience  # somebody was there until now
+                        broken, end = True, monotonic() + self.patience  # the daemon was there until now
                 if used:
-                    continue  # it was kept too long; a new one will do
+                    continue  # the daemon closed it because it was idle; try a new one
                 if monotonic() + pause > end:
-                    raise self._nobody(exc) from exc
+                    raise self._unreachable(exc) from exc
                 sleep(pause)
                 pause = min(pause * 2, 0.25)
                 continue
-            self._keep(connection)
-            if status == 401 and not refreshed and (self._where.refresh() or self._where.token != token):
-                refreshed = True  # the daemon was started anew, and perhaps another thread knows already
+            self._give_back(connection)
+            if status == 401 and not refreshed and (self._daemon.refresh() or self._daemon.token != token):
+                refreshed = True  # the daemon was restarted; another thread may have read the new token already
                 continue
-            if status in _SYSTEMIC and monotonic() + pause < end:
+            if status in _TEMPORARY_STATUSES and monotonic() + pause < end:
                 sleep(pause)
                 pause = min(pause * 2, 0.25)
                 continue
@@ -232,19 +234,19 @@ class RemoteEngine:
                 raise self._problem(status, answer)
             return answer
 
-    def _kept(self) -> _Connection | None:
+    def _take_idle(self) -> _Connection | None:
         try:
             return self._idle.pop()
-        except IndexError:  # none, or another thread was faster
+        except IndexError:  # there is none, or another thread was faster
             return None
 
-    def _keep(self, connection: _Connection) -> None:
+    def _give_back(self, connection: _Connection) -> None:
         if connection.open and len(self._idle) < MOST_IDLE and not self._closed:
             self._idle.append(connection)
         else:
             connection.close()
 
-    def _nobody(self, exc: OSError) -> Unavailable:
+    def _unreachable(self, exc: OSError) -> Unavailable:
         return Unavailable(
             f"board {self.address}: {exc.strerror or exc}",
             hint="is the daemon running? `tb serve` starts one",
@@ -252,9 +254,9 @@ class RemoteEngine:
 
     def _problem(self, status: int, answer: bytes) -> TiebreakError:
         try:
-            told = read_json(answer.decode())
-            if isinstance(told, dict) and told.get("message"):
-                return from_dict(told)
+            error = read_json(answer.decode())
+            if isinstance(error, dict) and error.get("message"):
+                return from_dict(error)
         except (ValueError, TypeError):
             pass
         return Unavailable(f"board {self.address}: answered with HTTP status {status}")
@@ -283,12 +285,12 @@ def _result(operation: Operation[..., Any], answer: Any) -> Any:
 def _size(text: str, base: int) -> int:
     size = int(text, base)
     if size < 0:
-        raise ValueError("less than nothing")
+        raise ValueError("a negative size")
     return size
 
 
-class _Where:
-    """The address, taken apart, and what has to be shown there."""
+class _DaemonAddress:
+    """The address of a daemon, and the token for it."""
 
     def __init__(self, address: str) -> None:
         scheme, _, rest = address.partition(":")
@@ -310,7 +312,7 @@ class _Where:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read the token again; whether it is another one now."""
+        """Read the token again; returns whether it has changed."""
         before, self.token = self.token, "" if self.path else token_for(self.host, self.port)
         return self.token != before
 
@@ -327,7 +329,7 @@ class _Where:
         return f"Host: {host}\r\nTiebreak-Client: {os.getpid()}-{id(self):x}\r\n{token}"
 
     def connect(self) -> Any:
-        """A connected socket."""
+        """Connect, and return the socket."""
         if self.path:
             made = socket(AF_UNIX, SOCK_STREAM)
             made.settimeout(5.0)
@@ -335,22 +337,23 @@ class _Where:
             return made
         problem: OSError = OSError(f"{self.host} has no address")
         try:
-            host = self.host.encode() if self.host.isascii() else self.host  # text would load a codec, 10 ms
+            # As bytes: a `str` would load a codec, which takes 10 ms.
+            host = self.host.encode() if self.host.isascii() else self.host
             found = getaddrinfo(host, self.port, 0, SOCK_STREAM)
         except OSError as exc:
             raise Unavailable(f"board: {self.host}: {exc.strerror or exc}") from exc
         for family, kind, protocol, _, where in found:
             try:
-                return self._secured(self._reach(family, kind, protocol, where))
+                return self._with_tls(self._open_socket(family, kind, protocol, where))
             except OSError as exc:
                 problem = exc
         raise problem
 
-    def _reach(self, family: int, kind: int, protocol: int, where: Any) -> Any:
-        if self.secure:  # TLS wants a socket of the standard library
-            import socket as whole
+    def _open_socket(self, family: int, kind: int, protocol: int, where: Any) -> Any:
+        if self.secure:  # TLS needs a socket of the standard library
+            import socket as standard
 
-            made: Any = whole.socket(family, kind, protocol)
+            made: Any = standard.socket(family, kind, protocol)
         else:
             made = socket(family, kind, protocol)
         try:
@@ -362,7 +365,7 @@ class _Where:
             raise
         return made
 
-    def _secured(self, made: Any) -> Any:
+    def _with_tls(self, made: Any) -> Any:
         if not self.secure:
             return made
         import ssl
@@ -373,17 +376,17 @@ class _Where:
 class _Connection:
     """One keep-alive connection, used by one thread at a time."""
 
-    def __init__(self, where: _Where) -> None:
-        self._where = where
+    def __init__(self, where: _DaemonAddress) -> None:
+        self._daemon = where
         self._socket = where.connect()
         self._buffer = b""
         self.open = True
 
     def exchange(
-        self, method: str, target: str, body: bytes, timeout: float, sink: _Saving | None, tries: int = 0
+        self, method: str, target: str, body: bytes, timeout: float, sink: _FileSink | None, tries: int = 0
     ) -> tuple[int, bytes]:
-        """Send a request and read its answer; an OSError when the connection breaks."""
-        head = f"{method} {target} HTTP/1.1\r\n{self._where.head()}"
+        """Send a request and read its answer; raises `OSError` if the connection breaks."""
+        head = f"{method} {target} HTTP/1.1\r\n{self._daemon.head()}"
         if tries > 1:
             head += f"Tiebreak-Try: {tries}\r\n"
         if body:
@@ -404,7 +407,7 @@ class _Connection:
     def _head(self) -> tuple[int, dict[str, str]]:
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > LARGEST_HEAD:
-                raise ValueError("a head without an end")
+                raise ValueError("the headers are too long")
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -450,28 +453,28 @@ class _Connection:
         self._buffer += data
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.open = False
         self._socket.close()
 
 
-class _Saving:
-    """Writes what comes to a file and tells how far it is."""
+class _FileSink:
+    """Writes the body of an answer to a file, and reports the progress."""
 
     def __init__(self, file: Any, progress: Callable[[int, int], None] | None) -> None:
         self._file = file
         self._progress = progress
-        self._done = self._of = 0
+        self._done = self._size = 0
 
     def expect(self, size: int) -> None:
-        """It begins (again)."""
+        """Begin a body of this size, or begin it again."""
         self._file.seek(0)
         self._file.truncate()
-        self._done, self._of = 0, size
+        self._done, self._size = 0, size
 
     def write(self, piece: bytes) -> None:
-        """Some more of it."""
+        """Write a piece of the body."""
         self._file.write(piece)
         self._done += len(piece)
         if self._progress is not None:
-            self._progress(self._done // PAGE, self._of // PAGE)
+            self._progress(self._done // PAGE, self._size // PAGE)

@@ -1,4 +1,7 @@
-"""Where a project is: the repository around a folder, found without running git."""
+"""The git repository around a folder, and the name of its project, found without running git.
+
+Commands do this at every start, and starting git would take longer than the command itself.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ import os
 from .errors import Invalid
 from .limits import MAX_LABEL
 from .names import checksum, shown
-
-"""How many characters a project's name may have."""
 
 
 class Repository:
@@ -22,7 +23,7 @@ class Repository:
 
 
 def repository(start: str) -> Repository | None:
-    """The repository that `start` lies in, found without running git; None if there is none to be read."""
+    """The repository that contains `start`; None if there is none, or if it cannot be read."""
     try:
         here = os.path.realpath(start)
         while True:
@@ -51,7 +52,7 @@ def _common_dir(top: str) -> str:
 
 
 def _read(path: str) -> str:
-    """The text of a small file; empty when there is none. Being denied is not the same, and is raised."""
+    """The text of a small file; empty if there is none. Raises `PermissionError` if reading it is not permitted."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", opener=_open_now) as file:
             return file.read(1 << 20)

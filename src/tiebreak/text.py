@@ -1,13 +1,13 @@
-r"""Text for people, and the one place that makes it safe to show.
+r"""Text for people: the one module that makes text safe to show, and formats times and tables.
 
-Names, bodies and payloads come from agents, which may repeat anything they have read. Whatever is
-printed goes through `plain` or `block`, whatever becomes part of a page through `html`: characters
-that move a cursor, reorder a line or hide are shown as escapes such as `\x1b` and `\u202e`. Colour is
-added by `style` afterwards, so no stored text can carry its own.
+Names, bodies and payloads come from agents, which may repeat anything they have read. Everything that
+is printed goes through `plain` or `block`, and everything in a web page through `html`. They show
+characters that move a cursor, reorder a line or are invisible as escapes such as `\x1b` and `\u202e`.
+`style` adds colour afterwards, so no stored text can have a colour of its own.
 
-What is shown as an escape: everything Unicode does not call printable (controls, format characters,
-surrogates, line separators, private and unassigned code points) and the few "letters" that are
-invisible by definition. Spaces of other scripts stay, and so do emoji newer than this Python.
+Shown as escapes are all characters that Unicode does not call printable (controls, format characters,
+surrogates, line separators, private and unassigned code points) and the few letters that are
+invisible by definition. Spaces of other scripts stay, and so do emoji that are newer than this Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GAP = "  "
 
 
 def plain(text: str) -> str:
-    """`text` on one line of a terminal: whatever could act or hide is shown as an escape."""
+    """`text` for one line of a terminal: control characters and invisible ones are shown as escapes."""
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_PLAIN)
@@ -41,9 +41,9 @@ def block(text: str) -> str:
 
 
 def json(value: object) -> str:
-    """A value of plain dicts, lists, text, numbers, booleans and None as JSON, all in ASCII.
+    """A value of dicts, lists, strings, numbers, booleans and None as JSON, in ASCII.
 
-    The same text as `json.dumps`, without the 8 ms that importing it costs a command.
+    The result is that of `json.dumps`, whose import would cost every command 8 ms.
     """
     from _json import encode_basestring_ascii
 
@@ -61,7 +61,7 @@ def json(value: object) -> str:
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text; raises ValueError. As `json.loads`, again without the time that importing it takes."""
+    """The value of a JSON text, like `json.loads` but without its import; raises `ValueError`."""
     try:
         from _json import make_scanner
     except ImportError:
@@ -69,16 +69,20 @@ def read_json(text: str) -> Any:
 
         return whole.loads(text)
     try:
-        value, end = make_scanner(_Reading)(text, 0)  # type: ignore[arg-type]
-    except (StopIteration, RecursionError, SystemError) as exc:  # the last one where it cannot find its own exception
+        value, end = make_scanner(_ScannerSettings)(text, 0)  # type: ignore[arg-type]
+    except (
+        StopIteration,
+        RecursionError,
+        SystemError,
+    ) as exc:  # SystemError: if the scanner cannot import its own exception
         raise ValueError(f"not JSON: {text[:40]!r}") from exc
     if text[end:].strip():
         raise ValueError("not JSON: something follows the value")
     return value
 
 
-class _Reading:
-    """What the standard library's scanner wants to know."""
+class _ScannerSettings:
+    """The settings that the standard library's scanner reads."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -146,12 +150,12 @@ def rfc3339(at: float) -> str:
 
 
 def moment(stored: int) -> str:
-    """Board time, in microseconds, the same way."""
+    """Board time, which is in microseconds, as text like that of `rfc3339`."""
     seconds, micros = divmod(stored, 1_000_000)
     return f"{_seconds.get(seconds) or _second(seconds)}.{micros:06}Z"
 
 
-# Most moments that are shown together lie within a few seconds.
+# A cache: most times that are shown together are within a few seconds.
 _seconds: dict[int, str] = {}
 
 
@@ -164,7 +168,7 @@ def _second(seconds: int) -> str:
 
 
 def stored(text: str) -> int:
-    """Board time of what `moment` shows, without a float in between; other spellings are read too."""
+    """The board time of a text that `moment` made, without rounding to a float; other spellings are read too."""
     if len(text) != 27 or text[26] != "Z" or text[10] != "T":
         return round(parse_rfc3339(text) * 1_000_000)
     try:
@@ -205,12 +209,12 @@ class Styled(str):
 
 
 def style(text: str, name: str, *, on: bool) -> str:
-    """`text` in the colour of its meaning: good, bad, warn, dim, bold or accent. Nothing if not `on`."""
+    """`text` in the colour of its meaning: good, bad, warn, dim, bold or accent; unchanged if not `on`."""
     return f"\x1b[{_CODES[name]}m{text}\x1b[0m" if on and text else text
 
 
 def colour_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether to colour what goes to `stream`: NO_COLOR, then FORCE_COLOR, then what the stream is."""
+    """Whether to colour output to `stream`: NO_COLOR decides, then FORCE_COLOR, then whether it is a terminal."""
     if environ.get("NO_COLOR"):
         return False
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):
@@ -232,14 +236,14 @@ def table(
     """Aligned columns, two spaces apart, made safe by `plain`; no newline at the end.
 
     `right` are the columns to align to the right, by index. With a `limit` no line is wider than it:
-    the widest column is cut, and when not even one character of each would fit, the last ones go.
+    the widest column is cut, and if not even one character of each fits, the last columns are omitted.
     `Styled` cells are coloured if `colour`.
     """
     lines = [header, *rows] if header else rows
     if limit > 0:
         lines = [line[: (limit + len(_GAP)) // (1 + len(_GAP))] for line in lines]
     cells = [[(plain(cell).rstrip(), _style_of(cell)) for cell in line] for line in lines]
-    widths = _fitted(_widths([[text for text, _ in line] for line in cells]), limit)
+    widths = _fit_widths(_widths([[text for text, _ in line] for line in cells]), limit)
     return "\n".join(_line(line, widths, right, colour) for line in cells)
 
 
@@ -247,7 +251,7 @@ def _line(cells: list[tuple[str, str]], widths: list[int], right: Set[int], colo
     out = []
     for index, (text, name) in enumerate(cells):
         shown = cut(text, widths[index])
-        # Padding stays outside the colour: codes take no columns, and blanks at the end can go.
+        # The padding is outside of the colour codes, which take no columns, so that blanks at the end can be removed.
         blanks = " " * (widths[index] - width(shown))
         shown = style(shown, name, on=colour and bool(name))
         out.append(blanks + shown if index in right else shown + blanks)
@@ -266,7 +270,7 @@ def _widths(lines: list[list[str]]) -> list[int]:
     return widths
 
 
-def _fitted(widths: list[int], limit: int) -> list[int]:
+def _fit_widths(widths: list[int], limit: int) -> list[int]:
     if limit <= 0:
         return widths
     widths = [min(each, limit) for each in widths]
@@ -314,7 +318,7 @@ def _not_a_time(text: str) -> Exception:
     return Invalid(f"not a time: {plain(cut(text, 40))}", hint="write it as 2026-11-15T19:22:41Z")
 
 
-def _hides(char: str) -> bool:
+def _is_unsafe(char: str) -> bool:
     if char.isprintable():
         return char in _FILLERS or "\U000e0100" <= char <= "\U000e01ef"
     newer_emoji = "\U0001f000" <= char <= "\U0001faff"
@@ -328,18 +332,18 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code > 0xFF else _SHORT.get(char) or f"\\x{code:02x}"
 
 
-class _Shown(dict[int, str]):
-    """What `str.translate` puts for each character: ASCII by table, the rest judged when it is met."""
+class _EscapeTable(dict[int, str]):
+    """The table for `str.translate`: ASCII characters are in it, all others are decided when they occur."""
 
     def __missing__(self, code: int) -> str:
-        # Not remembered: the text of others must not decide how much memory this takes.
+        # Not stored in the table: texts of others must not decide how much memory it takes.
         char = chr(code)
-        return _escape(char) if _hides(char) else char
+        return _escape(char) if _is_unsafe(char) else char
 
 
-_PLAIN = _Shown({code: chr(code) if 32 <= code < 127 else _escape(chr(code)) for code in range(128)})
-_BLOCK = _Shown({**_PLAIN, ord("\n"): "\n", ord("\t"): "\t"})
-_HTML = _Shown(
+_PLAIN = _EscapeTable({code: chr(code) if 32 <= code < 127 else _escape(chr(code)) for code in range(128)})
+_BLOCK = _EscapeTable({**_PLAIN, ord("\n"): "\n", ord("\t"): "\t"})
+_HTML = _EscapeTable(
     {
         **_PLAIN,
         ord("&"): "&amp;",

@@ -1,8 +1,8 @@
-"""Where a daemon and its clients meet: the user's own folder for sockets and tokens.
+"""The user's folders: boards and other state, and the private folder where clients find a daemon's socket and token.
 
-The folder is 0700 and belongs to the user, or nothing in it is trusted. A token is in a file named after the
-port, made anew with each start of a daemon, so what a stranger may have learned while posing as a daemon on that
-port is worth nothing once the real one is back.
+The private folder has mode 0700 and belongs to the user; otherwise nothing in it is trusted. A daemon writes its token
+to a file there that is named after its port. Each start makes a new token: a program of another user that took over the
+port meanwhile may have received the old one from clients, which is then worthless.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_PORT = 7777
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """The user's folder for what tiebreak keeps; made if it does not exist."""
+    """The user's folder for tiebreak's state; created if it does not exist."""
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     folder = os.path.join(state, "tiebreak")
     try:
@@ -39,7 +39,7 @@ def private_folder() -> str:
 
 
 def socket_for(board: str) -> str:
-    """Where the daemon of a board listens, for who is on the same machine and the same user."""
+    """The path of the socket on which the daemon of a board listens for the same user on the same machine."""
     stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in os.path.basename(board).partition(".")[0])[:20]
     name = f"{stem or 'board'}-{checksum(board.encode()):016x}.sock"
     path = os.path.join(private_folder(), name)
@@ -62,12 +62,12 @@ def _private(folder: str) -> str:
 
 
 def token_file(port: int) -> str:
-    """Where the daemon on a port of this machine leaves its token for its own user."""
+    """The path of the token of the daemon on a port of this machine."""
     return os.path.join(private_folder(), f"{port}.token")
 
 
 def token_for(host: str, port: int, environ: Mapping[str, str] = os.environ) -> str:
-    """What to show to the daemon there: `TIEBREAK_TOKEN`, or on this machine the file that it left; "" if none."""
+    """The token for a daemon: `TIEBREAK_TOKEN`, or for this machine the daemon's own file; "" if there is none."""
     given = environ.get("TIEBREAK_TOKEN", "")
     if given or host not in LOOPBACK:
         return given.strip()
@@ -82,7 +82,7 @@ def token_for(host: str, port: int, environ: Mapping[str, str] = os.environ) -> 
 
 
 def host_and_port(text: str, what: str = "address") -> tuple[str, int]:
-    """`HOST:PORT`, `[IPV6]:PORT`, or a host alone for the usual port."""
+    """Parse `HOST:PORT`, `[IPV6]:PORT`, or a host alone, which means the default port."""
     host, mark, port = text.rpartition(":")
     if not mark or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)

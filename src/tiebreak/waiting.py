@@ -1,4 +1,8 @@
-"""A place in line: entered by whoever is refused and may wait, kept while it waits, left at the end."""
+"""The client's side of the wait queue: enter it after a refusal, keep the place while waiting, and leave at the end.
+
+The board has the queue (see `operations.waits`). A place there lapses if its owner is silent for too long, so a waiter
+that dies does not block the others.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,24 @@ if TYPE_CHECKING:
     from .board import Board
 
 KEEP = 10.0
-"""Seconds between two signs of life: a third of what a place lasts."""
+"""Seconds after which the place is renewed: a third of the time after which it lapses."""
 
 
 class InLine:
-    """Somebody's place in line for some resources; the number is 0 outside of it."""
+    """A place in the wait queue for some resources; `number` is 0 while there is none."""
 
     def __init__(self, board: Board, resources: tuple[str, ...], note: str | None = None) -> None:
         self._board = board
         self._resources = resources
         self._note = note
-        self._kept = 0.0
+        self._renewed = 0.0
         self._over = False
-        self._turn = allocate_lock()  # one thread may leave while another still waits
+        self._lock = allocate_lock()  # one thread may leave while another still waits
         self.number = 0
 
     def keep(self) -> bool:
-        """Enter the line, or keep the place once that is due; whether it is a new place."""
-        with self._turn:
+        """Enter the queue, or renew the place if that is due; returns whether it is a new place."""
+        with self._lock:
             if self._over or (self.number and self.due() > 0):
                 return False
             from .process_identity import identity, token
@@ -41,20 +45,20 @@ class InLine:
                 note=self._note,
                 process=token(identity()),
             )
-            self.number, self._kept = place.number, asked
+            self.number, self._renewed = place.number, asked
             return self.number != before
 
     def due(self) -> float:
-        """Seconds until the place has to be kept again."""
-        return self._kept + KEEP - elapsed() if self.number else KEEP
+        """Seconds until the place has to be renewed."""
+        return self._renewed + KEEP - elapsed() if self.number else KEEP
 
     def won(self) -> None:
-        """The wait ended with the grant."""
+        """Note that the grant was won, which removes the place from the queue."""
         self.number = 0
 
     def leave(self) -> None:
-        """Let the others move up; a board that cannot be reached learns of it when the place lapses."""
-        with self._turn:
+        """Leave the queue; if the board cannot be reached, the place lapses by itself."""
+        with self._lock:
             self._over = True
             number, self.number = self.number, 0
             if number:

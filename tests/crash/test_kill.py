@@ -1,4 +1,4 @@
-"""SIGKILL, anywhere: what was acknowledged is there, what was not is whole or absent, and the next one goes on."""
+"""SIGKILL at any moment: acknowledged writes are there, others complete or absent, and the next process continues."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def answers_before_commit(put: Set) -> None:
             self._answered, self._one = 0, self._take()
             self._one.execute(f"BEGIN; {POSTGRES_PASS}")
         now = self._one.execute(f"SELECT {terms.CLOCK}").fetchone()[0]
-        tx = statements.PostgresTransaction(self._one, self.refused, now, scopes=scopes)
+        tx = statements.PostgresTransaction(self._one, self.refusals, now, scopes=scopes)
         answer = operate(tx)
         tx.write_events()
         self._answered += 1

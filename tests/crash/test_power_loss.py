@@ -1,4 +1,4 @@
-"""The power goes: whatever was not synced may be gone, and still nothing acknowledged is lost."""
+"""A power loss: anything that was not synced may be gone, and still nothing acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A connection that breaks around a COMMIT: nobody knows what became of it until the server was asked.
+"""A connection that breaks around a COMMIT: only the server knows whether it happened.
 
-What did not happen is run again, what happened is not, and the answer is the right one either way.
+A write that did not happen is run again, one that happened is not, and the answer is right in both cases.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def test_a_number_that_the_server_gave_out_again_is_not_taken_for_ours(wire: Wir
         assert ours == [answer.id], f"acknowledged, but not there: {answer}"
 
 
-def test_an_outcome_that_nobody_tells_is_not_made_up(wire: Wire, mine: Board, mortal: Server) -> None:
+def test_an_unknown_outcome_is_reported_as_unknown(wire: Wire, mine: Board, mortal: Server) -> None:
     """The server stays away: the caller learns that nobody knows, and how to ask again."""
     wire.next("stalled")
     thread, outcome = in_background(lambda: mine.tasks.post(name="t"))
@@ -239,7 +239,7 @@ def test_an_outcome_that_nobody_tells_is_not_made_up(wire: Wire, mine: Board, mo
 # ── A connection that seems well ─────────────────────────────────────────────────────────────────────
 
 
-def test_one_that_vanishes_inside_a_transaction_does_not_stop_the_others(
+def test_a_client_that_vanishes_inside_a_transaction_does_not_stop_the_others(
     wire: Wire, mine: Board, direct: Board
 ) -> None:
     """A host that loses power says nothing. What its open transaction has locked must be free again soon."""

@@ -1,4 +1,4 @@
-"""What lives longer than a command does not grow with what it has refused."""
+"""The memory of long-lived processes does not grow with the number of refusals."""
 
 from __future__ import annotations
 

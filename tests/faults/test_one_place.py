@@ -19,11 +19,11 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Lost, Unavailable
-from tiebreak.engine.move.ends import endpoint
-from tiebreak.engine.sqlite.board_files import repair
+from tiebreak.engine.move.opening import open_endpoint
+from tiebreak.engine.sqlite.board_files_repair import repair
 from tiebreak.engine.sqlite.engine import LOOK_AGAIN
 from tiebreak.engine.sqlite.file_facts import NEWEST
-from tiebreak.engine.sqlite.write_gate import COUNT
+from tiebreak.engine.sqlite.write_gate import LAST_EVENT_AT
 
 from ..cli.command import Tb
 from ..cli.disks import mounted_also_at
@@ -285,7 +285,7 @@ def test_no_other_board_is_moved_to_the_old_name_of_a_renamed_one(path: Path, ot
     path.touch()
     before = contents(path.parent)
     with pytest.raises(Unavailable, match="the file is empty"):
-        endpoint(str(path))
+        open_endpoint(str(path))
     assert contents(path.parent) == before
 
 
@@ -340,7 +340,7 @@ def test_a_gate_with_nonsense_in_it_names_its_repair(path: Path) -> None:
     tb.environment["TIEBREAK_BOARD"] = str(path)
     tb.ok("post", "work")
     with beside(path, "gate").open("r+b") as gate:
-        gate.seek(COUNT)
+        gate.seek(LAST_EVENT_AT)
         gate.write(b"nonsense            ")
     beside(path, "shm").unlink()
     refused = tb("tasks")

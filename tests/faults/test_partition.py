@@ -76,7 +76,9 @@ def claimant(host: str, address: str, said: Connection, told: Connection) -> Run
         ]
 
 
-def test_one_who_is_cut_off_stops_in_time_and_is_refused_afterwards(net: Network, here: Board, tmp_path: Path) -> None:
+def test_an_agent_that_is_cut_off_stops_in_time_and_is_refused_afterwards(
+    net: Network, here: Board, tmp_path: Path
+) -> None:
     cable, tb = net.cables[0], remote_tb(net, tmp_path)
     script = "trap '' TERM; sleep 300 & echo $! >> pids; (sleep 300; :) & echo $! >> pids; echo $$ >> pids; wait; wait"
     words = ("run", "--hold", "lock:x", "--lease", f"{LEASE}s", "--grace", "1s", "--", "sh", "-c", script)
@@ -162,7 +164,7 @@ def hopeful(host: str, address: str, deed: str, said: Connection, told: Connecti
     return outcome(deeds[deed])
 
 
-def test_one_who_stays_cut_off_is_told_so_and_does_not_hang(net: Network, here: Board, tmp_path: Path) -> None:
+def test_an_agent_that_stays_cut_off_gets_an_error_and_does_not_hang(net: Network, here: Board, tmp_path: Path) -> None:
     """Nothing comes back from a cut line, not even an error; somebody has to look at the clock."""
     cable, tb = net.cables[0], remote_tb(net, tmp_path)
     words = ("run", "--hold", "lock:y", "--lease", "6s", "--", "sh", "-c", "echo $$ >> pids; exec sleep 300")

@@ -1,4 +1,4 @@
-"""The server goes and comes back: boards that are open go on, and one whose server stays away is told so."""
+"""The server stops and starts again: open boards continue, and callers get an error if it stays down."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def poster(board: Board, name: str) -> Run:
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("how", HOW)
-def test_one_who_waits_hears_what_happens_afterwards(mortal: Server, how: signal.Signals) -> None:
+def test_a_waiter_sees_events_after_a_restart(mortal: Server, how: signal.Signals) -> None:
     with open_board(mortal.address(), "me") as board, open_board(mortal.address(), "other") as other:
         seen = board.events.last()
         heard: list[str | None] = []
@@ -75,7 +75,9 @@ def test_one_who_waits_hears_what_happens_afterwards(mortal: Server, how: signal
 def test_a_command_that_comes_while_the_server_is_down_waits_for_it(
     mortal: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patient = changed_command(tmp_path, "from tiebreak.engine import postgres", "postgres.PATIENCE = 90.0")
+    patient = changed_command(
+        tmp_path, "from tiebreak.engine.postgres import engine as postgres", "postgres.PATIENCE = 90.0"
+    )
     monkeypatch.setattr("tests.cli.command.TB", patient)
     mortal.stop(signal.SIGQUIT)
     tb = Tb(tmp_path)

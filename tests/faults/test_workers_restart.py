@@ -1,4 +1,4 @@
-"""The server goes and comes back under workers: no job is left with one that has ended, none is lost, none doubled."""
+"""The server restarts under workers: no job stays with a worker that has ended, none is lost, and none runs twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def restart_between_commits_and_their_answers(server: Server) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_burst_leaves_no_claim_behind(mortal: Server, tmp_path: Path) -> None:
     """The workers hardly wait for the server, so that they do not learn what became of a commit."""
-    hasty = changed_command(tmp_path, "from tiebreak.engine import postgres", "postgres.PATIENCE = 0.01")
+    hasty = changed_command(
+        tmp_path, "from tiebreak.engine.postgres import engine as postgres", "postgres.PATIENCE = 0.01"
+    )
     shop = Shop(tmp_path, mortal.address())
     try:
         command = "echo $TIEBREAK_JOB >> ran; sleep 0.05"

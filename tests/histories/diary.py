@@ -1,4 +1,4 @@
-"""Diaries: what each process was told, and when. One system call a line, so that a killed writer leaves whole lines."""
+"""Diaries: the answers that each process got, and when. A line is one system call, so a kill leaves whole lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be so after a history, by the log, the diaries and the board; every rule that is broken is told at once."""
+"""What must hold after a history, by the log, the diaries and the board; all broken rules are reported at once."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_an_answer_that_crossed_the_next_grant_is_not_condemned(board: Board) ->
     judge.nobody_writes_with_an_old_epoch(history(board, events(SOUND), [*DIARY, crossed]))
 
 
-def test_an_epoch_that_two_were_told_is_found(board: Board) -> None:
+def test_an_epoch_that_two_agents_got_is_found(board: Board) -> None:
     with pytest.raises(Broken, match="acknowledged twice"):
         judge.nothing_is_issued_twice(history(board, (), [*DIARY, DIARY[1]._replace(agent=B)]))
 
@@ -146,7 +146,7 @@ def test_a_task_that_is_blocked_for_ever_is_found(board: Board, tmp_path: Path) 
 RUNG = Entry(1.0, 2.0, "ringer~1", "task.posted", "T")
 
 
-def test_one_who_sleeps_through_a_task_is_found(board: Board) -> None:
+def test_a_waiter_that_misses_a_task_is_found(board: Board) -> None:
     woken, slept = Entry(0.5, 6.0, A, GRANTED, "T", 0, 1), Entry(9.0, 12.0, A, GRANTED, "T", 0, 1)
     judge.nobody_sleeps_through_a_task(history(board, events(SOUND), [RUNG, woken]))
     judge.nobody_sleeps_through_a_task(history(board, events(SOUND), [RUNG, slept], Trouble("stop", 3.0, 9.0)))
@@ -156,7 +156,7 @@ def test_one_who_sleeps_through_a_task_is_found(board: Board) -> None:
         judge.nobody_sleeps_through_a_task(history(board, (), [RUNG]))
 
 
-def test_one_who_sleeps_through_a_release_is_found(board: Board) -> None:
+def test_a_waiter_that_misses_a_release_is_found(board: Board) -> None:
     released = Entry(1.0, 2.0, A, "hold.released", "lock:bell", 0, 1)
     came_later, slept = (
         Entry(11.0, 12.0, B, GRANTED, "lock:bell", 0, 2),
@@ -172,6 +172,6 @@ def test_troubles_at_the_same_time_count_once() -> None:
     assert judge.disturbed(both, 0.0, 10.0) == 5.0
 
 
-def test_all_that_is_broken_is_told_at_once(board: Board) -> None:
+def test_all_broken_rules_are_reported_at_once(board: Board) -> None:
     with pytest.raises(Broken, match=r"(?s)nothing_acknowledged_is_lost: .*nobody_writes_with_an_old_epoch: "):
         judge.judge(history(board, (), [*DIARY, ASKED_LATE[1]]))

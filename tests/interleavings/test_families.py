@@ -1,4 +1,4 @@
-"""Whoever comes between two steps of a cascade finds the board as if all of it had been told, or none of it."""
+"""Between two steps of a cascade, others find the board as if all of it had happened, or none of it."""
 
 from __future__ import annotations
 

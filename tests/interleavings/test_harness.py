@@ -48,7 +48,7 @@ def test_a_client_that_dies_leaves_nothing_behind() -> None:
     assert outcome == world().serial([COMPLETE_A.calls, one("upkeep.now", "board").calls], [(1, 0)], frozenset({0}))
 
 
-def test_a_deadlock_is_told() -> None:
+def test_a_deadlock_is_reported() -> None:
     """Two clients that take the same two rows in opposite orders."""
     in_order = one("batch", "D E", calls=[("tasks.claim", {"ref": each}, None) for each in ("D", "E")])
     reverse = one("batch", "D E", calls=[("tasks.claim", {"ref": each}, None) for each in ("E", "D")])

@@ -13,7 +13,7 @@ from .world import LONG, world
 WAIT = 8.0
 
 
-def test_whoever_waits_is_not_passed_by_when_a_claim_under_way_dies() -> None:
+def test_a_waiter_gets_the_task_of_a_claim_that_dies() -> None:
     here = world()
     here.restore()
     claimer, waiter = here.clients[:2]

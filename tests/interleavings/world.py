@@ -393,8 +393,8 @@ class World:
 
 def _forget_the_last_run(engine: PostgresEngine) -> None:
     """The numbers of events begin anew with each run, and no refusal is carried into the next one."""
-    engine._high = 0
-    engine.refused = type(engine.refused)("")
+    engine._highest_settled = 0
+    engine.refusals = type(engine.refusals)("")
 
 
 _ALL = (

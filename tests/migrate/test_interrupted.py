@@ -1,4 +1,4 @@
-"""SIGKILL at any statement of a move: one board can be used or none, never two, and running it again ends it well."""
+"""SIGKILL at any statement of a move: never can two boards be used, and running the move again completes it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def mover(old: str, new: str, deadly: Point | None, report: Any) -> None:
         return counted
 
     for end in (SqliteEndpoint, PostgresEndpoint):
-        for name in ("rows", "fill"):
+        for name in ("rows", "insert"):
             setattr(end, name, counting(getattr(end, name)))
     moving.move(old, new)
     assert count["after"] == OPENED
@@ -135,7 +135,7 @@ def test_killed_anywhere_it_leaves_one_board_or_a_move_to_finish(direction: str,
         assert board.tasks.claim(ref="often").epoch == 4
 
 
-def test_what_an_interrupted_attempt_left_is_known_and_replaced_or_refused(tmp_path: Path) -> None:
+def test_leftovers_of_an_interrupted_attempt_are_recognised_and_replaced_or_refused(tmp_path: Path) -> None:
     ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
     for path in (ours, theirs):
         with opened(path) as board:

@@ -1,4 +1,4 @@
-"""A board moves while others write to it: what they were told is done is on the new one, and nothing else is."""
+"""A board is moved while others write: every acknowledged write is on the new board, and nothing else is."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def reader(address: str, word: Connection) -> Run:
 
 @pytest.mark.parametrize("direction", ["to a server", "to a file"])
 @pytest.mark.parametrize("meanwhile", ["post", "prune"])
-def test_while_the_history_is_copied_others_go_on(
+def test_others_can_write_while_the_events_are_copied(
     direction: str, meanwhile: str, tmp_path: Path, database: str
 ) -> None:
     old, new = str(tmp_path / "board.db"), database

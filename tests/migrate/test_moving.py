@@ -230,7 +230,7 @@ def test_no_number_is_given_twice_and_epochs_go_on(direction: str, tmp_path: Pat
         assert [m.body for m in board.messages.search(query="world")] == ["hello\tworld"]
 
 
-def test_whoever_reads_on_from_a_number_that_was_given_up_misses_nothing(tmp_path: Path, database: str) -> None:
+def test_a_reader_that_continues_after_a_rolled_back_number_misses_nothing(tmp_path: Path, database: str) -> None:
     """On a server a transaction that fails takes its numbers with it; a file would give them again."""
     with opened(database) as board:
         board.tasks.post(name="first")
@@ -311,7 +311,7 @@ def batched(board: Board) -> str:
 
 
 @pytest.mark.parametrize("direction", ["from a file", "from a server"])
-def test_who_has_the_old_board_open_can_neither_read_nor_write_it(
+def test_a_process_with_the_old_board_open_can_neither_read_nor_write_it(
     direction: str, tmp_path: Path, database: str
 ) -> None:
     old, new = (tmp_path / "board.db", database) if direction == "from a file" else (database, tmp_path / "board.db")
@@ -396,7 +396,7 @@ def test_an_empty_board_that_somebody_has_open_becomes_the_new_one(tmp_path: Pat
     waiting.close()
 
 
-def test_moving_again_what_has_moved_changes_nothing(tmp_path: Path, database: str) -> None:
+def test_moving_a_moved_board_again_changes_nothing(tmp_path: Path, database: str) -> None:
     with opened(tmp_path / "board.db") as board:
         board.tasks.post(name="x")
     move_files(tmp_path / "board.db", database)

@@ -1,4 +1,4 @@
-"""Lives in which a board once differed from its reference, lived again."""
+"""Sequences of calls in which a board once differed from its reference, run again."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_database_in_another_encoding_is_refused_before_anything_is_written(od
     assert is_empty(address)
 
 
-def test_the_command_line_tells_it_in_one_line_and_a_hint(odd: tuple[str, str], tmp_path: Path) -> None:
+def test_the_command_line_reports_it_in_one_line_and_a_hint(odd: tuple[str, str], tmp_path: Path) -> None:
     tb = Tb(tmp_path)
     tb.environment["TIEBREAK_BOARD"] = odd[1]
     answer = tb("post", NAME)
@@ -63,7 +63,7 @@ def test_a_board_is_not_moved_to_a_database_in_another_encoding(odd: tuple[str, 
         assert [task.name for task in board.tasks.list()] == [NAME]
 
 
-def test_what_the_hint_says_makes_a_database_that_is_taken(odd: tuple[str, str]) -> None:
+def test_the_command_in_the_hint_makes_a_database_that_is_accepted(odd: tuple[str, str]) -> None:
     with pytest.raises(Unavailable) as told:
         tiebreak.open(odd[1], agent="a~1", project="p")
     statement = told.value.hint.partition(": ")[2]

@@ -57,7 +57,7 @@ def test_no_reader_passes_over_a_number_whose_transaction_is_open(board: Board, 
     assert board.events.last() == 4
 
 
-def test_a_follower_gets_the_late_one_first_and_each_once(board: Board, late: Any) -> None:
+def test_a_follower_gets_a_late_event_first_and_each_event_once(board: Board, late: Any) -> None:
     board.tasks.post(name="later")
     follower = board.follow(after=0, timeout=PATIENCE)
     first = in_thread(lambda: next(follower))
@@ -246,7 +246,7 @@ def test_a_writer_that_is_slow_to_begin_hides_nothing_from_a_follower(
     assert board.wait(after=0, timeout=PATIENCE).name == "quick"
 
 
-def test_what_was_settled_once_stays_settled(slow_writer: tuple[Board, Callable[[], None]]) -> None:
+def test_settled_events_stay_settled(slow_writer: tuple[Board, Callable[[], None]]) -> None:
     board, begin = slow_writer
     board.tasks.post(name="quick")
     settled = board.events.last()

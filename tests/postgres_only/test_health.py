@@ -1,4 +1,4 @@
-"""Tables that are changed all day stay small and quick, and a server that keeps no promise is called by its name."""
+"""Tables that change all day stay small and quick, and `tb doctor` names a setting that breaks a promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions at READ COMMITTED: budgets, names, dependencies and cursors are safe, deadlocks nobody's problem."""
+"""Decisions at READ COMMITTED: budgets, names, dependencies and cursors are safe, and no caller sees a deadlock."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def meeting(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, A
     return answers[0](), answers[1]()
 
 
-def test_what_comes_after_a_task_that_ends_at_that_moment_never_stays_blocked(board: Board, other: Board) -> None:
+def test_a_task_posted_after_one_that_ends_at_that_moment_never_stays_blocked(board: Board, other: Board) -> None:
     posted = board.batch([("tasks.post", {"name": f"A {i}"}) for i in range(ROUNDS)])
     claimed = board.batch([("tasks.claim", {"ref": task.id}) for task in posted])
     both = {"waited": 0, "at once": 0}
@@ -261,7 +261,7 @@ def test_what_comes_after_a_task_that_ends_at_that_moment_never_stays_blocked(bo
 
 
 @pytest.mark.parametrize("end", ["complete", "fail"])
-def test_an_end_that_is_being_committed_is_seen_by_who_comes_after_it(board: Board, raw: Any, end: str) -> None:
+def test_an_end_that_is_being_committed_is_seen_by_a_task_posted_after_it(board: Board, raw: Any, end: str) -> None:
     task = board.win(board.tasks.post(name="A", max_attempts=1).id)
     with open_board(board_address(board), "alice") as ender:
         slow = Stopped(ender, lambda: ender.call(f"tasks.{end}", {"ref": task.id, "epoch": 1}))
@@ -377,7 +377,7 @@ class Embrace:
         return answer
 
 
-def test_two_who_claim_in_opposite_orders_both_get_an_answer(
+def test_two_agents_that_claim_in_opposite_orders_both_get_an_answer(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refs = [task.id for task in board.batch([("tasks.post", {"name": "t"}) for _ in range(2)])]
@@ -391,7 +391,7 @@ def test_two_who_claim_in_opposite_orders_both_get_an_answer(
     assert len(board.events.read(event="task.claimed")) == 2
 
 
-def test_two_who_renew_in_opposite_orders_both_succeed(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_agents_that_renew_in_opposite_orders_both_succeed(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     resources = ["lock:a", "lock:b"]
     board.holds.take(resources=resources)
     embrace = Embrace(prolong)

@@ -1,4 +1,4 @@
-"""Opening a board: many at once, somebody else's mistakes in one line, and no password in sight."""
+"""Opening a board: by many processes at once, with mistakes reported in one line, and without showing a password."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def one_line(tb: Tb, address: str, *codes: int) -> str:
     return answer.err
 
 
-def test_a_wrong_password_is_told_in_one_line_that_does_not_show_it(tb: Tb, guarded: str) -> None:
+def test_a_wrong_password_is_reported_in_one_line_that_does_not_show_it(tb: Tb, guarded: str) -> None:
     assert "password authentication failed" in one_line(tb, guarded.replace(SECRET, "battery-staple"))
 
 
@@ -105,19 +105,19 @@ def test_a_password_among_the_options_is_not_shown_either(tb: Tb, guarded: str) 
     assert "password authentication failed" in one_line(tb, wrong)
 
 
-def test_a_missing_password_is_told_in_one_line(tb: Tb, guarded: str) -> None:
+def test_a_missing_password_is_reported_in_one_line(tb: Tb, guarded: str) -> None:
     assert "no password supplied" in one_line(tb, guarded.replace(f":{SECRET}", ""))
 
 
-def test_an_unknown_database_is_told_in_one_line(tb: Tb) -> None:
+def test_an_unknown_database_is_reported_in_one_line(tb: Tb) -> None:
     assert 'database "nowhere" does not exist' in one_line(tb, server().address("nowhere"))
 
 
-def test_an_unknown_user_is_told_in_one_line(tb: Tb) -> None:
+def test_an_unknown_user_is_reported_in_one_line(tb: Tb) -> None:
     assert "nobody" in one_line(tb, server().address().replace("tiebreak@", "nobody@"))
 
 
-def test_a_server_that_is_down_is_told_in_one_line(tb: Tb, tmp_path: Path) -> None:
+def test_a_server_that_is_down_is_reported_in_one_line(tb: Tb, tmp_path: Path) -> None:
     assert "failed" in one_line(tb, f"postgresql://tiebreak:{SECRET}@/postgres?host={tmp_path}")
 
 
@@ -131,7 +131,7 @@ def test_a_server_that_is_down_is_told_in_one_line(tb: Tb, tmp_path: Path) -> No
         f"postgresql://u@localhost/db?password={SECRET}&sslmode=perhaps",
     ],
 )
-def test_an_address_that_makes_no_sense_is_told_in_one_line(tb: Tb, address: str) -> None:
+def test_an_address_that_makes_no_sense_is_reported_in_one_line(tb: Tb, address: str) -> None:
     assert "board" in one_line(tb, address, 2, 3)
 
 
@@ -170,7 +170,7 @@ def test_a_board_of_a_newer_version_is_refused_and_left_alone(tb: Tb, database: 
         assert raw.execute("SELECT value FROM board WHERE name = 'version'").fetchone() == ("99",)
 
 
-def test_a_database_without_rights_is_told_in_one_line(tb: Tb, database: str) -> None:
+def test_a_database_without_rights_is_reported_in_one_line(tb: Tb, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as raw:
         raw.execute("CREATE ROLE guest LOGIN")
         try:
@@ -181,7 +181,7 @@ def test_a_database_without_rights_is_told_in_one_line(tb: Tb, database: str) ->
             raw.execute("DROP ROLE guest")
 
 
-def test_a_board_that_one_may_only_look_at_is_told_in_one_line(tb: Tb, database: str) -> None:
+def test_a_read_only_board_is_reported_in_one_line(tb: Tb, database: str) -> None:
     open_board(database).close()
     with psycopg.connect(database, autocommit=True) as raw:
         raw.execute("CREATE ROLE guest LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")

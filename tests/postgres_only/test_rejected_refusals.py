@@ -1,4 +1,4 @@
-"""A server that says no to refusals does not stop the write that carries them: they are dropped and counted."""
+"""A server that rejects refusals does not stop the write: it is repeated without them, and they are counted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def told(board: Board) -> int:
     return sum(event.times for event in board.events.read(event="task.refused"))
 
 
-def test_the_write_is_done_without_them(alice: Board, bob: Board, raw: psycopg.Connection[Any]) -> None:
+def test_a_write_is_repeated_without_rejected_refusals(alice: Board, bob: Board, raw: psycopg.Connection[Any]) -> None:
     lose(bob, 3)
     with rejecting(raw, "task.refused"):
         assert bob.tasks.post(name="other").state == "pending"
@@ -67,7 +67,7 @@ def test_the_write_is_done_without_them(alice: Board, bob: Board, raw: psycopg.C
     assert told(alice) == 1
 
 
-def test_a_batch_is_done_without_them(alice: Board, bob: Board, raw: psycopg.Connection[Any]) -> None:
+def test_a_batch_is_repeated_without_rejected_refusals(alice: Board, bob: Board, raw: psycopg.Connection[Any]) -> None:
     lose(bob, 3)
     with rejecting(raw, "task.refused"):
         answers = bob.batch([("tasks.post", {"name": f"task {i}"}) for i in range(5)])
@@ -75,9 +75,9 @@ def test_a_batch_is_done_without_them(alice: Board, bob: Board, raw: psycopg.Con
     assert bob.engine.refusals_dropped == 3
 
 
-def test_threads_that_carry_rejected_ones_all_get_their_answer(bob: Board, raw: psycopg.Connection[Any]) -> None:
+def test_threads_with_rejected_refusals_all_get_their_answer(bob: Board, raw: psycopg.Connection[Any]) -> None:
     def work(number: int) -> str:
-        bob.engine.refused.add("task.refused", 1, {"project": "demo", "subject": f"{number}"})  # type: ignore[attr-defined]
+        bob.engine.refusals.add("task.refused", 1, {"project": "demo", "subject": f"{number}"})  # type: ignore[attr-defined]
         return bob.tasks.post(name=f"task {number}").name
 
     with rejecting(raw, "task.refused"), ThreadPoolExecutor(4) as threads:
@@ -86,7 +86,7 @@ def test_threads_that_carry_rejected_ones_all_get_their_answer(bob: Board, raw: 
     assert bob.engine.refusals_dropped == 40
 
 
-def test_they_are_kept_when_the_write_fails_without_them_too(
+def test_refusals_are_kept_when_the_write_fails_without_them_too(
     alice: Board, bob: Board, raw: psycopg.Connection[Any]
 ) -> None:
     lose(bob, 3)
@@ -97,7 +97,7 @@ def test_they_are_kept_when_the_write_fails_without_them_too(
     assert told(alice) == 3
 
 
-def test_they_are_kept_when_the_second_try_is_refused(
+def test_refusals_are_kept_when_the_second_attempt_is_refused(
     alice: Board, bob: Board, raw: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(bob, 3)
@@ -117,7 +117,7 @@ def test_they_are_kept_when_the_second_try_is_refused(
     assert told(alice) == 4
 
 
-def test_closing_with_rejected_ones_is_quiet(alice: Board, bob: Board, raw: psycopg.Connection[Any]) -> None:
+def test_closing_with_rejected_refusals_raises_nothing(alice: Board, bob: Board, raw: psycopg.Connection[Any]) -> None:
     lose(bob, 3)
     with rejecting(raw, "task.refused"):
         bob.close()
@@ -132,7 +132,7 @@ def survives(board: Board) -> None:
     some = random.Random(1)
     text = "".join(chr(some.randrange(0x4E00, 0x9FFF)) for _ in range(3000))
     facts = {"project": "demo", "subject": text, "name": text, "agent": "bob~1", "note": text}
-    board.engine.refused.add("task.refused", 1, facts)  # type: ignore[attr-defined]
+    board.engine.refusals.add("task.refused", 1, facts)  # type: ignore[attr-defined]
     board.tasks.post(name="other")
     assert board.engine.refusals_dropped == 0
     assert told(board) == 1
@@ -140,7 +140,7 @@ def survives(board: Board) -> None:
 
 def no_bound(put: Callable[[object, str, object], None]) -> None:
     """Every text is remembered whole."""
-    put(refusals, "fitting", lambda key: key)
+    put(refusals, "cut_to_fit", lambda key: key)
 
 
 def no_second_try(put: Callable[[object, str, object], None]) -> None:
@@ -154,7 +154,7 @@ def no_second_try(put: Callable[[object, str, object], None]) -> None:
     put(WriteAttempt, "end", end)
 
 
-def test_a_refusal_of_any_length_is_told_and_stops_nobody(bob: Board) -> None:
+def test_a_refusal_of_any_length_is_logged_and_stops_no_write(bob: Board) -> None:
     survives(bob)
 
 

@@ -1,4 +1,4 @@
-"""Wake-ups: a notification is a hint. With it a waiter wakes at once, without it within a second, never not at all."""
+"""Wake-ups: a notification is a hint. With it a waiter wakes at once, and without it within a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.races.crew import Crew
 from tiebreak import Board
-from tiebreak.engine.postgres import notifications as bell
+from tiebreak.engine.postgres import notifications
 from tiebreak.engine.postgres.engine import FLOOR
 from tiebreak.engine.postgres.notifications import CHANNEL, Notifications
 
@@ -26,7 +26,7 @@ def answerer(address: str, rounds: int, rings: bool) -> Run:
     """Another process: wait for each word, and answer it."""
     board = open_board(address, "answerer")
     if not rings:
-        engine_of(board)._notifications.ring = lambda connection: None  # type: ignore[method-assign]
+        engine_of(board)._notifications.notify = lambda connection: None  # type: ignore[method-assign]
     yield
     seen = 0
     for i in range(rounds):
@@ -40,7 +40,7 @@ def exchange(address: str, rounds: int, *, rings: bool = True) -> list[float]:
     took = []
     with open_board(address) as board, Crew(answerer, [(address, rounds, rings)]) as crew:
         if not rings:
-            engine_of(board)._notifications.ring = lambda connection: None  # type: ignore[method-assign]
+            engine_of(board)._notifications.notify = lambda connection: None  # type: ignore[method-assign]
         crew.go()
         seen = 0
         for i in range(rounds):
@@ -98,7 +98,7 @@ def test_a_waiter_whose_listening_connection_is_cut_listens_again(board: Board, 
         assert answer() is True
 
 
-def test_where_one_cannot_listen_one_waits_all_the_same(
+def test_waiting_works_where_listening_is_impossible(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deaf() -> Any:
@@ -168,7 +168,7 @@ def ears(address: str) -> Iterator[Ears]:
 def test_a_burst_of_commits_tells_of_itself_a_few_times_only(
     board: Board, ears: Ears, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "PAUSE", 0.2)
+    monkeypatch.setattr(notifications, "PAUSE", 0.2)
     begun = time.monotonic()
     for i in range(500):
         board.tasks.post(name=f"one of many {i}")
@@ -185,8 +185,8 @@ def test_a_batch_tells_of_itself_once(board: Board, ears: Ears) -> None:
     assert ears.count(1) == 1
 
 
-def test_the_last_commit_of_a_burst_is_told_of_too(board: Board, ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bell, "PAUSE", 0.3)
+def test_the_last_commit_of_a_burst_is_notified_too(board: Board, ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "PAUSE", 0.3)
     board.tasks.post(name="first")
     board.tasks.post(name="last")
     assert ears.count(2) == 2
@@ -197,7 +197,7 @@ def test_a_call_that_changed_nothing_tells_nothing(board: Board, ears: Ears) -> 
     assert ears.count() == 0
 
 
-def test_nothing_is_told_inside_a_transaction_that_writes(board: Board) -> None:
+def test_no_notification_is_sent_inside_a_write_transaction(board: Board) -> None:
     """NOTIFY in it would make all commits of the database queue for one lock."""
     heard: list[str] = []
     tap(board, heard.append)
@@ -232,7 +232,7 @@ def test_all_waiters_of_a_process_share_one_listening_connection(board: Board, o
 
 
 def test_a_burst_opens_no_connection_for_each_hint(board: Board, ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bell, "PAUSE", 0.02)
+    monkeypatch.setattr(notifications, "PAUSE", 0.02)
     board.tasks.post(name="warm")
     connect, made = psycopg.connect, []
 
@@ -249,7 +249,7 @@ def test_a_burst_opens_no_connection_for_each_hint(board: Board, ears: Ears, mon
     assert len(made) <= 2
 
 
-def test_a_waiter_whose_neighbour_heard_the_hint_first_is_not_forgotten(
+def test_a_notification_that_one_thread_receives_wakes_all_waiters(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One looks, then the other hears and wakes all that sleep, and only then the first one lies down."""

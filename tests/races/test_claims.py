@@ -1,4 +1,4 @@
-"""Many reach for the same tasks at the same instant: each task has one winner, and the others hear who."""
+"""Many claim the same tasks at the same instant: each task has one winner, and the others learn who won."""
 
 from __future__ import annotations
 

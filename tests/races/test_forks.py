@@ -79,15 +79,10 @@ def test_all_that_an_engine_loads_later_is_loaded_before_a_fork() -> None:
     """Else a child could wait for ever for a module that a thread of its parent was loading."""
     package = Path(tiebreak.__file__).parent
     above = [package / f"{name}.py" for name in ("board", "functions", "handles", "waiting")]
-    modules = [
-        *package.glob("operations/*.py"),
-        package / "engine" / "sqlite.py",
-        package / "engine" / "place.py",
-        *above,
-    ]
+    modules = [*package.glob("operations/*.py"), *package.glob("engine/sqlite/*.py"), *above]
     later = {name for module in modules for name in _loaded_in_functions(module, package)}
     done = subprocess.run(
-        [sys.executable, "-c", "import sys, tiebreak.board as b; b.forks._load(); print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, tiebreak.board as b; b.fork_safety._load_modules(); print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,

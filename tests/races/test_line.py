@@ -1,4 +1,4 @@
-"""A line over many processes: grants come in the order in which places were given, and nobody is passed over."""
+"""The wait queue with many processes: grants come in the order of the places, and no waiter is skipped."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_grants_come_in_the_order_of_the_line(address: str) -> None:
     assert run(address) >= len(WAITERS)
 
 
-def test_those_who_push_get_nothing_before_those_who_wait(address: str) -> None:
+def test_callers_outside_the_queue_get_nothing_before_the_waiters(address: str) -> None:
     with open_board(address) as judge:
         judge.take("lock:x")
         waiters = [(address, agent, ["lock:x"], 2) for agent in WAITERS[:4]]
@@ -78,7 +78,7 @@ def test_those_who_push_get_nothing_before_those_who_wait(address: str) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_of_those_in_a_circle_exactly_one_is_told(address: str, count: int) -> None:
+def test_exactly_one_agent_of_a_deadlock_gets_the_error(address: str, count: int) -> None:
     open_board(address).close()
     ready = processes.Barrier(count)
     each = [(address, f"agent-{i}", f"lock:{i}", f"lock:{(i + 1) % count}", ready) for i in range(count)]
@@ -101,7 +101,7 @@ def test_overtaking_is_found(path: str) -> None:
             in_order(judge, "lock:x")
 
 
-def test_a_circle_that_nobody_looks_for_is_found(path: str) -> None:
+def test_a_missing_search_for_deadlocks_is_noticed(path: str) -> None:
     with open_board(path) as judge, pytest.MonkeyPatch.context() as patch:
         plants.circles_are_not_looked_for(patch.setattr)
         one, other = open_board(path, "one"), open_board(path, "other")

@@ -204,9 +204,7 @@ def test_threads_that_share_a_board_all_find_the_new_token(mortal: Serving) -> N
             ]
 
 
-def test_who_waits_longer_than_its_patience_outlives_a_restart(
-    mortal: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_longer_than_the_patience_survives_a_restart(mortal: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [0.0]
     monkeypatch.setattr(remote, "monotonic", lambda: time.monotonic() + late[0])
     seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Somebody else's server on the daemon's port: whatever it says, a client has a clear word for it and never hangs."""
+"""Another program's server on the daemon's port: the client reports a clear error and never hangs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_whatever_a_stranger_says_is_an_answer_or_a_clear_error(says: str, monke
 
 @pytest.mark.parametrize("says", ["noise", "a page", "deep", "a problem that is a number", "a length that is none"])
 @pytest.mark.parametrize("words", [["post", "t"], ["tasks"]], ids=lambda words: words[0])
-def test_the_command_has_one_line_for_a_stranger(tmp_path: Path, says: str, words: list[str]) -> None:
+def test_the_command_reports_another_server_in_one_line(tmp_path: Path, says: str, words: list[str]) -> None:
     with stranger(STRANGERS[says]) as address:
         assert address in complaint(Tb(tmp_path)("--board", address, *words), 3)
 
@@ -142,7 +142,7 @@ def test_the_command_has_one_line_for_a_stranger(tmp_path: Path, says: str, word
 @pytest.mark.parametrize(
     ("says", "again"), [(b"", b"x"), (http("", length="100000"), b"x"), (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n")]
 )
-def test_a_stranger_that_goes_on_for_ever_is_left(says: bytes, again: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end_is_cut_off(says: bytes, again: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "ANSWER", 0.5)
     silence = pytest.raises(Unavailable, match=r"no answer within 0\.5 s")
     with stranger(says, again) as address, board_at(address) as board, silence:

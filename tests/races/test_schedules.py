@@ -1,4 +1,4 @@
-"""Twenty look at the same schedule at the same moment: each instant is run by one of them, and none is left out."""
+"""Twenty schedulers at the same moment: each instant is run by one of them, and none is missed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from tests.daemons import PATIENCE, free_port
 from tests.postgres import server
 from tiebreak.daemon.server import Settings
-from tiebreak.engine import connect, refusals
+from tiebreak.engine import connect, refusal_counts
 from tiebreak.program.daemon_assembly import assemble_daemon
 
 from .conftest import Door
@@ -92,8 +92,8 @@ def test_a_stranger_with_long_names_blocks_nobody(place: tuple[Door, Any], lengt
 def test_what_the_board_rejects_is_dropped_and_shown(place: tuple[Door, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a limit had been forgotten somewhere: a number that no database takes."""
     door, _ = place
-    really = refusals.row
-    monkeypatch.setattr(refusals, "row", lambda key, count, at: really(key, count, 2**70))
+    really = refusal_counts.event_row
+    monkeypatch.setattr(refusal_counts, "event_row", lambda key, count, at: really(key, count, 2**70))
     stranger(door, 600)
     assert victim(door, "after", "later") == [1, 1]
     assert dropped(door) == b"1"

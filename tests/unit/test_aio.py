@@ -1,4 +1,4 @@
-"""The board for asyncio: the same answers, a loop that goes on, and nothing held for a task that was cancelled."""
+"""The board for asyncio: the same answers, a loop that is not blocked, and no grant kept for a cancelled task."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_errors_are_those_of_the_board_itself(path: str, bob: Board) -> No
 
 
 @awaited
-async def test_what_is_not_there_is_no_attribute(path: str) -> None:
+async def test_a_missing_name_is_no_attribute(path: str) -> None:
     async with await open_board(path) as board:
         with pytest.raises(AttributeError, match="nothing"):
             board.nothing  # type: ignore[attr-defined]  # noqa: B018
@@ -224,7 +224,7 @@ async def test_a_holding_is_given_back_however_its_block_ends(
 
 
 @awaited
-async def test_a_lost_grant_is_told(path: str, bob: Board) -> None:
+async def test_a_lost_grant_is_reported(path: str, bob: Board) -> None:
     async with await open_board(path) as board:
         grant = await board.hold("lock:x")
         bob.call("holds.break", {"resource": "lock:x", "reason": "stuck"})
@@ -274,7 +274,7 @@ def won(board: Board) -> int:
 
 @WAYS
 @awaited
-async def test_what_is_won_for_a_cancelled_task_is_given_back(
+async def test_a_grant_for_a_cancelled_task_is_released(
     path: str, bob: Board, way: Callable[[AsyncBoard], Awaitable[Any]]
 ) -> None:
     for number in range(3):
@@ -371,7 +371,7 @@ async def test_a_task_that_is_cancelled_at_the_entrance_of_its_block_gives_back(
 
 
 @awaited
-async def test_what_is_won_for_a_cancelled_task_is_given_back_before_the_board_is_closed(path: str, bob: Board) -> None:
+async def test_a_grant_for_a_cancelled_task_is_released_before_the_board_is_closed(path: str, bob: Board) -> None:
     wrong: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
     board = await open_board(path)
@@ -387,7 +387,7 @@ async def test_what_is_won_for_a_cancelled_task_is_given_back_before_the_board_i
     assert wrong == []
 
 
-def test_what_is_won_after_the_loop_has_ended_is_given_back(path: str, bob: Board) -> None:
+def test_a_grant_after_the_end_of_the_loop_is_released(path: str, bob: Board) -> None:
     """The end of `asyncio.run` cancels what is still going on."""
     made: list[Any] = []
 
@@ -498,7 +498,7 @@ async def test_following_reads_on_behind_a_long_backlog(path: str, bob: Board) -
 
 
 @awaited
-async def test_what_does_not_match_is_passed_over_without_being_read_again(path: str, bob: Board) -> None:
+async def test_events_that_do_not_match_are_not_read_again(path: str, bob: Board) -> None:
     async with await open_board(path) as board:
         asleep = Checkpoint(board, "wait")
         asleep.go_on()
@@ -551,7 +551,7 @@ async def test_fifty_waiters_wake_for_the_same_event(path: str, bob: Board) -> N
 
 
 @awaited
-async def test_fifty_who_wait_for_one_lock_get_it_one_after_the_other(path: str) -> None:
+async def test_fifty_waiters_for_one_lock_get_it_one_after_the_other(path: str) -> None:
     async with await open_board(path) as board:
         inside = most = turns = 0
 
@@ -570,7 +570,7 @@ async def test_fifty_who_wait_for_one_lock_get_it_one_after_the_other(path: str)
 
 
 @awaited
-async def test_fifty_who_want_the_next_task_get_one_each(path: str, bob: Board) -> None:
+async def test_fifty_callers_of_next_get_one_task_each(path: str, bob: Board) -> None:
     async with await open_board(path) as board:
         waiters = [asyncio.create_task(board.next(wait=LONG)) for _ in range(50)]
         bob.batch([("tasks.post", {"name": f"task {number}"}) for number in range(50)])
@@ -629,7 +629,7 @@ async def test_the_loop_goes_on_while_a_board_is_opened(path: str, bob: Board) -
 
 
 @awaited
-async def test_next_waits_for_what_is_posted_meanwhile(path: str, bob: Board) -> None:
+async def test_next_waits_for_a_task_that_is_posted_meanwhile(path: str, bob: Board) -> None:
     async with await open_board(path) as board:
         asleep = Checkpoint(board, "wait")
         asleep.go_on()
@@ -662,7 +662,7 @@ async def test_a_closed_board_says_that_it_is_closed(path: str) -> None:
 
 
 @awaited
-async def test_closing_wakes_those_who_wait(path: str) -> None:
+async def test_closing_wakes_waiters(path: str) -> None:
     board = await open_board(path)
     asleep = Checkpoint(board, "wait")
     asleep.go_on()

@@ -1,4 +1,4 @@
-"""Care for a board: a copy is whole or absent, and every planted problem is found."""
+"""Backups and `tb doctor`: a backup is complete or absent, and every planted problem is found."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_connection_that_does_not_sync_is_found(board: Board, monkeypatch: pyt
 
 @pytest.mark.parametrize("side", ["", "-wal", "-shm", "-gate", "-refused"])
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
-def test_a_file_that_others_can_read_is_found_and_mended(path: Path, board: Board, side: str, mode: int) -> None:
+def test_a_file_that_others_can_read_is_found_and_repaired(path: Path, board: Board, side: str, mode: int) -> None:
     file = Path(f"{path}{side}")
     file.touch()
     file.chmod(mode)
@@ -320,7 +320,7 @@ def test_a_clock_that_is_wrong_is_found(
     assert (found, said in details) == (level, True)
 
 
-def test_a_hold_of_somebody_who_is_gone_is_found(path: Path, board: Board) -> None:
+def test_a_hold_of_an_agent_that_left_is_found(path: Path, board: Board) -> None:
     with tiebreak.open(path, agent="bob~1", project="demo") as bob:
         bob.agents.announce()
         bob.holds.take(resources=["lock:deploy", "lock:build"])
@@ -331,11 +331,11 @@ def test_a_hold_of_somebody_who_is_gone_is_found(path: Path, board: Board) -> No
     assert {"lock:deploy", "lock:build"} == {details.partition(" ")[0] for _, details in found}
 
 
-def test_the_last_one_in_the_gate_is_named(board: Board) -> None:
+def test_the_process_that_entered_the_gate_last_is_named(board: Board) -> None:
     assert f"pid {os.getpid()}" in finding(board, "gate")[1]
 
 
-def test_looking_changes_nothing(path: Path, board: Board) -> None:
+def test_doctor_without_repair_changes_nothing(path: Path, board: Board) -> None:
     path.chmod(0o644)
     last = board.events.last()
     files = {each.name: (each.stat().st_size, each.stat().st_mode) for each in path.parent.iterdir()}
@@ -345,7 +345,7 @@ def test_looking_changes_nothing(path: Path, board: Board) -> None:
 
 
 @pytest.mark.parametrize("repair", [False, True])
-def test_a_board_can_be_looked_at_while_a_thread_writes(board: Board, repair: bool) -> None:
+def test_doctor_works_while_a_thread_writes(board: Board, repair: bool) -> None:
     stop = threading.Event()
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""The WAL stays short: under a busy writer, behind a long reader, and after many short lives."""
+"""The WAL stays short: under a busy writer, behind a long reader, and after many short-lived processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Unavailable
-from tiebreak.engine.sqlite import backup
+from tiebreak.engine.sqlite import backup, health
 from tiebreak.engine.sqlite import engine as sqlite
-from tiebreak.engine.sqlite import health as care
 from tiebreak.engine.sqlite import wal_checkpoint as module
 from tiebreak.engine.sqlite.opening import KEPT_WAL
 
@@ -132,7 +131,7 @@ def test_several_writers_do_not_leave_the_wal_to_each_other(path: str) -> None:
     assert wal(path) < MEGABYTE
 
 
-def test_the_wal_starts_anew_when_nobody_reads(path: str, board: Board) -> None:
+def test_the_wal_is_reset_when_nobody_reads(path: str, board: Board) -> None:
     while pages(board) <= module.CHECKPOINT_PAGES:
         post(board, 200, "x" * 1000)
     reached, size = pages(board), wal(path)
@@ -230,7 +229,7 @@ def test_a_long_reader_does_not_make_every_commit_copy_the_whole_wal(
     assert tried <= 3 * 2000 / 100 + 3
 
 
-def test_closing_while_somebody_reads_is_closing(path: str) -> None:
+def test_closing_works_while_another_process_reads(path: str) -> None:
     board = tiebreak.open(path, agent="alice~1", project="demo")
     post(board, 500)
     reader = Reader(path)
@@ -377,7 +376,7 @@ def test_the_log_shrinks_without_any_write_where_a_process_looks_after_it(path: 
 
 @linux
 def test_doctor_names_the_reader_that_keeps_the_log(path: str, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "LARGE_WAL", 0)
+    monkeypatch.setattr(health, "LARGE_WAL", 0)
     board.tasks.post(name="work")
 
     def finding() -> tuple[str, str, str]:

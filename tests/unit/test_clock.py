@@ -1,4 +1,4 @@
-"""Board time: nobody can turn it, no reboot takes it back, and every process of one boot agrees on it."""
+"""Board time: setting a clock does not change it, no reboot takes it back, and all processes of a boot agree on it."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_date_that_comes_back_later_does_not_make_time_jump(machine: Machine, 
     assert now(boards()) == machine.wall
 
 
-def test_what_was_refused_earlier_and_written_later_does_not_take_time_back(machine: Machine, boards: Boards) -> None:
+def test_a_refusal_that_is_logged_late_does_not_take_time_back(machine: Machine, boards: Boards) -> None:
     """A refusal is written after the change that carries it, with the time at which it happened."""
     alice, bob = boards(), boards("bob")
     alice.tasks.claim(ref="work")
@@ -304,7 +304,7 @@ def test_two_processes_of_one_boot_agree_whatever_the_wall_says(tmp_path: Path) 
     assert len(set(offsets)) == 1
 
 
-def test_threads_that_come_first_together_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_open_a_new_board_together_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "board.db"
     tiebreak.open(path, agent="x~1", project="demo").close()
     Machine(monkeypatch).reboot()

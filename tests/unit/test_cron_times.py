@@ -1,4 +1,4 @@
-"""Expressions: whatever somebody writes is read or refused, and what is read comes round in order, each moment once."""
+"""Cron expressions: any text is accepted or refused, and an accepted one gives its instants in order, each once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def shown_on_the_wall(expression: str, zone: str, begin: int) -> list[int]:
 
 @pytest.mark.parametrize("expression", REAL_TIME)
 @pytest.mark.parametrize(("zone", "begin"), CHANGES)
-def test_what_follows_real_time_comes_once_whenever_one_begins_to_look(zone: str, begin: str, expression: str) -> None:
+def test_the_next_instant_does_not_depend_on_where_the_search_begins(zone: str, begin: str, expression: str) -> None:
     first = int(parse_rfc3339(begin))
     expected = shown_on_the_wall(expression, zone, first)
     assert list(islice(instants(expression, zone, first * SECOND), len(expected))) == expected

@@ -113,7 +113,7 @@ def notified(watch: Watch) -> bool:
 
 def settle(watch: Watch) -> None:
     """Swallow what is pending, and the second look that polling takes after each change."""
-    while watch.wait(2 * module._GRAIN):
+    while watch.wait(2 * module._TIMESTAMP_GRAIN):
         pass
 
 
@@ -288,7 +288,7 @@ def test_file_system_that_keeps_silent_is_found_out(path: str, writer: Writer, m
     monkeypatch.setattr(module._Inotify, "_add", lambda *_: None)
     with Watch(path) as watch:
         assert watch.fileno() >= 0
-        for _ in range(module._STRIKES):
+        for _ in range(module._MISSED_LIMIT):
             writer.tell("write")
             assert watch.wait(LONG)
             writer.done()
@@ -424,7 +424,7 @@ def test_close_from_another_thread_ends_a_wait(path: str, writer: Writer) -> Non
     answers: list[bool] = []
     waiter = threading.Thread(target=lambda: answers.append(watch.wait(10 * LONG)))
     waiter.start()
-    while not watch._inside:
+    while not watch._callers:
         os.sched_yield()
     watch.close()
     waiter.join(LONG)
@@ -453,7 +453,7 @@ def test_descriptors_stay_the_waiters_own_until_it_leaves(path: str, monkeypatch
         os.fstat(watch._awake)
         return True
 
-    monkeypatch.setattr(watch, "_told", close_meanwhile)
+    monkeypatch.setattr(watch, "_notified", close_meanwhile)
     assert watch.wait(LONG) is False
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(watched)

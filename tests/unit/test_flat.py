@@ -1,6 +1,6 @@
-"""On SQLite, `next` costs the same whether it has a hundred of something to pass by, or ten thousand.
+"""On SQLite, `next` costs the same whether it has to skip a hundred tasks or ten thousand.
 
-What it costs is counted in steps of SQLite's machine, so that it does not depend on how busy the computer is.
+The cost is counted in steps of SQLite's virtual machine, so it does not depend on how busy the computer is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One module writes who has something, by which grant and until when; all others ask it for their statements."""
+"""One module writes holder, epoch and until. All others use its statements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_only_grants_writes_the_columns_of_a_grant(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_nobody_else_has_the_words_of_a_grant(path: Path) -> None:
+def test_no_other_module_writes_the_columns_of_a_grant(path: Path) -> None:
     """The pieces that write the columns are private; a statement is had from a function that says what it does."""
     private = [name for name in vars(grants) if name == "_writing" or (name.startswith("_") and name.isupper())]
     used = {name for name in private if re.search(rf"grants(?: import .*|\.){name}\b", path.read_text())}

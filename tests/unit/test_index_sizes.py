@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak.engine
-from tiebreak.engine.refusals import FIELDS
+from tiebreak.engine.refusal_counts import FIELDS
 from tiebreak.limits import MAX_KEY, MAX_LABEL, MAX_RESOURCE
 from tiebreak.names import STATES
 

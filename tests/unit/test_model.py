@@ -78,7 +78,7 @@ def over_the_wire(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
 @given(data=st.data())
-def test_a_record_comes_back_from_the_wire_as_it_went(name: str, data: st.DataObject) -> None:
+def test_a_record_survives_the_wire_unchanged(name: str, data: st.DataObject) -> None:
     went = data.draw(rows(RECORDS[name]))
     came = decode(Kind.of(name), over_the_wire(went))
     assert came == went
@@ -87,7 +87,7 @@ def test_a_record_comes_back_from_the_wire_as_it_went(name: str, data: st.DataOb
 
 
 @given(went=st.lists(rows(Task), max_size=3))
-def test_a_list_of_records_comes_back(went: list[Task]) -> None:
+def test_a_list_of_records_survives_the_wire(went: list[Task]) -> None:
     assert decode(Kind.of("list[Task]"), over_the_wire(went)) == went
 
 
@@ -103,7 +103,7 @@ def test_a_list_of_records_comes_back(went: list[Task]) -> None:
         ("bool", False),
     ],
 )
-def test_what_is_no_record_comes_back_too(kind: str, value: Any) -> None:
+def test_values_that_are_no_records_survive_the_wire(kind: str, value: Any) -> None:
     assert decode(Kind.of(kind), over_the_wire(value)) == value
 
 
@@ -128,7 +128,7 @@ def test_every_answer_of_every_operation_can_be_decoded() -> None:
         assert operation.returns.base in known, operation.name
 
 
-def test_real_answers_come_back_from_the_wire_as_they_went(tmp_path: Path) -> None:
+def test_real_answers_survive_the_wire_unchanged(tmp_path: Path) -> None:
     """What a database really answers: its numbers, its NULLs, its zeros."""
     with (
         tiebreak.open(tmp_path / "board.db", agent="alice~1", project="demo") as alice,
@@ -271,7 +271,7 @@ def test_times_are_told_to_the_microsecond() -> None:
     assert decode(Kind.of("Event"), encode(event)) == event
 
 
-def test_a_message_that_nobody_acknowledged_has_no_time_of_it() -> None:
+def test_an_unacknowledged_message_has_no_time_of_acknowledgement() -> None:
     message = record(Message, (1, "demo", "alice", None, "general", 1, 1, 0, "hi", 5_000_000, 0))
     assert (message.acked_at, message.ack_requested, message.importance) == (None, False, "normal")
     assert encode(message)["acked_at"] is None
@@ -281,7 +281,7 @@ def test_a_message_that_nobody_acknowledged_has_no_time_of_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["Refused", "Lost", "Fenced", "NotFound", "Invalid", "TimedOut", "Unavailable"])
-def test_an_error_comes_back_as_what_it_was(name: str) -> None:
+def test_an_error_keeps_its_class_on_the_wire(name: str) -> None:
     went = getattr(tiebreak, name)("no", hint="do this", holder="bob", until=1_800_000_000.5, epoch=3)
     came = from_dict(json.loads(json.dumps(went.to_dict())))
     assert type(came) is type(went)
@@ -295,7 +295,7 @@ def test_an_error_of_an_unknown_kind_is_still_an_error() -> None:
     assert came.message == "boom"
 
 
-def test_a_real_refusal_comes_back_with_all_its_facts(tmp_path: Path) -> None:
+def test_a_real_refusal_keeps_all_its_facts_on_the_wire(tmp_path: Path) -> None:
     with (
         tiebreak.open(tmp_path / "board.db", agent="alice~1", project="demo") as alice,
         tiebreak.open(tmp_path / "board.db", agent="bob~1", project="demo") as bob,

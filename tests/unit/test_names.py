@@ -191,14 +191,14 @@ def test_every_rule_is_tried_at_its_boundary() -> None:
 @pytest.mark.parametrize(
     ("kind", "value"), [(kind, value) for kind, values in GOOD.items() for value in values], ids=shown
 )
-def test_what_is_allowed_passes(kind: str, value: Any) -> None:
+def test_allowed_values_pass(kind: str, value: Any) -> None:
     check(kind, value, "thing")
 
 
 @pytest.mark.parametrize(
     ("kind", "value"), [(kind, value) for kind, values in BAD.items() for value in values], ids=shown
 )
-def test_what_is_not_allowed_is_refused_in_one_short_line(kind: str, value: Any) -> None:
+def test_forbidden_values_are_refused_in_one_short_line(kind: str, value: Any) -> None:
     with pytest.raises(Invalid) as refusal:
         check(kind, value, "thing")
     said = str(refusal.value)
@@ -373,7 +373,7 @@ NO_DURATIONS = [
 
 
 @pytest.mark.parametrize("written", NO_DURATIONS, ids=shown)
-def test_what_is_no_duration_is_refused(written: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(written: str) -> None:
     with pytest.raises(Invalid, match="timeout"):
         seconds(written, "timeout")
 

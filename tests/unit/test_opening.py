@@ -1,4 +1,4 @@
-"""Opening a board: made once however many come at once, and nothing of anybody else's is touched."""
+"""Opening a board: it is made once however many processes open it, and other programs' files are not touched."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def test_opening_and_closing_leaves_nothing_open(path: Path) -> None:
 
 
 @linux
-def test_closing_under_one_who_waits_leaves_nothing_open(path: Path) -> None:
+def test_closing_during_a_wait_leaves_nothing_open(path: Path) -> None:
     made(path)
     before = fds()
     board = open_board(path)

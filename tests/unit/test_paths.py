@@ -1,4 +1,4 @@
-"""What could go wrong between what a user types and which file is meant."""
+"""What could go wrong between the path that a user types and the file that is meant."""
 
 from __future__ import annotations
 

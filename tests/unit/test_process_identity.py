@@ -1,4 +1,4 @@
-"""Who acts, and whether they still live: tried on real processes, shells and terminals."""
+"""Identities of processes, and default names of agents: tested with real processes, shells and terminals."""
 
 from __future__ import annotations
 
@@ -418,7 +418,7 @@ def test_a_client_that_a_runtime_executes_is_recognised(shell: Callable[..., She
     ],
 )
 def test_a_client_is_recognised_by_what_is_run_and_by_nothing_else(arguments: str, client: str) -> None:
-    assert agent_names._called(arguments.split()) == client
+    assert agent_names._client_in_arguments(arguments.split()) == client
 
 
 def test_a_client_whose_file_is_named_after_its_version_is_recognised(
@@ -488,14 +488,14 @@ def test_sessions_without_a_usable_leader(
     monkeypatch.setattr(agent_names, "look", lambda pid: None)
     monkeypatch.setattr(agent_names, "exists", lambda pid: False)
     seen = [process_identity.Process(pid, name, False, 1, sid, False, 5) for pid, name, sid in line]
-    assert agent_names._shell(50, seen)[0] == anchor
+    assert agent_names._shell_process(50, seen)[0] == anchor
 
 
 def test_a_hidden_leader_still_stands_for_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getsid", lambda pid: 40)
     monkeypatch.setattr(agent_names, "look", lambda pid: None)
     monkeypatch.setattr(agent_names, "exists", lambda pid: True)
-    assert agent_names._shell(50, []) == (40, 0)
+    assert agent_names._shell_process(50, []) == (40, 0)
 
 
 @linux
@@ -647,7 +647,7 @@ def test_any_login_makes_a_valid_name(environ: dict[str, str], base: str, alone:
 
 @given(st.sets(st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=8, max_size=20), min_size=2, max_size=30))
 def test_no_two_sessions_get_one_name_by_being_spelled_anew(tokens: set[str]) -> None:
-    assert len({agent_names._scattered(each) for each in tokens}) == len(tokens)
+    assert len({agent_names._spread_digits(each) for each in tokens}) == len(tokens)
 
 
 # ------------------------------------------------------------------------------------------- macOS

@@ -1,4 +1,4 @@
-"""Trees of processes: nobody escapes by leaving the group or the session, and no stranger is ever hit."""
+"""Process trees: no process escapes by leaving its group or session, and no other process ever gets a signal."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def family(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
             trees.signal_tree(who, signal.SIGKILL)
 
 
-def test_what_left_its_session_is_still_below_its_ancestor(tmp_path: Path) -> None:
+def test_a_process_that_left_its_session_is_still_a_descendant(tmp_path: Path) -> None:
     with family(tmp_path) as (top, members):
         found = trees.descendants(top.pid)
         assert {who.pid for who in found} == set(members) - {top.pid}
@@ -96,7 +96,7 @@ def test_a_tree_that_listens_is_asked_and_not_killed() -> None:
         assert top.wait() == 7
 
 
-def test_what_is_born_during_the_end_is_ended_too(tmp_path: Path) -> None:
+def test_processes_started_while_others_are_ended_are_ended_too(tmp_path: Path) -> None:
     """Each that gets SIGTERM leaves a child in a session of its own behind, as a stubborn service does."""
     file = tmp_path / "pids"
     respawn = """
@@ -145,7 +145,7 @@ def test_a_process_that_got_an_old_number_is_not_hit() -> None:
 
 
 @pytest.mark.parametrize("handles", [True, False])
-def test_who_is_gone_gets_no_signal(handles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_ended_gets_no_signal(handles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not handles:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     with subprocess.Popen(["sleep", "600"]) as child:
@@ -155,7 +155,7 @@ def test_who_is_gone_gets_no_signal(handles: bool, monkeypatch: pytest.MonkeyPat
     assert not trees.send(who, signal.SIGKILL)
 
 
-def test_orphans_come_to_the_subreaper_and_to_nobody_else(tmp_path: Path) -> None:
+def test_only_the_subreaper_adopts_orphans(tmp_path: Path) -> None:
     """In a process of its own: there is no way back from being one."""
     script = f"""
 import os, subprocess, sys, time

@@ -1,4 +1,4 @@
-"""Refusals on their way into the log: counted, carried by the next write, and never in anybody's way."""
+"""Refusals that are not in the log yet: they are counted, the next write logs them, and they never stop a write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import tiebreak
 from tiebreak import Board, Invalid, Lost, Unavailable
-from tiebreak.engine import refusals as module
+from tiebreak.engine import refusal_counts, refusals_file
 from tiebreak.engine.refusals import Refusals
 from tiebreak.kinds import RULES
 from tiebreak.model import Event
@@ -108,7 +108,7 @@ def counts(rows: list[tuple[Any, ...]]) -> dict[Any, int]:
 # ── From process to process ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_a_process_leaves_behind_is_picked_up_by_the_next_writer(path: str, side: Path, alice: Board) -> None:
+def test_refusals_of_a_process_that_ended_are_logged_by_the_next_writer(path: str, side: Path, alice: Board) -> None:
     run(LOSER, path, "bob~1", "3")
     assert side.stat().st_size > 0
     assert written(alice) == {}
@@ -117,7 +117,7 @@ def test_what_a_process_leaves_behind_is_picked_up_by_the_next_writer(path: str,
     assert side.stat().st_size == 0
 
 
-def test_counts_of_several_processes_and_of_memory_become_one(path: str, alice: Board, bob: Board) -> None:
+def test_counts_of_several_processes_and_of_memory_are_added(path: str, alice: Board, bob: Board) -> None:
     run(LOSER, path, "bob~1", "2")
     run(LOSER, path, "bob~1", "3")
     lose(bob, 4)
@@ -138,7 +138,7 @@ def test_closing_without_a_refusal_leaves_no_file(path: str, side: Path, alice: 
     assert not side.exists()
 
 
-def test_a_reader_sees_them_before_anybody_has_written_them(path: str, alice: Board, bob: Board) -> None:
+def test_a_reader_sees_refusals_that_are_not_in_the_log_yet(path: str, alice: Board, bob: Board) -> None:
     run(LOSER, path, "carol~1", "2")
     lose(bob, 3)
     told = " ".join(sentence.text for sentence in bob.events.why(ref="work"))
@@ -147,7 +147,7 @@ def test_a_reader_sees_them_before_anybody_has_written_them(path: str, alice: Bo
     assert written(alice) == {}, "looking is not writing"
 
 
-def test_the_side_file_is_nobodys_elses_to_read(path: str, side: Path, alice: Board) -> None:
+def test_only_the_owner_can_read_the_side_file(path: str, side: Path, alice: Board) -> None:
     run(LOSER, path, "bob~1", "1")
     assert side.stat().st_mode & 0o777 == 0o600
 
@@ -168,20 +168,20 @@ TORN = [
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_a_torn_line_is_passed_over(path: str, side: Path, alice: Board, torn: str) -> None:
+def test_a_torn_line_is_skipped(path: str, side: Path, alice: Board, torn: str) -> None:
     side.write_text(WHOLE + torn)
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 2}
 
 
-def test_bytes_that_are_no_text_are_passed_over(path: str, side: Path, alice: Board) -> None:
+def test_bytes_that_are_no_text_are_skipped(path: str, side: Path, alice: Board) -> None:
     side.write_bytes(WHOLE.encode() + b"\x00\xff\xfe\n" + WHOLE.encode())
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 4}
 
 
 @pytest.mark.parametrize("torn", ["1\t2000\ttask.ref", "garbage\n"])
-def test_a_file_of_nothing_but_a_torn_line_stops_nobody(path: str, side: Path, alice: Board, torn: str) -> None:
+def test_a_file_with_only_a_torn_line_stops_no_write(path: str, side: Path, alice: Board, torn: str) -> None:
     """A full disk or a power cut can leave such a file; whoever writes after that must not wait for ever."""
     side.write_text(torn)
     run(WRITER, path)
@@ -205,7 +205,7 @@ def test_no_lock_on_the_side_file_outlives_a_write(path: str, side: Path, alice:
         assert unlocked(side)
 
 
-def test_a_side_file_that_cannot_be_emptied_is_let_go(
+def test_a_side_file_that_cannot_be_emptied_is_unlocked(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The change is committed by then; what cannot be forgotten is told twice, but nobody is kept waiting."""
@@ -223,13 +223,13 @@ def test_a_side_file_that_cannot_be_emptied_is_let_go(
 
 
 @pytest.mark.parametrize("digits", [20, 5000])
-def test_a_number_of_absurd_length_stops_nobody(path: str, side: Path, alice: Board, digits: int) -> None:
+def test_a_number_of_absurd_length_stops_no_write(path: str, side: Path, alice: Board, digits: int) -> None:
     side.write_text(WHOLE.replace("2\t", "9" * digits + "\t", 1) + WHOLE)
     alice.tasks.post(name="other")
     assert len(alice.tasks.list(states=["pending"])) == 1
 
 
-def test_numbers_that_add_up_to_more_than_a_number_stop_nobody(path: str, side: Path, alice: Board) -> None:
+def test_counts_that_overflow_stop_no_write(path: str, side: Path, alice: Board) -> None:
     side.write_text(WHOLE.replace("2\t1000", "9" * 18 + "\t" + "9" * 18, 1) * 20)
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 2**53}
@@ -254,7 +254,7 @@ def test_no_nul_comes_from_the_side_file(path: str, side: Path, alice: Board) ->
 def test_too_many_lines_are_dropped_and_counted(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST", 50)
+    monkeypatch.setattr(refusal_counts, "MOST", 50)
     side.write_text("".join(WHOLE.replace("subject", f"subject {number}") for number in range(80)))
     alice.tasks.post(name="other")
     assert len(alice.events.read(event="task.refused", limit=1000)) == 50
@@ -265,7 +265,7 @@ def test_too_many_lines_are_dropped_and_counted(
 def test_a_side_file_without_end_is_read_to_a_bound(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LARGEST_FILE", 2 * len(WHOLE))
+    monkeypatch.setattr(refusals_file, "LARGEST_FILE", 2 * len(WHOLE))
     side.write_text(WHOLE * 10)
     alice.tasks.post(name="other")
     assert written(alice) == {"bob": 4}
@@ -273,15 +273,15 @@ def test_a_side_file_without_end_is_read_to_a_bound(
 
 
 def test_a_side_file_that_is_full_does_not_grow(path: str, side: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(refusals_file, "LARGEST_FILE", 1000)
     for number in range(100):
         one = Refusals(str(side))
         one.add("task.refused", 1, facts(subject=str(number)))
-        one.spill()
+        one.save_to_file()
     assert 900 < side.stat().st_size <= 1000
 
 
-def test_what_is_no_file_stops_nobody(path: str, side: Path, alice: Board, bob: Board) -> None:
+def test_a_side_file_that_is_no_regular_file_stops_no_write(path: str, side: Path, alice: Board, bob: Board) -> None:
     made: list[Callable[[], object]] = [side.mkdir, lambda: os.mkfifo(side), lambda: side.symlink_to("nowhere")]
     for make in made:
         make()
@@ -292,7 +292,7 @@ def test_what_is_no_file_stops_nobody(path: str, side: Path, alice: Board, bob: 
     assert written(alice) == {"bob": 3}
 
 
-def test_a_side_file_of_somebody_else_stops_nobody(
+def test_a_side_file_of_another_user_stops_no_write(
     path: str, side: Path, alice: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may have left it."""
@@ -354,7 +354,7 @@ class Brittle:
 
 
 @pytest.mark.parametrize("error", [apsw.FullError("full"), apsw.IOError("broken"), KeyboardInterrupt()])
-def test_a_commit_that_fails_keeps_them_for_the_next(
+def test_a_commit_that_fails_keeps_the_refusals_for_the_next(
     path: str, side: Path, alice: Board, bob: Board, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(LOSER, path, "carol~1", "2")
@@ -372,7 +372,7 @@ def test_a_commit_that_fails_keeps_them_for_the_next(
     assert side.stat().st_size == 0
 
 
-def test_an_operation_that_fails_carries_none(path: str, side: Path, alice: Board, bob: Board) -> None:
+def test_a_failed_operation_logs_no_refusals(path: str, side: Path, alice: Board, bob: Board) -> None:
     lose(bob, 3)
     with pytest.raises(tiebreak.Refused):
         bob.tasks.complete(ref="work")
@@ -389,7 +389,9 @@ def reject(board: Board) -> None:
     )
 
 
-def test_a_database_that_rejects_them_does_not_stop_the_write(path: str, side: Path, alice: Board, bob: Board) -> None:
+def test_a_database_that_rejects_refusals_does_not_stop_the_write(
+    path: str, side: Path, alice: Board, bob: Board
+) -> None:
     run(LOSER, path, "carol~1", "2")
     lose(bob, 3)
     reject(bob)
@@ -422,23 +424,23 @@ def test_a_disk_too_full_for_them_but_not_for_the_write(alice: Board, bob: Board
 # ── In memory ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_one_that_comes_while_the_others_are_carried_is_not_lost(path: str) -> None:
+def test_a_refusal_during_a_write_is_not_lost(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 1, facts())
     assert counts(refusals.collect()) == {"s": 1}
     refusals.add("task.refused", 2, facts())
-    refusals.written()
+    refusals.committed()
     assert counts(refusals.collect()) == {"s": 1}
-    refusals.written()
+    refusals.committed()
     assert refusals.collect() == []
 
 
-def test_one_that_comes_while_a_commit_fails_is_added_to_the_others(path: str) -> None:
+def test_a_refusal_during_a_failed_commit_is_added_to_the_others(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 5, facts())
     refusals.collect()
     refusals.add("task.refused", 9, facts())
-    refusals.kept()
+    refusals.put_back()
     (row,) = refusals.collect()
     assert (row[Event.fields.index("times")], row[Event.fields.index("at")]) == (2, 9)
 
@@ -458,10 +460,10 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
             turn += 1
             rows = refusals.collect()
             if turn % 3:
-                refusals.kept()
+                refusals.put_back()
             else:
                 total += sum(row[Event.fields.index("times")] for row in rows)
-                refusals.written()
+                refusals.committed()
 
     losers = [threading.Thread(target=losing, args=(f"agent-{i}",)) for i in range(4)]
     writer = threading.Thread(target=writing)
@@ -475,8 +477,8 @@ def test_threads_that_lose_while_another_writes_are_all_counted(path: str) -> No
     assert total == 4 * 2000
 
 
-def test_there_is_an_end_to_how_many_are_remembered(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 50)
+def test_the_number_of_remembered_refusals_is_limited(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusal_counts, "MOST", 50)
     refusals = Refusals(path)
     for number in range(80):
         refusals.add("task.refused", number, facts(subject=str(number)))
@@ -489,48 +491,48 @@ def test_there_is_an_end_to_how_many_are_remembered(path: str, monkeypatch: pyte
 
 def test_a_loser_that_never_stops_does_not_fill_the_memory(path: str) -> None:
     refusals = Refusals(path)
-    for number in range(module.MOST + 500):
+    for number in range(refusal_counts.MOST + 500):
         refusals.add("task.refused", number, facts(subject=str(number)))
-    refusals.spill()
-    assert len(Refusals(path).collect()) == module.MOST
+    refusals.save_to_file()
+    assert len(Refusals(path).collect()) == refusal_counts.MOST
 
 
-def test_what_waits_is_told_per_subject_from_memory_and_file_together(path: str) -> None:
+def test_pending_refusals_of_a_subject_come_from_memory_and_from_the_file(path: str) -> None:
     left = Refusals(path)
     left.add("task.refused", 1, facts("one"))
     left.add("task.refused", 1, facts("two"))
-    left.spill()
+    left.save_to_file()
     here = Refusals(path)
     here.add("task.refused", 2, facts("one"))
-    assert counts(here.waiting("one")) == {"one": 2}
-    assert counts(here.waiting("one")) == {"one": 2}
-    assert here.waiting("three") == []
+    assert counts(here.pending("one")) == {"one": 2}
+    assert counts(here.pending("one")) == {"one": 2}
+    assert here.pending("three") == []
     assert counts(here.collect()) == {"one": 2, "two": 1}
 
 
-def test_what_is_beyond_the_end_is_counted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 50)
+def test_refusals_beyond_the_limit_are_counted_as_dropped(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusal_counts, "MOST", 50)
     refusals = Refusals(path)
     for number in range(80):
         refusals.add("task.refused", number, facts(subject=str(number)))
     assert refusals.dropped == 30
     refusals.collect()
     assert refusals.dropped == 30
-    refusals.kept()
+    refusals.put_back()
     assert refusals.dropped == 30
     refusals.collect()
-    refusals.written()
+    refusals.committed()
     assert refusals.dropped == 30
 
 
 def test_long_texts_do_not_fill_the_memory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(refusal_counts, "MOST_BYTES", 100_000)
     refusals = Refusals(path)
     for number in range(100):
         refusals.add("hold.refused", number, facts(subject=f"{number:04}" + "\u65e5" * 600))
     rows = refusals.collect()
     assert 40 < len(rows) < 60
-    refusals.written()
+    refusals.committed()
     assert refusals.dropped == 100 - len(rows)
 
 
@@ -548,31 +550,31 @@ def test_every_field_is_cut_to_what_its_column_takes(path: str, field: str, unit
     size = len(text.encode())
     assert SIZES[field] - 3 <= size <= SIZES[field], "cut between two characters"
     assert not set("\0\t\n") & set(text)
-    refusals.kept()
-    refusals.spill()
+    refusals.put_back()
+    refusals.save_to_file()
     assert Refusals(path).collect() == [row]
 
 
-def test_what_is_set_aside_is_carried_by_nobody_until_it_is_settled(path: str) -> None:
+def test_held_back_refusals_are_in_no_write_until_they_are_resolved(path: str) -> None:
     refusals = Refusals("")
     refusals.add("task.refused", 1, facts("bad"), count=3)
     refusals.collect()
-    refusals.set_aside()
+    refusals.hold_back()
     refusals.add("task.refused", 2, facts("good"))
     assert counts(refusals.collect()) == {"good": 1}
-    refusals.written()
-    refusals.settle_aside(drop=False)
+    refusals.committed()
+    refusals.resolve_held_back(drop=False)
     assert counts(refusals.collect()) == {"bad": 3}
-    refusals.set_aside()
-    refusals.settle_aside(drop=True)
+    refusals.hold_back()
+    refusals.resolve_held_back(drop=True)
     assert (refusals.collect(), refusals.dropped) == ([], 3)
 
 
-def test_leaving_twice_leaves_once(path: str) -> None:
+def test_saving_twice_writes_once(path: str) -> None:
     refusals = Refusals(path)
     refusals.add("task.refused", 1, facts())
-    refusals.spill()
-    refusals.spill()
+    refusals.save_to_file()
+    refusals.save_to_file()
     assert counts(Refusals(path).collect()) == {"s": 1}
 
 
@@ -590,7 +592,7 @@ def test_no_name_can_end_a_field_or_a_line(kind: str, bad: str) -> None:
 
 
 @given(name=st.text(min_size=1, max_size=200), note=st.text(min_size=1, max_size=50))
-def test_every_name_that_is_allowed_comes_back_as_it_went(tmp_path_factory: Any, name: str, note: str) -> None:
+def test_every_allowed_name_survives_the_side_file(tmp_path_factory: Any, name: str, note: str) -> None:
     try:
         name, note = RULES["Name"].check(name, "name"), RULES["Note"].check(note, "note")
     except Invalid:
@@ -599,14 +601,14 @@ def test_every_name_that_is_allowed_comes_back_as_it_went(tmp_path_factory: Any,
     left = Refusals(path)
     left.add("task.refused", 7, {**facts(note=note), "name": name, "kind": "task", "epoch": 3})
     here = left.collect()
-    left.kept()
-    left.spill()
+    left.put_back()
+    left.save_to_file()
     found = Refusals(path)
     assert found.collect() == here
-    found.written()
+    found.committed()
 
 
-def test_a_path_with_everything_that_a_path_may_have_comes_back(path: str, tmp_path: Path, alice: Board) -> None:
+def test_a_path_with_unusual_characters_survives_the_side_file(path: str, tmp_path: Path, alice: Board) -> None:
     resource = "file:a b/'\"$(x)\u2003%s\\\\é/日本.txt"
     alice.holds.take(resources=[resource])
     with tiebreak.open(path, agent="bob~1", project="demo") as bob, pytest.raises(Lost):

@@ -1,4 +1,4 @@
-"""Stored text cannot act on a terminal or a page, and what is shown lines up."""
+"""Stored text cannot control a terminal or a page, and tables are aligned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long line: looking at it must not grow with the cube of its length, for all of a project waits meanwhile."""
+"""A long wait queue: its cost must not grow with the cube of its length, because a whole project waits meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place in line, as whoever waits in it sees it."""
+"""A place in the wait queue, as the waiter sees it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_path_in_a_subfolder_is_waited_for_under_its_own_name(
         assert waiting.result(60)[0].resource == "file:sub/a.py"
 
 
-def test_who_has_left_does_not_enter_again(tmp_path: Path) -> None:
+def test_a_waiter_that_left_does_not_enter_again(tmp_path: Path) -> None:
     with (
         tiebreak.open(tmp_path / "board.db", agent="alice~1", project="demo") as alice,
         tiebreak.open(tmp_path / "board.db", agent="bob~1", project="demo") as bob,

@@ -1,4 +1,4 @@
-"""The gate before the write lock: everybody gets in, nobody waits for ever, and nothing stays behind."""
+"""The write gate: everybody gets in, nobody waits for ever, and no thread or descriptor stays behind."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def fds() -> int:
 
 
 @linux
-def test_waiting_threads_come_in_in_the_order_of_their_coming(path: str, holder: WriteGate) -> None:
+def test_waiting_threads_enter_in_the_order_of_their_arrival(path: str, holder: WriteGate) -> None:
     """Not to the last one, for the kernel wakes and others run; so one round in ten has to be roughly a queue."""
     orders = []
     for _ in range(10):
@@ -152,7 +152,7 @@ def test_each_of_eight_waiting_processes_gets_in(path: str, holder: WriteGate) -
             process.wait()
 
 
-def test_one_who_comes_again_and_again_does_not_keep_the_others_out(path: str) -> None:
+def test_a_thread_that_enters_again_and_again_does_not_starve_the_others(path: str) -> None:
     stop, entered = threading.Event(), threading.Semaphore(0)
 
     def greedy() -> None:
@@ -182,7 +182,7 @@ def test_one_who_comes_again_and_again_does_not_keep_the_others_out(path: str) -
 
 
 @pytest.mark.usefixtures("holder")
-def test_who_waited_too_long_learns_who_is_in_there_and_for_how_long(path: str) -> None:
+def test_a_waiter_that_times_out_learns_which_process_is_inside_and_for_how_long(path: str) -> None:
     waiter = WriteGate(path, 0.1)
     begin = time.monotonic()
     said = rf"busy: held by pid {os.getpid()} for \d+\.\d s; gave up after 0\.1 s"
@@ -190,7 +190,7 @@ def test_who_waited_too_long_learns_who_is_in_there_and_for_how_long(path: str) 
         waiter.enter()
     assert time.monotonic() - begin >= 0.1
     assert "nothing was written" in refusal.value.hint
-    assert re.fullmatch(rf"pid {os.getpid()} for \d+\.\d s", waiter.occupant())
+    assert re.fullmatch(rf"pid {os.getpid()} for \d+\.\d s", waiter.last_entry())
     waiter.close()
 
 
@@ -198,12 +198,12 @@ def test_who_waited_too_long_learns_who_is_in_there_and_for_how_long(path: str) 
 def test_an_unreadable_name_plate_is_no_error(path: str, content: bytes) -> None:
     gate = used(path)
     Path(path).write_bytes(content)
-    assert gate.occupant() == "an unknown process"
+    assert gate.last_entry() == "an unknown process"
     gate.close()
 
 
 @linux
-def test_who_gave_up_never_keeps_the_gate(path: str, holder: WriteGate) -> None:
+def test_a_waiter_that_timed_out_never_keeps_the_gate(path: str, holder: WriteGate) -> None:
     waiters = [WriteGate(path, 0.05) for _ in range(5)]
     for waiter in waiters:
         with pytest.raises(Unavailable):
@@ -296,7 +296,7 @@ def test_giving_up_again_and_again_leaves_nothing_behind(path: str, holder: Writ
     waiter.close()
 
 
-def test_the_gate_is_one_file_for_ever(tmp_path: Path) -> None:
+def test_the_file_of_the_gate_is_never_replaced(tmp_path: Path) -> None:
     board = tmp_path / "board.db"
     with tiebreak.open(board, agent="alice~1", project="demo") as first:
         first.tasks.post(name="one")
@@ -309,7 +309,7 @@ def test_the_gate_is_one_file_for_ever(tmp_path: Path) -> None:
     assert os.stat(f"{board}-gate").st_ino == made
 
 
-def test_a_gate_that_cannot_be_signed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_cannot_be_written_to_is_unlocked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk or a broken one: the name on the plate is a courtesy, the lock behind it stops everybody."""
     board = tmp_path / "board.db"
 
@@ -325,7 +325,7 @@ def test_a_gate_that_cannot_be_signed_is_not_kept(tmp_path: Path, monkeypatch: p
 
 
 @linux
-def test_a_closed_board_signs_in_nobody_elses_file(tmp_path: Path) -> None:
+def test_a_closed_board_writes_to_no_other_file(tmp_path: Path) -> None:
     """A descriptor that was given back belongs to the next file that is opened."""
     board = tiebreak.open(tmp_path / "board.db", agent="alice~1", project="demo")
     board.tasks.post(name="work")

@@ -312,7 +312,7 @@ def test_the_database_s_isolation_level_does_not_matter(old: OldBoard, level: st
     assert old.version() == schema.VERSION
 
 
-def test_who_may_not_upgrade_is_told_who_may(old: OldBoard) -> None:
+def test_a_user_who_may_not_upgrade_learns_who_may(old: OldBoard) -> None:
     last = old.last("tasks")
     old.run("CREATE ROLE worker LOGIN")
     old.run("GRANT ALL ON ALL TABLES IN SCHEMA public TO worker")

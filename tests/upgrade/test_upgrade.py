@@ -93,7 +93,7 @@ def test_grants_that_are_live_stay_live(old: OldBoard) -> None:
         assert {hold.resource for hold in bob.holds.list()} >= {"file:src/**", "pool:ports", "seat:coordinator"}
 
 
-def test_what_was_ready_can_be_won(old: OldBoard) -> None:
+def test_a_task_that_was_ready_before_the_upgrade_can_be_claimed(old: OldBoard) -> None:
     with old.open("bob") as bob:
         won = {task.name for task in bob.tasks.next(count=20)}
     assert won >= {"deploy", "often", "kept", "once", "last"}
@@ -260,7 +260,7 @@ def test_moving_a_board_of_an_old_version_makes_one_of_the_newest(old: OldBoard,
     assert "tasks" in old.refused(STATEMENTS["claim"]), "there is no such table any more"
 
 
-def test_what_would_be_moved_can_be_looked_at(old: OldBoard, elsewhere: str) -> None:
+def test_a_dry_run_shows_what_would_be_moved(old: OldBoard, elsewhere: str) -> None:
     before = {table: len(rows) for table, rows in old.rows().items()}
     found = move(old.address, elsewhere, only_look=True).rows
     assert {table: found[table] for table in before} == before

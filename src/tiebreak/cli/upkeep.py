@@ -79,7 +79,7 @@ def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str,
     """Repair a board that could not be opened because its file was moved or renamed, then check it."""
     from ..board import default_address
     from ..engine.addresses import path_of
-    from ..engine.sqlite.board_files import repair
+    from ..engine.sqlite.board_files_repair import repair
 
     try:
         repair(path_of(args.board or default_address()))

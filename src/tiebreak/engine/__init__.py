@@ -1,7 +1,7 @@
-"""Engines turn operations into transactions.
+"""Engines run operations as transactions on a database.
 
-`protocol` says what an engine offers. `sqlite` and `postgres` are the two engines, each in a folder of its own, and
-`move` takes a board from one to the other. `schema` has the tables of both. The rest is shared by the engines.
+`protocol` declares what every engine can do. `sqlite` and `postgres` are the two engines. `move` moves a board from one
+engine to the other. `schema` contains the tables of both. The other modules are shared by the engines.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
-    """Open the board at an address: a path or `sqlite:///PATH`."""
+    """Open the board at an address: a path, `sqlite:///PATH` or `postgresql://…`."""
     scheme, mark, _ = address.partition("://")
     if scheme in ("postgresql", "postgres") and mark:
         return _postgres(address, clock)
     if mark and scheme != "sqlite":
-        raise Invalid(f"board: {scheme}:// is not a kind of board that this version knows")
+        raise Invalid(f"board: this version does not support {scheme}:// addresses")
     from .sqlite.engine import SqliteEngine
 
     return SqliteEngine(path_of(address), clock=clock)

@@ -1,10 +1,10 @@
-"""The addresses of boards: what is shown of them, and which file they name."""
+"""The addresses of boards: an address without its password, and the path in an address."""
 
 from __future__ import annotations
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown, logged and compared."""
+    """An address that is safe to show and to log."""
     head, mark, rest = address.partition("://")
     if "password=" in rest:
         import re

@@ -1,4 +1,4 @@
-"""What is said of a board that was closed because it moved, or that has not arrived yet (see `move`)."""
+"""The error for a closed board: one that was moved elsewhere, or one whose move is not complete (see `move`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..errors import Unavailable
 
 
 def closed(facts: dict[str, str], board: str) -> Unavailable:
-    """Why nobody can use a board any more, or not yet."""
+    """The error that says where a closed board went, or from where it is still being copied."""
     if "moved" in facts:
         where = facts["moved"]
         reason = "board-moved-to-server" if "://" in where else "board-moved"

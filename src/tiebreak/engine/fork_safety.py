@@ -1,13 +1,18 @@
-"""Forks: what a child must not inherit.
+"""Fork safety: a forked child can go on using a board that its parent opened.
 
-A child gets a copy of everything at the moment of the fork: a mutex that another thread of the parent holds inside
-SQLite (the child would wait for it for ever), connections (which must neither be used nor closed in a process that
-did not open them), and the gate's descriptor (whose copy would keep the gate closed after the parent's death). So
-engines stand still during a fork, and in the child each one begins anew on its first use.
+A child gets a copy of everything that the parent has at the moment of the fork. Three things in it are dangerous:
 
-Modules are loaded when they are first needed, perhaps by one thread while another one forks. Python leaves the child
-with that module's lock in the hands of a thread that it does not have: it would wait for ever. So all of them are
-loaded before the first fork; that also waits for a thread that is loading one.
+- a mutex inside SQLite that another thread of the parent holds: the child would wait for it for ever;
+- connections, which must be neither used nor closed by a process that did not open them;
+- the descriptor of the write gate, whose copy would keep the gate locked after the parent's death.
+
+So all locks of an engine are taken before a fork, which means that no thread is inside SQLite. In the child, each
+engine opens new connections on its first use.
+
+There is a fourth danger. Many modules are loaded when they are first needed, perhaps by one thread while another one
+forks. The child then inherits the import lock of that module, held by a thread that does not exist in the child, and
+would wait for it for ever. So a process with threads loads all such modules before it forks. That also waits for a
+thread that is loading one.
 """
 
 from __future__ import annotations
@@ -22,20 +27,20 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class ForkableEngine(Protocol):
-        """What an engine lets this module do with it."""
+        """What this module needs of an engine."""
 
-        birth: LockType
-        """Held while connections are made anew after a fork."""
+        reopen_lock: LockType
+        """Held while a forked child opens new connections."""
 
         def locks(self) -> list[LockType]:
-            """All that must be held for the engine to stand still."""
+            """All locks that together keep every thread out of the engine."""
 
         def abandon_gate(self) -> None:
-            """In a forked child: let go of the parent's place among the writers."""
+            """In a forked child: close the inherited descriptors of the write gate."""
 
 
 PATIENCE = 5.0
-"""A fork waits so long for an engine to stand still; longer would only mean that somebody is stuck in it."""
+"""The most seconds that a fork waits for each lock. A thread that holds one for longer is stuck."""
 
 LATER = [
     *("json", "hashlib", "re", "random", "struct", "ctypes", "contextlib", "subprocess", "unicodedata", "urllib.parse"),
@@ -43,40 +48,45 @@ LATER = [
     *(f"tiebreak.{name}" for name in ("agent_names", "fingerprints", "globs", "model", "names", "paths", "text")),
     *(f"tiebreak.{name}" for name in ("errors", "process_identity", "repository", "user_folders")),
 ]
-"""What is loaded when it is first needed, beside all modules of `FOLDERS`. Modules above the engines add theirs."""
-FOLDERS = ("operations", "engine", "engine/sqlite", "engine/move")
+"""Modules that are loaded when they are first needed, besides all modules in `FOLDERS`.
+
+Modules in layers above the engines add their own.
+"""
+FOLDERS = ("operations", "engine", "engine/sqlite")
+"""Not `engine/move`: it loads psycopg and so `logging`, whose own fork handlers must be set before a fork begins."""
 
 _engines: list[ref[ForkableEngine]] = []
 _opened: set[int] = set()
-"""The processes, this one or those before it, in which a board of any kind was opened."""
-_still: list[LockType] = []
+"""The pids of the processes, this one and its ancestors, in which a board of any kind was opened."""
+_taken: list[LockType] = []
+"""The locks that were taken for the fork that is under way."""
 
 
 def board_opened() -> None:
-    """From now on it may be used in forked children."""
+    """Note that this process has opened a board, which its forked children may use."""
     _opened.add(os.getpid())
 
 
 def register(engine: ForkableEngine) -> None:
-    """Keep an engine safe in forks to come."""
+    """Make an engine safe to use in children that are forked from now on."""
     _engines[:] = [known for known in _engines if known() is not None]
     _engines.append(ref(engine))
 
 
-def _each() -> list[ForkableEngine]:
+def _live_engines() -> list[ForkableEngine]:
     return [engine for engine in (known() for known in _engines) if engine is not None]
 
 
-def _load() -> None:
-    """Load what the child, or a thread of the parent meanwhile, would load later."""
-    for name in (*_modules(), *LATER):
+def _load_modules() -> None:
+    """Load the modules that the child, or meanwhile a thread of the parent, would load later."""
+    for name in (*_modules_in_folders(), *LATER):
         try:
             __import__(name)
         except ImportError:
-            pass  # of an extra that is not installed
+            pass  # it belongs to an extra that is not installed
 
 
-def _modules() -> list[str]:
+def _modules_in_folders() -> list[str]:
     """The modules in `FOLDERS`."""
     root = os.path.dirname(os.path.dirname(__file__))
     return [
@@ -87,23 +97,23 @@ def _modules() -> list[str]:
     ]
 
 
-def _before() -> None:
-    if _opened and _count():  # a process without threads loads nothing at the moment of its fork
-        _load()
-    for engine in _each():
-        _still.extend(lock for lock in engine.locks() if lock.acquire(timeout=PATIENCE))
+def _before_fork() -> None:
+    if _opened and _count():  # without threads, no module can be half loaded
+        _load_modules()
+    for engine in _live_engines():
+        _taken.extend(lock for lock in engine.locks() if lock.acquire(timeout=PATIENCE))
 
 
 def _in_parent() -> None:
-    while _still:
-        _still.pop().release()
+    while _taken:
+        _taken.pop().release()
 
 
 def _in_child() -> None:
-    _still.clear()
-    for engine in _each():
-        engine.birth = allocate_lock()
+    _taken.clear()
+    for engine in _live_engines():
+        engine.reopen_lock = allocate_lock()
         engine.abandon_gate()
 
 
-os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,4 +1,7 @@
-"""What an engine is: a place where operations run."""
+"""The protocol of an engine: what the rest of the program may ask of a database, or of a daemon, that runs operations.
+
+`SqliteEngine`, `PostgresEngine` and `RemoteEngine` implement it. `Board` uses nothing else.
+"""
 
 from __future__ import annotations
 
@@ -13,68 +16,80 @@ if TYPE_CHECKING:
     from ..operations import Operation
 
     Call = tuple[Operation[..., Any], dict[str, Any], str | None]
-    """An operation, its parameters, and the key by which it may be repeated."""
+    """An operation, its parameters, and its idempotency key, if it has one."""
 
     class Engine(Protocol):
-        """A place where operations run."""
+        """Runs operations on one board."""
 
         address: str
-        """How the board is called, without anything secret."""
+        """The address of the board without its password, for messages."""
 
         @property
         def whole(self) -> str:
-            """The address with its password, for commands that are run on behalf of this board."""
+            """The complete address, with its password: for commands that are started for this board."""
 
         @property
         def path(self) -> str | None:
-            """The file that the board is in, if it is in one of this machine."""
+            """The path of the board's file; None for a board that is not a file on this machine."""
 
         left: set[str]
-        """The projects in which committed transactions left chores; whoever goes on with one takes it out."""
+        """The projects in which committed transactions left unfinished work (chores).
+
+        The caller that continues a project's chores removes the project from the set.
+        """
 
         writers: int
-        """How many transactions that write are worth running side by side."""
+        """How many write transactions are worth running at the same time."""
 
         def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
             """Run one operation in a transaction of its own."""
 
         def batch(self, calls: Sequence[Call]) -> list[Any]:
-            """Run several in one transaction; each answer is a result, or the error that undid that one alone."""
+            """Run several calls together, in one transaction where possible.
+
+            Each answer is a result, or the error that undid that one call alone.
+            """
 
         def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
-            """The same if it can be done without waiting for others, else None: for who must not be kept."""
+            """Like `batch`, for callers that must not block; None, and nothing done, if it would have to wait."""
 
         def wait(self, after: int, timeout: float, **filters: Any) -> bool:
             """Sleep until there is an event after this number; False when the time is up.
 
-            The filters of `events.read` may spare wake-ups in vain; nobody may rely on that.
+            An engine may use the filters of `events.read` to avoid useless wake-ups. Callers must not rely on it.
             """
 
         def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-            """The next events that match (see `events.read`), and the number to go on after; none when time is up."""
+            """Wait for the next events that match (see `events.read`).
+
+            Returns the events, none when the time is up, and the number after which to continue.
+            """
 
         def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
-            """Copy the board, while others use it, to a file that does not exist yet."""
+            """Copy the board to a new file, while others use it."""
 
         def probe(self) -> None:
-            """Look for damage in what is stored, for a moment at most; raises `Unavailable`."""
+            """Check the stored data for damage, for a fraction of a second; raises `Unavailable` if there is any."""
 
         def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-            """What the engine knows about its health: (`ok`, `warn` or `bad`; what; details)."""
+            """The findings of `tb doctor` about the database: (`ok`, `warn` or `bad`; what; details)."""
 
         @property
         def refusals_dropped(self) -> int:
             """How many refusals of this process will never be in the log."""
 
         def tend(self) -> list[str]:
-            """For a process that lives long, now and then: keep the log short; who is in the way of that."""
+            """Shorten the database's log if it is large; returns the processes that prevent it.
+
+            Long-lived processes call this from time to time.
+            """
 
         def close(self) -> None:
-            """Give everything back."""
+            """Close all connections and files."""
 
 
 def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-    """`Engine.follow` for an engine that is here: look, and sleep until there is something to look at."""
+    """`Engine.follow` for an engine in this process: read the events, and wait if none matches."""
     from time import monotonic
 
     from ..operations import find
@@ -85,7 +100,7 @@ def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) 
         found = engine.run(read, {**filters, "after": after, "limit": MAX_LIMIT})
         if found:
             return found, found[-1].number
-        after = max(after, newest)  # nothing before that matched, and nothing will
+        after = max(after, newest)  # no event up to that number matches
         left = end - monotonic()
         if left <= 0:
             return [], after

@@ -1,273 +1,161 @@
-"""Refusals on their way into the log: kept in memory, at the end in a file beside the board.
+"""Refusals that are not in the log yet.
 
-A lost race changes nothing, so it must not cost a commit. The engine remembers refusals here, one entry
-for each agent and subject with a count, and its next write appends them as events. A process that ends
-first leaves them in the side file, where the next writer of any process picks them up. They are an audit
-trail, not state: a crash at the wrong moment may lose or repeat a few.
+A lost race changes nothing, so it must not cost a commit. The engine remembers refusals here, one entry for each agent
+and subject with a count, and its next write adds them to the log as events. A process that ends before that leaves them
+in a side file (see `refusals_file`), and the next writer of any process adds those too. Refusals are an audit trail,
+not state: a crash at the wrong moment may lose or repeat a few.
 
-No refusal may ever stop the write that carries it. What is refused can come from a text that was never stored, and the
-side file from anybody, so every field is cut to what its column and the index over it take, and their number and
-size are limited. If a database rejects them all the same, the write is done without them. What is lost in one of
-these ways is counted in `dropped`.
+A refusal never makes a write fail. Fields, number and size are limited (see `refusal_counts`). If the database rejects
+the refusals all the same, the engine repeats the write without them. `dropped` counts what was lost in these ways.
+
+A write takes the refusals with `collect`. Its outcome decides what becomes of them: `committed` forgets them, `drop`
+gives them up, `put_back` keeps them for the next write, and `hold_back` keeps them until a repeated write shows whether
+they were the reason for the failure.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from _thread import allocate_lock
-from time import sleep
 
-from ..errors import Unavailable
-from ..limits import MAX_AGENT, MAX_LABEL, MAX_NOTE, MAX_RESOURCE
-from ..names import cut
-from .side_files import opened
+from .refusal_counts import RefusalCounts, cut_to_fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Key = tuple[str, str, str, str, str, str, int, str]
-
-MOST = 10_000
-"""How many different refusals are remembered at once; those beyond are dropped, and counted as such."""
-MOST_BYTES = 4 << 20
-"""How many bytes of text they may have together."""
-LARGEST_FILE = 4 * MOST_BYTES
-"""How many bytes the side file may have: no process adds more, and what is beyond is not read."""
-LARGEST_NUMBER = 2**53
-FIELDS = (MAX_LABEL, MAX_LABEL, MAX_RESOURCE, MAX_RESOURCE, MAX_LABEL, MAX_AGENT, 0, MAX_NOTE)
-"""The bytes of each field of a `Key` at most; 0 for a number."""
-_NEVER = str.maketrans(dict.fromkeys("\0\t\n\r", " "))
-"""NUL is no text for PostgreSQL; the others end a field or a line of the side file."""
-
-
-class Counts:
-    """Refusals and how often each happened, within the limits of this module."""
-
-    def __init__(self) -> None:
-        self.entries: dict[Key, list[int]] = {}
-        self.lost = 0
-        """How many refusals were not counted because there was no room."""
-        self._bytes = 0
-
-    def add(self, key: Key, count: int, at: int) -> None:
-        """Count a refusal."""
-        known = self.entries.get(key)
-        if known is not None:
-            known[0] = min(known[0] + count, LARGEST_NUMBER)
-            known[1] = max(known[1], at)
-            return
-        size = sum(len(text.encode()) for text in key if isinstance(text, str))
-        if len(self.entries) >= MOST or self._bytes + size > MOST_BYTES:
-            self.lost += count
-            return
-        self._bytes += size
-        self.entries[key] = [count, at]
-
-    def merge(self, other: Counts) -> None:
-        """Count all that another has counted or lost."""
-        for key, (count, at) in other.entries.items():
-            self.add(key, count, at)
-        self.lost += other.lost
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """They all, in the shape of events."""
-        return [row(key, count, at) for key, (count, at) in self.entries.items()]
-
-    def total(self) -> int:
-        """How many refusals these are, the lost ones among them."""
-        return self.lost + sum(count for count, _ in self.entries.values())
+    from .refusal_counts import Key
 
 
 class Refusals:
-    """What was refused since the last write, counted per agent and subject."""
+    """The refusals of one engine since its last write."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        """The side file; empty for an engine without one."""
         self._dropped = 0
-        self._counts, self._carried, self._aside = Counts(), Counts(), Counts()
-        self._together = Counts()
-        self._turn = allocate_lock()
-        self._spilled = -1
+        self._pending = RefusalCounts()
+        """Refusals that no write has taken yet."""
+        self._in_write = RefusalCounts()
+        """Refusals of this process that the current write has taken."""
+        self._collected = RefusalCounts()
+        """The same, together with those of the side file."""
+        self._held_back = RefusalCounts()
+        self._lock = allocate_lock()
+        self._file = -1
+        """The locked side file while a write has its refusals."""
 
     @property
     def dropped(self) -> int:
         """How many refusals will never be in the log."""
-        with self._turn:
-            return self._dropped + self._counts.lost + self._carried.lost + self._aside.lost
+        with self._lock:
+            return self._dropped + self._pending.lost + self._in_write.lost + self._held_back.lost
 
     def findings(self) -> list[tuple[str, str, str]]:
-        """What an engine's `diagnose` tells about refusals."""
+        """The lines about refusals for an engine's `diagnose`."""
         lost = self.dropped
         return [("warn", "refusals", f"{lost} dropped: the log does not tell of them")] if lost else []
 
     def add(self, event: str, at: int, facts: dict[str, Any], count: int = 1) -> None:
-        """Remember one."""
+        """Remember a refusal."""
         get = facts.get
         where = (get("project") or "", get("subject") or "", get("name") or "", get("kind") or "")
         key: Key = (event, *where, get("agent") or "", get("epoch") or 0, get("note") or "")
-        with self._turn:
-            # One that is known fits; most are, and whoever loses all the time should lose quickly.
-            self._counts.add(key if key in self._counts.entries else fitting(key), count, at)
+        with self._lock:
+            # A known key already fits. Most are known, and an agent that loses often should lose quickly.
+            self._pending.add(key if key in self._pending.entries else cut_to_fit(key), count, at)
 
-    def waiting(self, subject: str) -> list[tuple[Any, ...]]:
-        """Those about a subject, here and in the side file, as rows of events without a number."""
-        found = Counts()
-        for counts in (self._counts, self._read()):
+    def pending(self, subject: str) -> list[tuple[Any, ...]]:
+        """The refusals about a subject, from memory and from the side file, as rows of events without a number."""
+        found = RefusalCounts()
+        for counts in (self._pending, self._in_file()):
             for key, (count, at) in list(counts.entries.items()):
                 if key[2] == subject:
                     found.add(key, count, at)
         return found.rows()
 
-    def collect(self) -> list[tuple[Any, ...]]:
-        """All that is to be written now, the side file's too; `written`, `drop`, `kept` or `set_aside` comes next."""
-        self._together = _parsed(self._spilled) if self._take_file() else Counts()
-        with self._turn:
-            self._carried, self._counts = self._counts, Counts()
-        self._together.merge(self._carried)
-        return self._together.rows()
+    # ── In a write ───────────────────────────────────────────────────────────────────────────────────
 
-    def written(self) -> None:
-        """They are committed: forget them, and whatever in the side file was no refusal."""
-        self._forget(self._together.lost)
+    def collect(self) -> list[tuple[Any, ...]]:
+        """Take all refusals, the side file's too, for the current write.
+
+        The caller then calls `committed`, `drop`, `put_back` or `hold_back`.
+        """
+        self._collected = self._take_file()
+        with self._lock:
+            self._in_write, self._pending = self._pending, RefusalCounts()
+        self._collected.merge(self._in_write)
+        return self._collected.rows()
+
+    def committed(self) -> None:
+        """Forget them: they are in the log. Also removes malformed lines from the side file."""
+        self._forget(self._collected.lost)
 
     def drop(self) -> None:
-        """The database rejected them: forget them, and count them."""
-        self._forget(self._together.total())
+        """Forget them and count them as dropped: the database rejected them."""
+        self._forget(self._collected.total())
 
     def _forget(self, lost: int) -> None:
-        with self._turn:
+        with self._lock:
             self._dropped += lost
-            self._carried = self._together = Counts()
-        self._close(truncate=True)
+            self._in_write = self._collected = RefusalCounts()
+        self._close_file(empty=True)
 
-    def kept(self) -> None:
-        """The commit did not happen: keep them for the next one, and the side file's lines in the side file."""
-        with self._turn:
-            self._counts.merge(self._carried)
-            self._carried = self._together = Counts()
-        self._close(truncate=False)
+    def put_back(self) -> None:
+        """Keep them for the next write, because this one did not commit; those of the side file stay there."""
+        with self._lock:
+            self._pending.merge(self._in_write)
+            self._in_write = self._collected = RefusalCounts()
+        self._close_file(empty=False)
 
-    def set_aside(self) -> None:
-        """The write that carried them failed, perhaps because of them: it is done again, and nobody carries them.
+    def hold_back(self) -> None:
+        """Keep them out of all writes until `resolve_held_back`: the write failed, perhaps because of them.
 
-        `settle_aside` tells how that ended. For an engine without a side file.
+        For an engine without a side file.
         """
-        with self._turn:
-            self._aside.merge(self._carried)
-            self._carried = self._together = Counts()
+        with self._lock:
+            self._held_back.merge(self._in_write)
+            self._in_write = self._collected = RefusalCounts()
 
-    def settle_aside(self, *, drop: bool) -> None:
-        """Drop them if the write passed without them; if it failed all the same, a later one carries them."""
-        with self._turn:
+    def resolve_held_back(self, *, drop: bool) -> None:
+        """Drop them if the write succeeded without them; otherwise a later write takes them again."""
+        with self._lock:
             if drop:
-                self._dropped += self._aside.total()
+                self._dropped += self._held_back.total()
             else:
-                self._counts.merge(self._aside)
-            self._aside = Counts()
+                self._pending.merge(self._held_back)
+            self._held_back = RefusalCounts()
 
     # ── The side file ────────────────────────────────────────────────────────────────────────────────
 
-    def spill(self) -> None:
-        """Leave what is here in the side file, unless that is full."""
-        if not self._counts.entries:
-            return
-        fd = _opened(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        if fd < 0:
-            return
-        lines = ("\t".join([str(count), str(at), *map(str, key)]) for key, (count, at) in self._counts.entries.items())
-        data = ("\n".join(lines) + "\n").encode()
-        try:
-            for _ in range(20):
-                if _locked(fd):
-                    break
-                sleep(0.01)
-            if os.fstat(fd).st_size + len(data) <= LARGEST_FILE:
-                os.write(fd, data)
-        finally:
-            os.close(fd)
-        self._counts = Counts()  # the process ends: what did not fit is lost, and nobody is left to be told
+    def save_to_file(self) -> None:
+        """Leave the refusals of this process in the side file, because the process ends."""
+        if self._pending.entries:
+            from .refusals_file import append
 
-    def _take_file(self) -> bool:
-        """Open and lock the side file, if there is anything in it and nobody is adding to it."""
+            if append(self.path, self._pending):
+                self._pending = RefusalCounts()  # what did not fit is lost; the process ends, so nobody asks how many
+
+    def _take_file(self) -> RefusalCounts:
+        """Lock the side file and read it; nothing if it is empty or another process has locked it."""
         try:
             if not os.stat(self.path).st_size:
-                return False
+                return RefusalCounts()
         except OSError:
-            return False
-        self._spilled = _opened(self.path, os.O_RDWR)
-        if self._spilled >= 0 and not _locked(self._spilled):
-            self._close(truncate=False)  # next time
-        return self._spilled >= 0
+            return RefusalCounts()
+        from .refusals_file import open_locked, parse
 
-    def _read(self) -> Counts:
-        fd = _opened(self.path, os.O_RDONLY)
-        if fd < 0:
-            return Counts()
-        try:
-            return _parsed(fd)
-        finally:
-            os.close(fd)
+        self._file = open_locked(self.path)
+        return parse(self._file) if self._file >= 0 else RefusalCounts()
 
-    def _close(self, *, truncate: bool) -> None:
-        fd, self._spilled = self._spilled, -1
+    def _in_file(self) -> RefusalCounts:
+        from .refusals_file import read
+
+        return read(self.path)
+
+    def _close_file(self, *, empty: bool) -> None:
+        fd, self._file = self._file, -1
         if fd >= 0:
-            try:
-                if truncate:
-                    os.ftruncate(fd, 0)
-            finally:
-                os.close(fd)  # and with it the lock: nobody waits for an audit trail
+            from .refusals_file import close
 
-
-def fitting(key: Key) -> Key:
-    """A refusal with every field cut to what is remembered of it."""
-    pairs = zip(key, FIELDS, strict=True)
-    return tuple(_clean(each, most) if isinstance(each, str) else each for each, most in pairs)  # type: ignore[return-value]
-
-
-def _clean(text: str, most: int) -> str:
-    if len(text) * 4 <= most and text.isprintable():
-        return text
-    return cut(text.translate(_NEVER).encode("utf-8", "replace").decode(), most)
-
-
-def _opened(path: str, how: int) -> int:
-    """The side file; -1 if it cannot be opened or is not ours: that must not stop anybody."""
-    try:
-        return opened(path, how, path.removesuffix("-refused"))
-    except (OSError, Unavailable):
-        return -1
-
-
-def _locked(fd: int) -> bool:
-    """Lock the side file if it is free; nobody ever waits long for an audit trail."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _parsed(fd: int) -> Counts:
-    """The lines of the side file, as far as it is read; a line that is not whole is passed over."""
-    found = Counts()
-    try:
-        text = os.pread(fd, LARGEST_FILE, 0).decode("utf-8", "replace")
-    except OSError:
-        return found
-    for line in text.split("\n"):
-        parts = line.split("\t", 10)
-        if len(parts) == 10 and all(parts[i].isdecimal() and len(parts[i]) <= 18 for i in (0, 1, 8)):
-            count, at, epoch = (min(int(parts[i]), LARGEST_NUMBER) for i in (0, 1, 8))
-            found.add(fitting((*parts[2:8], epoch, parts[9])), count, at)  # type: ignore[arg-type]
-    if os.fstat(fd).st_size > LARGEST_FILE:
-        found.lost += 1  # at least
-    return found
-
-
-def row(key: Key, count: int, at: int) -> tuple[Any, ...]:
-    """A refusal in the shape of an event's row, its number still 0."""
-    event, project, subject, name, kind, agent, epoch, note = key
-    texts = [text or None for text in (subject, name, kind)]
-    return (0, at, event, project, *texts, None, 1, agent or None, epoch, 0, note or None, count, None)
+            close(fd, empty=empty)

@@ -1,6 +1,8 @@
-"""Moving a board to another engine, and copying a board on a server to a file.
+"""Moving a board to another database, and backups of a board on PostgreSQL.
 
-`moving` is the move: three commits, of which one decides. `copying` takes the rows across. `endpoints` says what a move
-asks of both ends; `sqlite_endpoint` and `postgres_endpoint` are the two, and `ends` knows which one an address names.
-`server_backup` is a backup of a board on PostgreSQL.
+- `moving` is the move: three commits, of which the second decides.
+- `copying` copies the rows.
+- `endpoints` declares what a move needs of the source and of the target. `sqlite_endpoint` and `postgres_endpoint`
+  implement it, and `opening` opens the one that an address names.
+- `server_backup` copies a board on PostgreSQL to a SQLite file.
 """

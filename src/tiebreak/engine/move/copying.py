@@ -1,4 +1,8 @@
-"""Copying the rows of a board from one end of a move to the other, in the one transaction of the target."""
+"""Copying the rows of a board from the source of a move to its target, in one transaction of the target.
+
+The events are copied first, while others still write to the source: they are most of a board, and nobody changes them.
+The rest is copied while the others are locked out.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +18,35 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 JITTER = 100_000
-"""By how many microseconds two readings of the clocks may differ although nobody has set one."""
+"""Microseconds by which the difference of the two clocks may vary between two readings, if nobody has set a clock."""
 
 
 class RowCopy:
-    """The rows on their way: the history first, while others still write; then the rest, with the others locked out."""
+    """Copies the rows: `events_so_far`, then `everything_else`; or `all_tables` for a backup."""
 
     def __init__(self, old: Endpoint, new: Endpoint, progress: Progress | None, shift: int | None = None) -> None:
         self._old, self._new = old, new
         self._progress = progress
         self._done, self._total = 0, sum(counts(old).values())
         self._upto = 0
-        """The last event that was copied while others were writing."""
-        self._shift = self._difference() if shift is None else shift
+        """The last event that `events_so_far` has copied."""
+        self._shift = self._clock_difference() if shift is None else shift
 
-    def _difference(self) -> int:
+    def _clock_difference(self) -> int:
         before = self._old.now()
-        return self._new.now() - before  # in this order, so that a lease is rather a moment too long than too short
+        return self._new.now() - before  # in this order: a lease may become a moment too long, never too short
 
     def events_so_far(self) -> None:
-        """Most of a board is its history, which nobody changes: that part is copied before anybody has to wait."""
+        """Copy the events that are there now, while others go on writing to the source."""
         self._upto = self._old.snapshot()
         self._copy("events", f"number <= {self._upto}")
         self._old.rows("ROLLBACK")
 
     def everything_else(self) -> tuple[dict[str, int], int]:
-        """With the others locked out: how many rows there are, and by how much their times were shifted."""
+        """Copy the rest, while the others are locked out.
+
+        Returns the number of rows in each table, and by how much their times were shifted.
+        """
         self._check_events()
         rows = self.all_tables()
         number = self._old.last_event() + 1
@@ -47,29 +54,29 @@ class RowCopy:
             "INSERT INTO events (number, at, event, project, name, note) VALUES (?, ?, 'board.moved', '', ?, ?)",
             *(number, self._new.now(), str(self._new), f"from {self._old}"),
         )
-        self._new.go_on_numbering(number)
+        self._new.continue_numbers(number)
         return rows, self._shift
 
     def _check_events(self) -> None:
-        """Start anew if some were pruned meanwhile, or somebody set a clock."""
-        shift = self._difference()
+        """Copy all events again if some were pruned meanwhile, or if somebody set a clock."""
+        shift = self._clock_difference()
         known = f"SELECT count(*), min(number) FROM events WHERE number <= {self._upto}"  # noqa: S608
         if self._old.rows(known) != self._new.rows(known) or abs(shift - self._shift) > JITTER:
             self._new.rows("DELETE FROM events")
             self._upto, self._shift = 0, shift
 
     def all_tables(self) -> dict[str, int]:
-        """All rows that have not been copied yet."""
+        """Copy all rows that have not been copied yet."""
         for table in TABLES:
-            if table == "stirred":  # the tasks that were copied have left rows there, by a trigger
+            if table == "stirred":  # a trigger has added rows for the tasks that were copied
                 self._new.rows("DELETE FROM stirred")
             self._copy(table, f"number > {self._upto}" if table == "events" else "TRUE")
         return counts(self._old)
 
     def _copy(self, table: str, where: str) -> None:
         columns = self._new.columns(table)
-        for some in _batches(self._old.all(table, columns, where)):
-            self._new.fill(table, columns, _travelling(some, columns, self._shift))
+        for some in _batches(self._old.read(table, columns, where)):
+            self._new.insert(table, columns, _shifted(some, columns, self._shift))
             self._done += len(some)
             if self._progress is not None:
                 self._progress(self._done, max(self._done, self._total))
@@ -86,7 +93,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield some
 
 
-def _travelling(rows: list[Row], columns: list[str], shift: int) -> list[Row]:
-    """Rows with their times by the target's clock; 0 means none by any clock."""
+def _shifted(rows: list[Row], columns: list[str], shift: int) -> list[Row]:
+    """Rows with their times moved to the target's clock; a time of 0 means that there is none."""
     times = {at for at, name in enumerate(columns) if name in ("at", "until") or name.endswith("_at")}
     return [tuple(v + shift if at in times and v else v for at, v in enumerate(row)) for row in rows]

@@ -1,8 +1,10 @@
-"""The two ends of a move: the few things that a move asks of a file and of a server, and what it finds there."""
+"""The source and the target of a move: the operations that both databases provide, and what is found there.
+
+`Endpoint` is the base of `SqliteEndpoint` and `PostgresEndpoint`. A move is written against it alone.
+"""
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import apsw
@@ -19,44 +21,44 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 DEADLINE = 30.0
-"""Seconds to wait for others to let go of the board."""
+"""Seconds to wait for the locks of others."""
 AT_ONCE = 1000
 AGAIN = "nothing is lost; run the same command again"
 
 
 class Endpoint:
-    """One end of a move: the few things that both databases can do, each in its way."""
+    """The source or the target of a move."""
 
     def identity(self) -> Row:
-        """The same for the same board, however it is addressed."""
+        """A value that is equal for two addresses of the same board."""
         raise NotImplementedError
 
     def rows(self, sql: str, *params: Any) -> list[Row]:
         """Run a statement, with `?` for parameters."""
         raise NotImplementedError
 
-    def has(self, table: str) -> bool:
+    def has_table(self, table: str) -> bool:
         """Whether there is such a table."""
         raise NotImplementedError
 
-    def refuse_strangers(self) -> None:
-        """Raise `Refused` if what is there is not a board but something else."""
+    def refuse_other_data(self) -> None:
+        """Raise `Refused` if there is something else than a board."""
 
     def begin(self) -> None:
         """Start a transaction that will write."""
         raise NotImplementedError
 
     def snapshot(self) -> int:
-        """Start a transaction that only reads, and sees one moment; the event before which none can appear any more."""
+        """Begin a transaction that reads one snapshot; returns the number up to which no event can appear any more."""
         newest = self.last_event()
         self.rows("BEGIN")
         return newest
 
-    def keep_out(self) -> None:
-        """Wait until nobody writes, and let nobody begin until the transaction has ended."""
+    def lock_out(self) -> None:
+        """Wait until nobody writes, and keep writers out until the transaction ends."""
 
-    def take_over(self) -> None:
-        """Let nobody else make, fill or use a board here until the transaction has ended."""
+    def lock_all_out(self) -> None:
+        """Keep everybody else from making, filling or using a board here until the transaction ends."""
 
     def commit(self) -> None:
         """End the transaction, durably."""
@@ -66,45 +68,45 @@ class Endpoint:
         """Board time."""
         raise NotImplementedError
 
-    def make(self, kept: dict[str, str]) -> None:
-        """Replace whatever is there by an empty board, with these facts."""
+    def make_empty(self, kept: dict[str, str]) -> None:
+        """Replace the board that is there, if any, by an empty one with these facts."""
         raise NotImplementedError
 
     def columns(self, table: str) -> list[str]:
         """The names of a table's columns."""
         raise NotImplementedError
 
-    def all(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
-        """Its rows, not all of them in memory at once."""
+    def read(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
+        """Rows of a table, without loading all of them into memory."""
         raise NotImplementedError
 
-    def fill(self, table: str, columns: list[str], rows: list[Row]) -> None:
-        """Put rows into a table."""
+    def insert(self, table: str, columns: list[str], rows: list[Row]) -> None:
+        """Insert rows into a table."""
         raise NotImplementedError
 
     def last_event(self) -> int:
-        """The last number that was given to an event, also if nobody ever saw it."""
+        """The highest number that an event ever got, even if its transaction was rolled back."""
         return int(self.rows("SELECT coalesce(max(number), 0) FROM events")[0][0])
 
-    def go_on_numbering(self, event: int) -> None:
-        """Give no number twice."""
+    def continue_numbers(self, event: int) -> None:
+        """Let the next event get a number after this one, and continue the numbers of other tables likewise."""
 
     def rename(self, before: str, after: str) -> None:
-        """Change how all names begin; a board of an older version has fewer tables."""
+        """Replace the prefix of all table names; a board of an older version has fewer tables."""
         for table in (*TABLES, "board"):
-            if self.has(before + table):
+            if self.has_table(before + table):
                 self.rows(f"ALTER TABLE {before}{table} RENAME TO {after}{table}")
 
     def upgrade(self) -> None:
-        """Run the steps that a board lacks that was closed by an older version, in the transaction of the caller."""
+        """Run the schema steps that the board lacks because an older version closed it, in the caller's transaction."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give everything back; a transaction that is not committed did not happen."""
+        """Close the connection; rolls back a transaction that is not committed."""
 
 
 def selected(table: str, columns: list[str], where: str) -> str:
-    """The statement that reads some rows of a table, in their order."""
+    """The statement that reads rows of a table, ordered by number if there is one."""
     order = " ORDER BY number" if "number" in columns else ""
     return f"SELECT {', '.join(columns)} FROM {table} WHERE {where}{order}"  # noqa: S608
 
@@ -118,15 +120,15 @@ class Found(NamedTuple):
 
 
 def look(place: Endpoint) -> Found:
-    """Whether there is a board, and what it tells of itself."""
+    """Find out whether there is a board, and read its facts."""
     for how, prefix in (("closed", CLOSED), ("open", "")):
-        if place.has(f"{prefix}board"):
+        if place.has_table(f"{prefix}board"):
             return Found(how, dict(place.rows(f"SELECT name, value FROM {prefix}board")))  # noqa: S608
     return Found("nothing", {})
 
 
 def still_open(place: Endpoint) -> Found:
-    """Inside a transaction: it may have been moved since the first look."""
+    """Like `look`, inside a transaction; raises `Unavailable` if the board was moved since the first look."""
     found = look(place)
     if found.how == "closed":
         raise closed(found.facts, str(place))
@@ -134,27 +136,18 @@ def still_open(place: Endpoint) -> Found:
 
 
 def counts(place: Endpoint) -> dict[str, int]:
-    """How many rows each table has; none if the board is of a version that did not have the table."""
+    """The number of rows in each table; 0 for a table that the board's version does not have."""
     return {
-        table: place.rows(f"SELECT count(*) FROM {table}")[0][0] if place.has(table) else 0  # noqa: S608
+        table: place.rows(f"SELECT count(*) FROM {table}")[0][0] if place.has_table(table) else 0  # noqa: S608
         for table in TABLES
     }
 
 
 def explained(problem: Exception, old: Endpoint, new: Endpoint) -> Exception:
-    """An error as a person can act on it; one of our own, or a bug, stays as it is."""
+    """An error of a database or of the disk as `Unavailable`; any other error unchanged."""
     if isinstance(problem, TiebreakError):
         return problem
     text = str(problem).strip().split("\n", 1)[0] or type(problem).__name__
     if isinstance(problem, (apsw.Error, OSError)) or type(problem).__module__.startswith("psycopg"):
         return Unavailable(f"migrate {old} to {new}: {text}", hint=AGAIN)
     return problem
-
-
-def sync(folder: str) -> None:
-    """Have a file, or the names in a folder, on the disk."""
-    fd = os.open(folder or ".", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

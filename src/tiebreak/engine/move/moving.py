@@ -1,25 +1,26 @@
-"""Moving a board to another engine, and closing the one that was left.
+"""Moving a board to another database, and closing the old one.
 
-A board is *closed* by renaming its tables (`tasks` becomes `closed_tasks`, and so on). Nothing is checked for that in
-any transaction, and still no process that has the board open can miss it: SQLite compares the schema's version at the
-start of each transaction, PostgreSQL has to lock a table before it reads it, and both then fail with "no such table",
-which the engine turns into where the board went (see `closed`). A program that knows nothing of
-this stumbles too, and can write nothing. The rows stay where they are, for a person who wants to look at them.
+A board is *closed* by renaming its tables (`tasks` becomes `closed_tasks`, and so on). No transaction has to check for
+that, and yet no process that has the board open can miss it. SQLite compares the version of the schema at the start of
+each transaction, and PostgreSQL has to lock a table before it reads it. Both then fail with "no such table", and the
+engine says where the board went (see `closed`). A program that does not know about moves fails in the same way and
+can write nothing. The rows stay in the renamed tables, for a person who wants to look at them.
 
 A move is three commits, in this order:
 
-1. On the target: everything, copied in one transaction that ends with a closed board, marked as arriving.
-2. On the source: it is closed, and says where to. This one decides.
-3. On the target: it is opened.
+1. On the target: all rows are copied, in one transaction that ends with a closed board, marked as arriving.
+2. On the source: the board is closed, and says where it went. This commit decides.
+3. On the target: the board is opened.
 
-Others go on writing while the history, most of a board, is copied. They are locked out, and wait, from then until 2.
+Others can write while the events, which are most of a board, are copied. From then until commit 2 they wait.
 
-Killed before 2, the old board is in use as if nothing had happened, and what lies on the target is replaced by the next
-attempt. Killed after 2, nobody can use either until the same command is run again, which finds that only 3 is left.
+If the move is killed before commit 2, the old board is in use as if nothing had happened, and the next attempt replaces
+what is on the target. If it is killed after commit 2, nobody can use either board until the same command is run again;
+it finds that only commit 3 is missing.
 
-Both engines count time by clocks of their own. All times are shifted by the difference as they are copied
-(`_travelling`), so that leases keep what they have left and time does not run backwards. What was once answered, or
-written in the text of an event, stays as it was said.
+Both engines have clocks of their own. All times are shifted by the difference while they are copied (`copying`), so
+that every lease keeps its remaining time, and board time does not run backwards. Times inside stored answers and inside
+the texts of events are not changed.
 """
 
 from __future__ import annotations
@@ -33,31 +34,31 @@ from ..closed import closed
 from ..schema import CLOSED
 from .copying import RowCopy
 from .endpoints import counts, explained, look, still_open
-from .ends import endpoint
+from .opening import open_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .copying import Progress
     from .endpoints import Endpoint, Found
 
-_MANNERS = "a board is copied to a new file, or to one that it was moved away from"
+_TARGET_HINT = "a board is copied to a new file, or to one that it was moved away from"
 
 
 class Moved(NamedTuple):
     """What became of a move."""
 
     outcome: str
-    """`moved`; `finished` an earlier one; there `already`; or what `would` be moved."""
+    """`moved`; `finished` (an interrupted move); `already` (it was there); or `would` (nothing was done)."""
     source: str
     target: str
     rows: dict[str, int]
     shift: float
-    """Seconds by which all times were shifted: how far the target's clock is ahead."""
+    """Seconds by which all times were shifted, that is, by which the target's clock is ahead."""
 
 
 def move(source: str, target: str, progress: Progress | None = None, *, only_look: bool = False) -> Moved:
-    """Move the board at one address to another; what others write meanwhile waits, and is told where to go."""
-    old, new = endpoint(source), endpoint(target)
+    """Move the board from one address to another. Writers wait meanwhile, and then learn where the board is."""
+    old, new = open_endpoint(source), open_endpoint(target)
     try:
         if old.identity() == new.identity():
             raise Refused(f"migrate: {old} and {new} are the same board")
@@ -78,15 +79,15 @@ def move(source: str, target: str, progress: Progress | None = None, *, only_loo
 
 
 def _move(old: Endpoint, new: Endpoint, progress: Progress | None) -> Moved:
-    _name(old)
+    _give_id(old)
     new.begin()
-    new.take_over()
+    new.lock_all_out()
     there = _refuse_occupied(old, new, look(old))
-    new.make({name: value for name, value in there.facts.items() if name.startswith(("clock.", "place."))})
+    new.make_empty({name: value for name, value in there.facts.items() if name.startswith(("clock.", "place."))})
     copying = RowCopy(old, new, progress)
     copying.events_so_far()
     old.begin()
-    old.keep_out()
+    old.lock_out()
     here = still_open(old)
     rows, shift = copying.everything_else()
     attempt = token_hex(16)
@@ -98,11 +99,11 @@ def _move(old: Endpoint, new: Endpoint, progress: Progress | None) -> Moved:
     return Moved("moved", str(old), str(new), rows, shift / clock.SECOND)
 
 
-def _finish(old: Endpoint, new: Endpoint, left: Found) -> Moved:
-    """The board has left already: perhaps for there, and perhaps it only has to be opened."""
-    there, attempt = look(new), left.facts.get("moved.by")
+def _finish(old: Endpoint, new: Endpoint, source: Found) -> Moved:
+    """The source is closed: if it was moved to this target, open the target if necessary."""
+    there, attempt = look(new), source.facts.get("moved.by")
     if attempt is None or attempt not in (there.facts.get("arriving.by"), there.facts.get("origin.by")):
-        raise closed(left.facts, str(old))
+        raise closed(source.facts, str(old))
     if there.how == "closed" and "moved" in there.facts:
         raise closed(there.facts, str(new))
     if there.how == "closed":
@@ -110,8 +111,8 @@ def _finish(old: Endpoint, new: Endpoint, left: Found) -> Moved:
     return Moved("already" if there.how == "open" else "finished", str(old), str(new), counts(new), 0.0)
 
 
-def _name(place: Endpoint) -> None:
-    """Give the board a name that travels with it: by that, what an interrupted attempt has left is known again."""
+def _give_id(place: Endpoint) -> None:
+    """Give the board an id that is copied with it, so that the next attempt recognises an incomplete copy."""
     place.begin()
     still_open(place)
     place.rows("INSERT INTO board (name, value) VALUES ('id', ?) ON CONFLICT (name) DO NOTHING", token_hex(16))
@@ -119,14 +120,18 @@ def _name(place: Endpoint) -> None:
 
 
 def _refuse_occupied(old: Endpoint, new: Endpoint, here: Found) -> Found:
-    """Only nothing, an empty board, a leftover of this board, or the board that this one came from is replaced."""
+    """Raise `Refused` unless the target may be replaced.
+
+    It may be if there is nothing, an empty board, an incomplete copy of this board, or the closed board from which this
+    one was moved.
+    """
     there = look(new)
     if there.how == "nothing":
-        new.refuse_strangers()
+        new.refuse_other_data()
     elif there.how == "open":
         full = ", ".join(f"{count} {table}" for table, count in counts(new).items() if count)
         if full:
-            raise Refused(f"migrate: {new} is in use ({full})", hint=_MANNERS)
+            raise Refused(f"migrate: {new} is in use ({full})", hint=_TARGET_HINT)
     elif "moved" in there.facts:
         if there.facts["moved.by"] != here.facts.get("origin.by"):
             raise Refused(f"migrate: {new} moved to {there.facts['moved']}, and is not where {old} came from")
@@ -136,16 +141,16 @@ def _refuse_occupied(old: Endpoint, new: Endpoint, here: Found) -> Found:
 
 
 def _close(place: Endpoint, **facts: str) -> None:
-    """Let nobody use it from the next commit on, and say why."""
+    """Close the board with the next commit, with facts that say why."""
     for fact in facts.items():
         place.rows("INSERT INTO board VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", *fact)
     place.rename("", CLOSED)
 
 
 def _open(place: Endpoint, attempt: str, origin: str) -> None:
-    """Let everybody in; nothing to do if somebody else did so meanwhile."""
+    """Open the board on the target; does nothing if another process has done so."""
     place.begin()
-    place.take_over()
+    place.lock_all_out()
     there = look(place)
     if there.how == "closed" and there.facts.get("arriving.by") == attempt:
         place.rename(CLOSED, "")

@@ -1,4 +1,4 @@
-"""A board on a server, as a move sees it."""
+"""A PostgreSQL database as the source or the target of a move."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class PostgresEndpoint(Endpoint):
         done = self._connection.execute(sql.replace("?", "%s") if params else sql, params or None)
         return done.fetchall() if done.description is not None else []
 
-    def has(self, table: str) -> bool:
+    def has_table(self, table: str) -> bool:
         """Whether there is such a table."""
         return self.rows("SELECT to_regclass(?)", table)[0][0] is not None
 
     def begin(self) -> None:
-        """Bring the board up to date first, if there is one. No habit of the server may end the transaction early."""
+        """Upgrade the board, if there is one, and begin a write transaction that no time-out of the server ends."""
         if self._in_transaction():
             return
-        if self.has("board"):
+        if self.has_table("board"):
             prepare(self._connection, self._shown)
         self.rows(f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {POSTGRES_PASS}")
         for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
             self.rows(f"SET LOCAL {setting} = 0")
-        # What is told to be done is on the disk: the other side's next commit relies on it.
+        # A commit has to be on the disk when it returns, because the next commit, on the other database, relies on it.
         self.rows(DURABLE.rstrip("; "))
 
     def snapshot(self) -> int:
-        """Which events are settled is asked before it begins: a snapshot cannot tell."""
+        """Begin a snapshot. Which events are settled is asked before, because a snapshot cannot tell."""
         settled = int(self.rows("SELECT events_settled()")[0][0])
         self.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return settled
@@ -61,27 +61,27 @@ class PostgresEndpoint(Endpoint):
     def _in_transaction(self) -> bool:
         return bool(self._connection.info.transaction_status.name == "INTRANS")
 
-    def take_over(self) -> None:
-        """By the lock that whoever makes a board takes, too. Who is before us may take long: then do not wait."""
+    def lock_all_out(self) -> None:
+        """Take the lock with which boards are made, and lock all tables; gives up after a few seconds."""
         self.rows("SET LOCAL lock_timeout = '5s'")
         self.rows(f"SELECT pg_advisory_xact_lock({SCOPE}, 0)")
-        self.keep_out()
+        self.lock_out()
 
-    def keep_out(self) -> None:
-        """Lock all tables.
+    def lock_out(self) -> None:
+        """Lock all tables, against readers too.
 
-        Readers wait, too: a table cannot be renamed while somebody reads it, and a writer that waits here may have
-        read it already.
+        A table cannot be renamed while a transaction reads it, and a writer that waits for this lock may have read the
+        table already.
         """
-        if self.has("board"):
+        if self.has_table("board"):
             lock_tables(self._connection, self._shown)
 
     def now(self) -> int:
         """The server's clock."""
         return int(self.rows("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0])
 
-    def make(self, kept: dict[str, str]) -> None:
-        """All in the one transaction: until its end, whoever has it open sees what was there before."""
+    def make_empty(self, kept: dict[str, str]) -> None:
+        """Replace the tables, inside the transaction: until it ends, others see what was there before."""
         self.rows(f"DROP TABLE IF EXISTS {', '.join(p + t for t in (*TABLES, 'board') for p in ('', CLOSED))}")
         self.rows(f"DROP FUNCTION IF EXISTS events_settled(), {CLOSED}events_settled(), events_next()")
         self.rows("DROP FUNCTION IF EXISTS refuse_older_tiebreak(), stir_group()")
@@ -89,21 +89,21 @@ class PostgresEndpoint(Endpoint):
         run_steps(self._connection, 0)
 
     def upgrade(self) -> None:
-        """The version is a row of the board."""
+        """Run the missing steps; the version is a row of the table `board`."""
         run_steps(self._connection, int(self.rows("SELECT value FROM board WHERE name = 'version'")[0][0]))
 
     def columns(self, table: str) -> list[str]:
-        """In their order."""
+        """The names of a table's columns, in order."""
         return [c.name for c in self._connection.execute(f"SELECT * FROM {table} LIMIT 0").description]  # noqa: S608
 
-    def all(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
-        """By a cursor on the server."""
-        with self._connection.cursor(name="travelling") as cursor:
+    def read(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
+        """Rows of a table, through a cursor on the server."""
+        with self._connection.cursor(name="rows_to_copy") as cursor:
             cursor.itersize = AT_ONCE
             yield from cursor.execute(selected(table, columns, where))
 
-    def fill(self, table: str, columns: list[str], rows: list[Row]) -> None:
-        """Copy them in."""
+    def insert(self, table: str, columns: list[str], rows: list[Row]) -> None:
+        """Insert rows into a table, with COPY."""
         with (
             self._connection.cursor() as cursor,
             cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
@@ -112,11 +112,11 @@ class PostgresEndpoint(Endpoint):
                 copy.write_row(row)
 
     def last_event(self) -> int:
-        """A number that was taken and given up again counts: somebody may wait for what comes after it."""
+        """The last number of the sequence, even if its transaction was rolled back: somebody may wait after it."""
         return int(self.rows("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_number")[0][0])
 
-    def go_on_numbering(self, event: int) -> None:
-        """Put each sequence behind what has been given."""
+    def continue_numbers(self, event: int) -> None:
+        """Let each sequence continue after the highest number in use."""
         self.rows("SELECT setval('events_number', ?)", event)
         for table in ("tasks", "messages"):
             self.rows(
@@ -125,7 +125,7 @@ class PostgresEndpoint(Endpoint):
             )
 
     def rename(self, before: str, after: str) -> None:
-        """The tables, and the one function that is called without any."""
+        """Rename the tables, and the one function that is called without any table."""
         super().rename(before, after)
         self.rows(f"ALTER FUNCTION {before}events_settled() RENAME TO {after}events_settled")
 

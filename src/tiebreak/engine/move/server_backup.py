@@ -1,12 +1,13 @@
-"""A backup of a board on a server: a SQLite board in a file."""
+"""A backup of a board on PostgreSQL: one snapshot, as a SQLite board in a new file."""
 
 from __future__ import annotations
 
 import os
 
 from ...errors import Refused
+from ..fsync import fsync_path
 from .copying import RowCopy
-from .endpoints import explained, still_open, sync
+from .endpoints import explained, still_open
 from .postgres_endpoint import PostgresEndpoint
 from .sqlite_endpoint import SqliteEndpoint
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 def to_file(connection: Any, address: str, target: str, progress: Progress | None = None) -> None:
     """Copy one snapshot of a board on a server to a SQLite board in a new file.
 
-    The file gets its name when it is complete and on the disk. Times stay as they are: whoever opens it first chooses
-    a clock that goes on after the last of them.
+    The file gets its name when it is complete and on the disk. Times are not changed: the first process that opens the
+    file chooses a clock offset with which board time continues after the latest of them.
     """
     if os.path.lexists(target):
         raise Refused(f"backup {target}: exists already, and a backup never overwrites")
@@ -31,9 +32,9 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     try:
         _snapshot(old, new, progress)
         new.close()
-        sync(partial)
+        fsync_path(partial)
         os.link(partial, target)
-        sync(os.path.dirname(os.path.abspath(target)))
+        fsync_path(os.path.dirname(os.path.abspath(target)))
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except Exception as exc:
@@ -41,20 +42,20 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     finally:
         old.close()
         new.close()
-        _forget(partial)
+        _remove(partial)
 
 
 def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
     old.snapshot()
     still_open(old)
     new.begin()
-    new.make({})
+    new.make_empty({})
     RowCopy(old, new, progress, shift=0).all_tables()
     new.commit()
-    new.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it is in the one file now
+    new.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # so that everything is in the one file
 
 
-def _forget(path: str) -> None:
+def _remove(path: str) -> None:
     for suffix in ("", "-wal", "-shm", "-gate"):
         try:
             os.unlink(path + suffix)

@@ -1,4 +1,4 @@
-"""A board in a file, as a move sees it."""
+"""A SQLite file as the source or the target of a move."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from contextlib import nullcontext
 
 from ...errors import Refused
+from ..fsync import fsync_path
 from ..schema import CLOSED, TABLES
 from ..sqlite.board_files import BoardFiles
 from ..sqlite.opening import board_clock, connect, create, prepare, recognise, run_steps
 from ..sqlite.write_gate import WriteGate
-from .endpoints import DEADLINE, Endpoint, selected, sync
+from .endpoints import DEADLINE, Endpoint, selected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SqliteEndpoint(Endpoint):
-    """A file. It is not made before it has to be."""
+    """A file, which is created only when something is written to it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -31,7 +32,7 @@ class SqliteEndpoint(Endpoint):
         place = BoardFiles(path, self._gate)
         place.refuse_lost_file()
         self._connection = connect(path, DEADLINE) if os.path.exists(path) else None
-        if self._connection is not None and self.has("board"):
+        if self._connection is not None and self.has_table("board"):
             self._connection.close()
             self._connection = place.open(lambda: connect(path, DEADLINE))
 
@@ -49,7 +50,7 @@ class SqliteEndpoint(Endpoint):
     def _db(self) -> apsw.Connection:
         if self._connection is None:
             create(self._path)
-            sync(os.path.dirname(self._path))
+            fsync_path(os.path.dirname(self._path))
             self._connection = connect(self._path, DEADLINE)
         return self._connection
 
@@ -57,22 +58,22 @@ class SqliteEndpoint(Endpoint):
         """Run a statement."""
         return self._db.execute(sql, params).fetchall()
 
-    def has(self, table: str) -> bool:
+    def has_table(self, table: str) -> bool:
         """Whether there is such a table."""
         known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
         return self._connection is not None and bool(self.rows(known, table))
 
-    def refuse_strangers(self) -> None:
+    def refuse_other_data(self) -> None:
         """Raise `Refused` if it is another program's database."""
         if self._connection is not None and self.rows("SELECT 1 FROM sqlite_schema LIMIT 1"):
             raise Refused(f"migrate: {self} is a SQLite database, but not a tiebreak board", hint="is the path right?")
 
     def begin(self) -> None:
-        """Queue at the gate like everybody who writes."""
+        """Begin a write transaction, after waiting at the gate like every writer."""
         if self._db.in_transaction:
             return
         self._gate.enter()
-        if self.has("board"):
+        if self.has_table("board"):
             self._gate.leave()
             prepare(self._db, self._gate, self._path)
             self._gate.enter()
@@ -81,18 +82,18 @@ class SqliteEndpoint(Endpoint):
         self.rows("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """End the transaction and let the next one in."""
+        """Commit, and unlock the gate."""
         self.rows("COMMIT")
         self._gate.leave()
 
     def now(self) -> int:
-        """Board time; the gate is already passed."""
+        """Board time; the caller has locked the gate."""
         return board_clock(self._db, nullcontext())()  # type: ignore[arg-type]
 
-    def make(self, kept: dict[str, str]) -> None:
-        """Who has the file open goes on counting by the offset that it has read; the file stays in its place."""
+    def make_empty(self, kept: dict[str, str]) -> None:
+        """Replace the tables; the file stays, and keeps the clock offset that processes with the file open use."""
         if self._gate.mark():
-            self._gate.set_file(0, 0, durably=True)  # the token gets into another page
+            self._gate.set_file_state(0, 0, durably=True)  # the token moves to another page
         for table in ("messages_words", *TABLES, "board"):
             self.rows(f"DROP TABLE IF EXISTS {table}")
             self.rows(f"DROP TABLE IF EXISTS {CLOSED}{table}")
@@ -101,25 +102,25 @@ class SqliteEndpoint(Endpoint):
             self.rows("INSERT INTO board VALUES (?, ?)", *fact)
 
     def upgrade(self) -> None:
-        """The version is a number in the file itself."""
+        """Run the missing steps; the version is the `user_version` of the file."""
         run_steps(self._db, recognise(self._db, self._path))
 
     def columns(self, table: str) -> list[str]:
-        """In their order."""
+        """The names of a table's columns, in order."""
         return [name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", table)]
 
-    def all(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
-        """As SQLite steps through them."""
+    def read(self, table: str, columns: list[str], where: str = "TRUE") -> Iterable[Row]:
+        """Rows of a table, one at a time."""
         return self._db.execute(selected(table, columns, where))
 
-    def fill(self, table: str, columns: list[str], rows: list[Row]) -> None:
-        """Insert them."""
+    def insert(self, table: str, columns: list[str], rows: list[Row]) -> None:
+        """Insert rows into a table."""
         marks = ", ".join("?" * len(columns))
         sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
         self._db.executemany(sql, rows)
 
     def close(self) -> None:
-        """Close the connection, and let others in."""
+        """Close the connection, and unlock the gate."""
         connection, self._connection = self._connection, None
         if connection is not None:
             if connection.in_transaction:

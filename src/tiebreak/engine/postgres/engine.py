@@ -1,18 +1,19 @@
 """The board in PostgreSQL, used by many machines at once.
 
-Who is authoritative: the server's row locks. Transactions run at READ COMMITTED; a claim is one UPDATE with the
-condition that decides, and when it had to wait for another transaction PostgreSQL evaluates that condition anew on
-the row as it is then, so of any number of callers exactly one finds it free. Two statements are two moments: what a
-decision over several rows relies on is kept still by an advisory lock (a scope) that is taken when the transaction
-begins, before its first look. A deadlock or a serialisation failure undoes the transaction, and the operation runs
-again from its beginning; nothing of the first run is left.
+Authoritative are the server's row locks. Transactions run at READ COMMITTED. A claim is one UPDATE whose condition
+decides. If it has to wait for another transaction, PostgreSQL evaluates the condition again on the row as it is then,
+so exactly one of any number of callers finds the row free.
 
-Time is the server's, read after the scopes were taken.
+Two statements see two different moments. So a decision over several rows takes an advisory lock (a scope) when its
+transaction begins, before the first read; no other transaction with that scope can change what it relies on. After a
+deadlock or a serialisation failure the transaction is rolled back, and the operation runs again from its beginning.
 
-An answer is given after the commit; see `write_attempt` for what happens when the connection breaks meanwhile.
+Time is the server's clock, read after the scopes were taken.
 
-Events are numbered in the order of writing and seen in the order of commits; see `events_settled` in the schema for
-how readers miss none.
+The caller gets its answer after the commit; see `write_attempt` for what happens if the connection breaks meanwhile.
+
+Events get their numbers when they are written and become visible when they are committed, in another order; see
+`events_settled` in the schema for why readers miss none.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from ..protocol import follow
 from ..refusals import Refusals
 from .notifications import Notifications
 from .opening import prepare, refusal_if_closed, schema_of
-from .server_errors import CONFLICTS, GONE, diagnose, passing, unavailable
-from .transaction import BoolAsInteger, PostgresTransaction, Unscoped, Waits
+from .server_errors import CONFLICTS, MISSING, diagnose, is_temporary, unavailable
+from .transaction import BoolAsInteger, MissingScope, PostgresTransaction, WouldWait
 from .transaction_settings import TransactionSettings
-from .write_attempt import Undone, WriteAttempt, carefully, outcome, quickly
+from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_in_savepoint, run_without_savepoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ if TYPE_CHECKING:
 DEADLINE = 30.0
 MOST_IDLE = 8
 TRIES = 12
-"""How often an operation is run anew after a deadlock or a serialisation failure."""
+"""How often an operation is tried, if it meets deadlocks or serialisation failures."""
 PATIENCE = 5.0
 """Seconds to wait for a server that restarts or fails over."""
-LINE = {
+CONNECTION_DEFAULTS = {
     "application_name": "tiebreak",
     "client_encoding": "UTF8",
     "connect_timeout": 5,
@@ -66,9 +67,9 @@ LINE = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
 }
-"""What a connection is like unless the address says otherwise: a cut line is noticed, though nothing comes back."""
+"""Parameters of a connection, unless the address has others: a broken network is noticed within seconds."""
 FLOOR = 1.0
-"""A waiter looks again after this many seconds even if nothing woke it."""
+"""The most seconds that a waiter sleeps before it looks again, even if nothing woke it."""
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
@@ -82,11 +83,11 @@ class PostgresEngine:
         self.deadline = deadline
         self.clock = clock
         self.whole = address
-        """The address with everything in it, for commands that are run on behalf of this board."""
+        """The complete address, with its password: for commands that are started for this board."""
         try:
             self._conninfo = conninfo_to_dict(address)
         except psycopg.ProgrammingError:
-            # It would quote what it does not understand, and that may be the password.
+            # Its message would quote what it cannot parse, and that may be the password.
             message = f"board {self.address}: not an address that PostgreSQL understands"
             raise Invalid(message, hint="postgresql://USER@HOST/DATABASE?name=value") from None
         self._begin()
@@ -98,30 +99,30 @@ class PostgresEngine:
         self._idle: list[Any] = []
         self.left: set[str] = set()
         self._lock = allocate_lock()
-        self.refused = Refusals("")
-        self._high = 0
-        self.carrying = allocate_lock()
+        self.refusals = Refusals("")
+        self._highest_settled = 0
+        self.refusals_lock = allocate_lock()
         self._notifications = Notifications(self._connect, self._with_connection)
 
     def _open(self, connection: Any) -> TransactionSettings:
-        """Make the board or find it, and remember in which schema it is."""
+        """Make or upgrade the board, and remember in which schema it is."""
         prepare(connection, self.address)
         return TransactionSettings(schema_of(connection), self.deadline, connection.info.server_version)
 
     # ── Connections ──────────────────────────────────────────────────────────────────────────────────
 
     def _connect(self) -> Any:
-        options: dict[str, Any] = {**LINE, **self._conninfo}
+        options: dict[str, Any] = {**CONNECTION_DEFAULTS, **self._conninfo}
         made: Any = psycopg.connect(**options, autocommit=True, prepare_threshold=2)
         for kind, dumper in ((str, StrDumper), (int, Int8Dumper), (bool, BoolAsInteger)):
             made.adapters.register_dumper(kind, dumper)
-        # Behind a pooler, names of prepared statements are shared with strangers: one could run another one's.
+        # Behind a pooler, other clients share the names of prepared statements: one could run another one's statement.
         if made.execute("SELECT pg_backend_pid()").fetchone()[0] != made.info.backend_pid:
             made.prepare_threshold = None
         return made
 
     def _take(self) -> Any:
-        """A connection that nobody else uses; waits a while for a server that is not there."""
+        """A connection for this caller alone; waits up to `PATIENCE` seconds for a server that does not answer."""
         self._check_open()
         end, pause = monotonic() + PATIENCE, 0.05
         while True:
@@ -131,24 +132,24 @@ class PostgresEngine:
             try:
                 return self._connect()
             except psycopg.OperationalError as exc:
-                if not passing(exc) or monotonic() + pause > end:
+                if not is_temporary(exc) or monotonic() + pause > end:
                     raise unavailable(exc, self.address) from exc
-            except psycopg.ProgrammingError:  # it quotes what it does not understand, perhaps the password
+            except psycopg.ProgrammingError:  # its message may quote the password
                 raise Unavailable(f"board {self.address}: not an address that PostgreSQL understands") from None
             sleep(pause)
             pause = min(pause * 2, 0.5)
 
     def _give_back(self, connection: Any) -> None:
-        """Keep a connection for the next one, if it is still good and at rest."""
+        """Keep a connection for the next caller if it is open and in no transaction, otherwise close it."""
         with self._lock:
-            rests = not connection.closed and connection.info.transaction_status == IDLE
-            if rests and not self._closed and len(self._idle) < MOST_IDLE:
+            reusable = not connection.closed and connection.info.transaction_status == IDLE
+            if reusable and not self._closed and len(self._idle) < MOST_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
 
     def _with_connection(self, work: Callable[[Any], T]) -> T:
-        """Do something outside of any transaction, again if the connection turns out to be dead."""
+        """Run `work` outside of a transaction of the engine; again on a new connection if this one is broken."""
         end = monotonic() + PATIENCE
         while True:
             connection = self._take()
@@ -156,14 +157,14 @@ class PostgresEngine:
                 return work(connection)
             except psycopg.Error as exc:
                 self._forget_idle()
-                if not (connection.closed and passing(exc)) or monotonic() > end:
+                if not (connection.closed and is_temporary(exc)) or monotonic() > end:
                     raise self._explained(exc) from exc
             finally:
                 self._give_back(connection)
 
     def _explained(self, problem: psycopg.Error) -> Unavailable:
-        """Tables that are not there any more have been moved: then say where to."""
-        if isinstance(problem, GONE):
+        """The error for the caller; if tables are missing because the board was moved, it says where to."""
+        if isinstance(problem, MISSING):
             found = self._with_connection(lambda connection: refusal_if_closed(connection, self.address))
             if found is not None:
                 return found
@@ -177,7 +178,10 @@ class PostgresEngine:
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
-            self._inherited = (self._idle, self._notifications)  # kept and never closed: they belong to the parent
+            self._inherited = (
+                self._idle,
+                self._notifications,
+            )  # kept, so that they are never closed: they belong to the parent
             self._begin()
         if self._closed:
             raise Unavailable(f"board {self.address}: is closed here")
@@ -195,10 +199,10 @@ class PostgresEngine:
         return answer
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Run several in one transaction; an error undoes and answers that one alone.
+        """Run several calls in one transaction; an error undoes that call alone.
 
-        A call that has to wait for others does not do so with what the calls before it have locked: the batch is cut
-        before it, and goes on in another transaction.
+        A call that would have to wait for a locked row must not wait while it holds the locks of the calls before it.
+        So the batch is split before such a call, and continues in another transaction.
         """
         answers: list[Any] = []
         while len(answers) < len(calls):
@@ -207,58 +211,60 @@ class PostgresEngine:
             except TiebreakError as exc:
                 if not answers:
                     raise
-                answers += [exc] * (len(calls) - len(answers))  # what was committed before is told all the same
+                answers += [exc] * (
+                    len(calls) - len(answers)
+                )  # the calls before these are committed, so their answers are returned
         return answers
 
     def _batch(self, calls: Sequence[Call]) -> list[Any]:
-        """The answers to as many of these calls as can be run in one transaction: to the first one at least."""
+        """Run as many of these calls as possible in one transaction, at least the first; their answers."""
         scopes = _scopes(calls)
         try:
             try:
-                return self._write(lambda tx: _each(tx, calls, quickly), scopes)
-            except Undone:
+                return self._write(lambda tx: _run_calls(tx, calls, run_without_savepoint), scopes)
+            except NeedsSavepoints:
                 return self._write(lambda tx: self._with_savepoints(tx, calls), scopes)
-        except Waits as cut:
+        except WouldWait as cut:
             return self._batch(calls[: max(1, cut.args[0])])
 
     def _with_savepoints(self, tx: PostgresTransaction, calls: Sequence[Call]) -> list[Any]:
         tx.connection.execute("SAVEPOINT one")
-        return _each(tx, calls, lambda *call: carefully(self.address, *call))
+        return _run_calls(tx, calls, lambda *call: run_in_savepoint(self.address, *call))
 
     def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
-        """A server is always waited for."""
+        """Always None: every call waits for the server."""
         return None
 
     def _write(self, work: Callable[[PostgresTransaction], T], scopes: Sequence[Scope]) -> T:
-        """Run in a transaction, from its beginning again after a conflict, or after a break if it did not happen."""
+        """Run in a transaction; again after a conflict, and after a broken connection if it was not committed."""
         end, tries, rejected = monotonic() + self.deadline, 0, False
         while True:
             connection = self._take()
-            attempt = WriteAttempt(self, connection, work, scopes, carry=tries == 0)
+            attempt = WriteAttempt(self, connection, work, scopes, with_refusals=tries == 0)
             try:
                 answer: T = attempt.run()
-            except Unscoped as exc:
+            except MissingScope as exc:
                 self._roll_back(connection)
                 scopes = [*scopes, exc.needed]
                 continue
             except psycopg.Error as exc:
                 tries += 1
-                if not self._go_on(connection, attempt, exc, last=tries == TRIES or monotonic() > end):
-                    rejected = rejected or attempt.rejected  # it carries none when it is run again
-                    sleep(random.random() * 0.002 * 2 ** min(tries, 6))  # noqa: S311  (to part those who met)
+                if not self._resolve_failure(connection, attempt, exc, last=tries == TRIES or monotonic() > end):
+                    rejected = rejected or attempt.rejected  # the next attempt takes no refusals along
+                    sleep(random.random() * 0.002 * 2 ** min(tries, 6))  # noqa: S311  (so that two that met do not meet again)
                     continue
                 answer = attempt.answer
             except BaseException:
                 attempt.end(committed=False)
-                self.refused.settle_aside(drop=False)
+                self.refusals.resolve_held_back(drop=False)
                 self._roll_back(connection)
                 raise
             attempt.end(committed=attempt.changed)
             self.left |= attempt.left
             if rejected:
-                self.refused.settle_aside(drop=attempt.changed)
+                self.refusals.resolve_held_back(drop=attempt.changed)
             if attempt.changed and not connection.closed:
-                self._notifications.ring(connection)
+                self._notifications.notify(connection)
             self._give_back(connection)
             return answer
 
@@ -270,8 +276,8 @@ class PostgresEngine:
             connection.close()
         self._give_back(connection)
 
-    def _go_on(self, connection: Any, attempt: WriteAttempt, problem: psycopg.Error, *, last: bool) -> bool:
-        """After an error: True when the commit happened after all, False to try again; else it is raised."""
+    def _resolve_failure(self, connection: Any, attempt: WriteAttempt, problem: psycopg.Error, *, last: bool) -> bool:
+        """After an error: True if the commit happened all the same, False to try again; otherwise raises the error."""
         try:
             attempt.changed = connection.closed and attempt.committing and self._did_commit(attempt)
         finally:
@@ -282,18 +288,18 @@ class PostgresEngine:
             self._forget_idle()
         else:
             self._roll_back(connection)
-        again = isinstance(problem, CONFLICTS) or (connection.closed and passing(problem)) or attempt.rejected
+        again = isinstance(problem, CONFLICTS) or (connection.closed and is_temporary(problem)) or attempt.rejected
         if last or not again:
-            self.refused.settle_aside(drop=False)
+            self.refusals.resolve_held_back(drop=False)
             raise self._explained(problem) from problem
         return False
 
     def _did_commit(self, attempt: WriteAttempt) -> bool:
-        """The connection broke between COMMIT and its answer: the server knows what became of it, nobody guesses."""
+        """Ask the server whether a transaction was committed, after the connection broke during its COMMIT."""
         end, problem = monotonic() + self.deadline, None
         while monotonic() < end:
             try:
-                known = self._with_connection(lambda connection: outcome(self.settings, connection, attempt.trace))
+                known = self._with_connection(lambda connection: outcome(self.settings, connection, attempt.proof))
             except Unavailable as exc:
                 problem = exc
                 break
@@ -306,12 +312,16 @@ class PostgresEngine:
         ) from problem
 
     def _read(self, operation: Operation[..., Any], params: dict[str, Any]) -> Any:
-        """Run in one snapshot. Which events are settled is asked before it begins: a snapshot cannot tell."""
+        """Run in one snapshot.
+
+        Which events are settled has to be asked before the snapshot begins, because a snapshot does not see the
+        transactions that begin after it.
+        """
 
         def work(connection: Any) -> Any:
             settled = self.settled(connection) if operation.reads_log else None
             now = self.settings.reading(connection)
-            tx = PostgresTransaction(connection, self.refused, now, lambda: _declared(settled), clock=self.clock)
+            tx = PostgresTransaction(connection, self.refusals, now, lambda: _declared(settled), clock=self.clock)
             try:
                 return operation.function(tx, **params)
             finally:
@@ -321,90 +331,91 @@ class PostgresEngine:
         return self._with_connection(work)
 
     def settled(self, connection: Any) -> int:
-        """The number up to which no event can appear any more: what was settled once stays so.
+        """The number up to which no event can appear any more. It never decreases.
 
-        The server may tell a lower one again, when a writer had looked long before it said where it begins.
+        The server may answer with a lower number than before, if a writer read the sequence long before it announced
+        where it begins. The highest answer is right.
         """
         return self._highest(self.settings.asking(connection, "SELECT events_settled()"))
 
     def settled_inside(self, connection: Any) -> int:
-        """The same, asked inside of a transaction that is under way."""
+        """The same, asked inside a transaction."""
         return self._highest(connection.execute("SELECT events_settled()").fetchone()[0])
 
-    def _highest(self, told: int) -> int:
+    def _highest(self, number: int) -> int:
         with self._lock:
-            self._high = max(self._high, int(told))
-            return self._high
+            self._highest_settled = max(self._highest_settled, int(number))
+            return self._highest_settled
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
     def wait(self, after: int, timeout: float, **_: Any) -> bool:
         """Sleep until there is an event after this number; False when the time is up.
 
-        A notification is a hint that may be lost; a look every second is what can be relied on.
+        A notification is a hint that may be lost, so the events are also read every second.
         """
         self._check_open()
         end = monotonic() + timeout
         while True:
-            heard = self._notifications.listen()
+            received = self._notifications.listen()
             if self._newest() > after:
                 return True
             left = end - monotonic()
             if left <= 0:
                 return False
-            self._notifications.sleep(min(left, FLOOR), heard)
+            self._notifications.sleep(min(left, FLOOR), received)
 
     def _newest(self) -> int:
-        # A number that was taken and given up again is none, or whoever waits would be woken by nothing for ever.
+        # The sequence does not answer this: a rolled-back transaction leaves a gap, which would wake waiters for ever.
         newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= {}"
         return int(self._with_connection(lambda c: self.settings.asking(c, newest.format(self.settled(c)))))
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-        """The next events that match, and the number to go on after."""
+        """The next events that match, and the number after which to continue."""
         return follow(self, after, timeout, filters)
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
     def probe(self) -> None:
-        """Whether the server takes writes at all; raises `Unavailable`."""
+        """Raise `Unavailable` if the server accepts no writes."""
         standby = self._with_connection(lambda c: c.execute("SELECT pg_is_in_recovery()").fetchone()[0])
         if standby:
             raise Unavailable(f"board {self.address}: this server is a standby and takes no writes")
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
-        """Copy the board to a SQLite board in a new file, while others use it."""
+        """Copy the board to a new file, as a SQLite board, while others use it."""
         from ..move.server_backup import to_file
 
         to_file(self._connect(), self.address, target, progress)
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """What the server tells about itself and about the board's tables."""
-        return [*self._with_connection(diagnose), *self.refused.findings()]
+        """The findings of `tb doctor` about the server and the board's tables."""
+        return [*self._with_connection(diagnose), *self.refusals.findings()]
 
     @property
     def refusals_dropped(self) -> int:
         """How many refusals of this process will never be in the log."""
-        return self.refused.dropped
+        return self.refusals.dropped
 
     def tend(self) -> list[str]:
-        """Nothing to do: the server looks after itself."""
+        """Nothing to do: the server maintains its own log."""
         return []
 
     def close(self) -> None:
-        """Close the connections; refusals that nobody carried yet are written down without waiting for the disk."""
+        """Close the connections; refusals that are not in the log yet are written without waiting for the disk."""
         if self._closed or self._pid != os.getpid():
             return
         try:
             self._notifications.close()
-            rows = self.refused.collect()
+            rows = self.refusals.collect()
             if rows:
-                self._with_connection(lambda connection: self._leave(connection, rows))
+                self._with_connection(lambda connection: self._write_refusals(connection, rows))
         except TiebreakError:
             pass  # what is lost here is an audit line, never a commit
         self._closed = True
         self._forget_idle()
 
-    def _leave(self, connection: Any, rows: list[tuple[Any, ...]]) -> None:
+    def _write_refusals(self, connection: Any, rows: list[tuple[Any, ...]]) -> None:
         self.settings.writing(connection, ())
         connection.execute("SET LOCAL synchronous_commit = off")
         tx = PostgresTransaction(connection, Refusals(""), 0)
@@ -420,7 +431,7 @@ def _declared(settled: int | None) -> int:
 
 
 def _scopes(calls: Sequence[Call]) -> list[Scope]:
-    """The scopes of all calls together; one whose parameters are wrong needs none, and is told so later."""
+    """The scopes of all calls together; a call with invalid parameters needs none, and fails later."""
     needed: dict[Scope, None] = {}
     for operation, params, once in calls:
         try:
@@ -430,13 +441,13 @@ def _scopes(calls: Sequence[Call]) -> list[Scope]:
     return list(needed)
 
 
-def _each(tx: PostgresTransaction, calls: Sequence[Call], run: Callable[..., Any]) -> list[Any]:
-    """Run call by call; one that has to wait for others says how many were run before it."""
+def _run_calls(tx: PostgresTransaction, calls: Sequence[Call], run: Callable[..., Any]) -> list[Any]:
+    """Run the calls one by one; raises `WouldWait` with the number of those that ran before a call that has to wait."""
     answers: list[Any] = []
     tx.in_batch = len(calls) > 1
     for call in calls:
         try:
             answers.append(run(tx, *call))
-        except Waits:
-            raise Waits(len(answers)) from None
+        except WouldWait:
+            raise WouldWait(len(answers)) from None
     return answers

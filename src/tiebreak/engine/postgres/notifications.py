@@ -1,8 +1,9 @@
-"""Wake-ups on PostgreSQL: NOTIFY as a hint, never more than that.
+"""Wake-ups on PostgreSQL, by NOTIFY and LISTEN.
 
-A notification carries nothing, is sent at most every few milliseconds however much happens, and after the commit that
-it tells of: inside a transaction it would make all commits of the database queue. Whoever waits looks at the board
-anyway once a second, so one that is lost costs a second.
+A notification is only a hint that something was committed. It has no content. It is sent after the commit, because a
+NOTIFY inside a transaction makes all commits of the database wait for each other, and at most once in a few
+milliseconds, however much is committed. Waiters also look at the board once a second, so a lost notification costs a
+second.
 """
 
 from __future__ import annotations
@@ -23,115 +24,115 @@ if TYPE_CHECKING:
 CHANNEL = "tiebreak"
 PAUSE = 0.005
 """Seconds between two notifications of one process."""
-# It has to be on no disk before the next one: a hint that is lost costs a second.
-_RING = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT"
+# It need not wait for the disk: a lost notification costs a second.
+_NOTIFY = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT"
 
 
 class Notifications:
-    """Tells others that something happened, and hears it from them; one connection of its own for listening."""
+    """Sends notifications to other processes and receives theirs, on a connection of its own."""
 
     def __init__(self, connect: Callable[[], Any], borrow: Callable[[Callable[[Any], None]], None]) -> None:
         self._connect = connect
         self._borrow = borrow
-        self._told = 0
-        self._rung = 0.0
-        self._owed = self._ringing = False
-        self._turn = Condition()
-        self._ears: Any = None
-        self._hearing = self._deaf = False
+        self._received = 0
+        self._sent_at = 0.0
+        self._due = self._sender_runs = False
+        self._condition = Condition()
+        self._listener: Any = None
+        self._receiving = self._cannot_listen = False
         self._closed = False
 
-    def ring(self, connection: Any) -> None:
-        """Something was committed: tell now, or soon if it was told just now."""
-        with self._turn:
-            due = self._rung + PAUSE - monotonic()
-            if due > 0 or self._ringing:
-                self._owed = True
-                if not self._ringing and not self._closed:
-                    self._begin_to_ring(due)
+    def notify(self, connection: Any) -> None:
+        """After a commit: send a notification now, or soon if one was sent just now."""
+        with self._condition:
+            delay = self._sent_at + PAUSE - monotonic()
+            if delay > 0 or self._sender_runs:
+                self._due = True
+                if not self._sender_runs and not self._closed:
+                    self._start_sender(delay)
                 return
-            self._rung = monotonic()
-        _quietly(connection)
+            self._sent_at = monotonic()
+        _send(connection)
 
-    def _begin_to_ring(self, due: float) -> None:
+    def _start_sender(self, delay: float) -> None:
         try:
-            start_new_thread(self._ring_later, (due,))
-            self._ringing = True
+            start_new_thread(self._send_later, (delay,))
+            self._sender_runs = True
         except RuntimeError:
-            pass  # no more threads here; whoever waits looks by itself
+            pass  # no more threads are possible; waiters look once a second
 
-    def _ring_later(self, due: float) -> None:
-        """In a thread that lives as long as a burst: one for each hint would cost more than the hint."""
+    def _send_later(self, delay: float) -> None:
+        """In a thread that lives as long as commits keep coming: one thread for each notification would cost more."""
         while True:
-            sleep(max(0.0, due))
-            if not self._settle_up():
+            sleep(max(0.0, delay))
+            if not self._send_due():
                 return
-            due = PAUSE
+            delay = PAUSE
 
-    def _settle_up(self) -> bool:
-        """Tell what is owed; False when nothing is, and the thread may go."""
-        with self._turn:
-            self._ringing = self._owed and not self._closed
-            if not self._owed:
+    def _send_due(self) -> bool:
+        """Send a notification if one is due; False if none is, and the thread may end."""
+        with self._condition:
+            self._sender_runs = self._due and not self._closed
+            if not self._due:
                 return False
-            self._owed, self._rung = False, monotonic()
+            self._due, self._sent_at = False, monotonic()
         try:
-            self._borrow(_quietly)
+            self._borrow(_send)
         except TiebreakError:
-            pass  # whoever waits looks by itself
-        return self._ringing
+            pass  # waiters look once a second
+        return self._sender_runs
 
     def listen(self) -> int:
-        """From now on, hear what is told; how often something was heard so far, for `sleep`."""
-        with self._turn:
-            if not self._deaf and (self._ears is None or self._ears.closed):
-                self._ears = self._new_ears()
-            return self._told
+        """Listen from now on; returns how many notifications were received so far, for `sleep`."""
+        with self._condition:
+            if not self._cannot_listen and (self._listener is None or self._listener.closed):
+                self._listener = self._new_listener()
+            return self._received
 
-    def _new_ears(self) -> Any:
+    def _new_listener(self) -> Any:
         try:
-            ears = self._connect()
+            listener = self._connect()
         except psycopg.Error:
             return None
         try:
-            ears.execute(f"LISTEN {CHANNEL}")
-            return ears
+            listener.execute(f"LISTEN {CHANNEL}")
+            return listener
         except psycopg.Error:
-            self._deaf = not ears.closed  # a server or pooler where one cannot listen: looking has to do
-            ears.close()
+            self._cannot_listen = not listener.closed  # a server or pooler without LISTEN: waiters look once a second
+            listener.close()
             return None
 
-    def sleep(self, seconds: float, heard: int) -> None:
-        """Sleep until something is told, or for that long. One thread hears for all that sleep."""
+    def sleep(self, seconds: float, received: int) -> None:
+        """Sleep until a notification comes, or for that long. One thread receives for all that sleep."""
         end = monotonic() + seconds
-        with self._turn:
-            if self._told != heard:
-                return  # somebody heard it between the look and now
-            if self._hearing or self._ears is None:
-                self._turn.wait(seconds)
+        with self._condition:
+            if self._received != received:
+                return  # one came after the caller looked at the board
+            if self._receiving or self._listener is None:
+                self._condition.wait(seconds)
                 return
-            self._hearing, ears = True, self._ears
+            self._receiving, listener = True, self._listener
         try:
-            for _ in ears.notifies(timeout=max(0.0, end - monotonic()), stop_after=1):
-                self._told += 1
+            for _ in listener.notifies(timeout=max(0.0, end - monotonic()), stop_after=1):
+                self._received += 1
         except psycopg.Error:
-            self._ears = None
+            self._listener = None
         finally:
-            with self._turn:
-                self._hearing = False
-                self._turn.notify_all()
+            with self._condition:
+                self._receiving = False
+                self._condition.notify_all()
 
     def close(self) -> None:
-        """Tell what is still to be told, and hang up."""
-        with self._turn:
+        """Send a notification that is still due, and close the connection."""
+        with self._condition:
             self._closed = True
-        self._settle_up()
-        if self._ears is not None and not self._hearing:
-            self._ears.close()
+        self._send_due()
+        if self._listener is not None and not self._receiving:
+            self._listener.close()
 
 
-def _quietly(connection: Any) -> None:
+def _send(connection: Any) -> None:
     try:
-        connection.execute(_RING)
+        connection.execute(_NOTIFY)
     except psycopg.Error:
-        pass  # the commit has happened; a hint is only a hint
+        pass  # the commit has happened, and a notification is only a hint

@@ -1,9 +1,11 @@
-"""Opening a board on PostgreSQL: making its tables, or bringing them up to date.
+"""Opening a board on PostgreSQL: make its tables, or bring them up to date.
 
-Whoever does either holds one advisory lock until its commit, so any number of processes may open a board at the same
-moment: the first one makes or upgrades it, the others wait and find it done. An upgrade also locks all tables, because
-processes of an older version use them without asking for that advisory lock. Readers are locked out, too: steps change
-tables that somebody may be reading, and would wait for that reader while holding locks that the reader may need next.
+A process that does either holds an advisory lock until its commit. So any number of processes may open a board at the
+same moment: the first one makes or upgrades it, and the others wait and find it done.
+
+An upgrade also locks all tables, because processes of an older version use them without that advisory lock. Readers are
+locked out too. Otherwise a step that changes a table would wait for its reader while it holds locks that the reader may
+need next.
 """
 
 from __future__ import annotations
@@ -24,16 +26,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEADLINE = 30.0
-"""Seconds to wait for others to let go of the board."""
+"""Seconds to wait for the locks of other transactions."""
 FIRST_WAIT, LONGEST_WAIT = 300, 2400
-"""Milliseconds to wait for the locks on all tables before giving way, the first time and later.
+"""Milliseconds to wait for the locks on all tables before releasing those already taken: at first, and at most.
 
-Short at first, so that nobody else fails in a deadlock; later longer than the server's `deadlock_timeout`, because only
-after that does PostgreSQL stop an autovacuum that is in the way.
+Short at first, so that no other transaction fails in a deadlock. Later longer than the server's `deadlock_timeout`,
+because only then does PostgreSQL cancel an autovacuum that holds a conflicting lock.
 """
 _BEGIN = "; ".join(
     [
-        # Not the server's defaults: at a higher isolation level, the look after the lock would see what was before it.
+        # Not the server's default: at a higher isolation level, a read after the lock would not see what others
+        # committed while this transaction waited for the lock.
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
         schema.POSTGRES_PASS,
         "SET LOCAL statement_timeout = 0",
@@ -45,7 +48,7 @@ _BEGIN = "; ".join(
 
 
 def prepare(connection: Any, address: str) -> None:
-    """Make sure that the schema is the one that this code knows; the connection is in no transaction."""
+    """Make or upgrade the tables if necessary, on a connection in no transaction; raises `Unavailable` if newer."""
     refuse_encoding(connection, address)
     version = _version(connection, address)
     if version < schema.VERSION:
@@ -54,12 +57,12 @@ def prepare(connection: Any, address: str) -> None:
 
 
 def refuse_encoding(connection: Any, address: str) -> None:
-    """Raise `Unavailable` if the database stores texts in another encoding than UTF-8, before anything is written.
+    """Raise `Unavailable` if the database has another encoding than UTF-8, before anything is written.
 
-    Names and messages may contain any character. A database in another encoding refuses some of them midway, or gives
-    bytes back that are no text.
+    Names and messages may contain any character. A database in another encoding rejects some of them, or returns bytes
+    that are not text.
     """
-    encoding = connection.info.parameter_status("server_encoding")  # the server tells it to every new connection
+    encoding = connection.info.parameter_status("server_encoding")  # the server sends it to every new connection
     if encoding is None:
         [encoding] = connection.execute("SHOW server_encoding").fetchone()
     if encoding != "UTF8":
@@ -71,8 +74,8 @@ def refuse_encoding(connection: Any, address: str) -> None:
 
 
 def _version(connection: Any, address: str) -> int:
-    """The version of the board; 0 when there is none."""
-    # Not to_regclass: it would remember, while waiting for the lock, that there was no such table.
+    """The version of the board; 0 if there is no board."""
+    # Not to_regclass: its answer would be cached while this transaction waits for the lock.
     there = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(oid)"
     if connection.execute(there).fetchone() is None:
         if (refusal := refusal_if_closed(connection, address)) is not None:
@@ -83,21 +86,21 @@ def _version(connection: Any, address: str) -> int:
 
 
 def refusal_if_closed(connection: Any, address: str) -> Unavailable | None:
-    """Why nobody can use a board that was closed by a move; None if it was not. In no transaction or a sound one."""
+    """The error for a board that was closed by a move; None if it was not. Not for a failed transaction."""
     if connection.execute("SELECT to_regclass(%s)", (f"{schema.CLOSED}board",)).fetchone()[0] is None:
         return None
     return closed(dict(connection.execute(f"SELECT name, value FROM {schema.CLOSED}board").fetchall()), address)  # noqa: S608
 
 
 def _upgrade(connection: Any, address: str) -> int:
-    """Run the missing steps in one transaction; the version that the board has then."""
+    """Run the missing steps in one transaction; returns the version after that."""
     version = 0
     try:
         connection.execute(_BEGIN)
         connection.execute("SELECT pg_advisory_xact_lock(%s::int, 0)", (SCOPE,))
         version = _version(connection, address)
         if 0 < version < schema.VERSION:
-            _work_where_the_board_is(connection)
+            _use_schema_of_board(connection)
             lock_tables(connection, address)
         run_steps(connection, version)
         connection.execute("COMMIT")
@@ -125,15 +128,15 @@ def _roll_back(connection: Any) -> None:
         connection.close()
 
 
-def _work_where_the_board_is(connection: Any) -> None:
-    """What a step creates belongs beside the tables, also when another schema comes first in the search path."""
+def _use_schema_of_board(connection: Any) -> None:
+    """Let steps create everything in the board's schema, even if another one comes first in the search path."""
     connection.execute(
         "SELECT set_config('search_path', quote_ident(%s) || ', pg_temp', true)", (schema_of(connection),)
     )
 
 
 def schema_of(connection: Any) -> str:
-    """The schema in which the board was found, for all transactions to come."""
+    """The name of the PostgreSQL schema that contains the board."""
     [found] = connection.execute(
         "SELECT nspname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
         "WHERE relname = 'board' AND relkind = 'r' AND pg_table_is_visible(pg_class.oid)"
@@ -142,7 +145,7 @@ def schema_of(connection: Any) -> str:
 
 
 def run_steps(connection: Any, version: int) -> None:
-    """Run the steps that a board of this version lacks, in the transaction of the caller."""
+    """Run the steps that a board of this version lacks, in the caller's transaction."""
     if version >= schema.VERSION:
         return
     refuse_encoding(connection, connection.info.dbname)
@@ -156,10 +159,10 @@ def run_steps(connection: Any, version: int) -> None:
 
 
 def lock_tables(connection: Any, address: str) -> None:
-    """Lock all tables of the board, also for readers, until the transaction ends.
+    """Lock all tables of the board against writers and readers, until the transaction ends.
 
-    A transaction that has locked one table and needs another would be in a deadlock with this, and must not fail for
-    it. So all locks are given back after a short wait, and asked for again.
+    This could deadlock with a transaction that has locked one table and needs another, and that transaction must not
+    fail. So after a short wait all locks are released, and requested again.
     """
     there = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid)"
     found = {name for (name,) in connection.execute(there).fetchall()}
@@ -176,5 +179,5 @@ def lock_tables(connection: Any, address: str) -> None:
             connection.execute("ROLLBACK TO unlocked")
             if monotonic() > end:
                 raise _in_use(address) from exc
-        sleep(random() * 0.1)  # noqa: S311  (to part those who met)
+        sleep(random() * 0.1)  # noqa: S311  (so that two that met do not meet again)
         wait = min(wait * 2, LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""What goes wrong with a PostgreSQL server: what is tried again, what is said, and what the doctor finds."""
+"""Errors of a PostgreSQL server: which are temporary, what callers are told, and what `tb doctor` checks."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
-"""Two transactions met: whoever is undone begins again."""
-GONE = (pg.UndefinedTable, pg.UndefinedFunction)
-"""The board is not there any more: it was moved."""
-_FOR_GOOD = ("authentication failed", "no password", "does not exist", "could not translate", "invalid ")
-_PASSING = ("08", "57P", "53300", "25006", "25P03")
+"""Two transactions were in conflict. The one that failed is run again."""
+MISSING = (pg.UndefinedTable, pg.UndefinedFunction)
+"""A table or function of the board is missing: the board was moved."""
+_PERMANENT = ("authentication failed", "no password", "does not exist", "could not translate", "invalid ")
+_TEMPORARY = ("08", "57P", "53300", "25006", "25P03")
 
 
-def passing(problem: psycopg.Error) -> bool:
-    """Whether it may be better in a moment: a server that restarts, fails over, or has no room right now."""
+def is_temporary(problem: psycopg.Error) -> bool:
+    """Whether the error may be temporary: a server that restarts, fails over, or has no free connection."""
     state = problem.sqlstate
     if state is None:  # the connection itself: refused, reset, timed out; but not a wrong password or name
         text = str(problem)
-        return not any(words in text for words in _FOR_GOOD)
-    return state.startswith(_PASSING)
+        return not any(words in text for words in _PERMANENT)
+    return state.startswith(_TEMPORARY)
 
 
 def unavailable(problem: Exception, address: str) -> Unavailable:
-    """What the server says, as an error that a person can act on."""
+    """Turn an error of the server into one that a person can act on."""
     text = str(problem).strip().split("\n", 1)[0] or type(problem).__name__
     if isinstance(problem, pg.QueryCanceled):
-        text = "busy: others kept what was needed locked for too long"
+        text = "busy: other transactions held the locks for too long"
     hints = {"28": "check the user and the password", "3D": "create the database first", "53": "free some resources"}
     state = getattr(problem, "sqlstate", None) or ""
     return Unavailable(f"board {address}: {text}", hint=hints.get(state[:2], ""), sqlstate=state)
 
 
 def diagnose(connection: Any) -> list[tuple[str, str, str]]:
-    """What the server tells about itself and about the board's tables."""
+    """The findings of `tb doctor` about the server and the board's tables."""
     settings = dict(
         connection.execute(
             "SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'fsync', 'synchronous_commit', "
@@ -47,7 +47,7 @@ def diagnose(connection: Any) -> list[tuple[str, str, str]]:
         ).fetchall()
     )
     durable = all(settings[name] != "off" for name in ("fsync", "synchronous_commit", "full_page_writes"))
-    kept = ", ".join(f"{name} {settings[name]}" for name in ("fsync", "synchronous_commit", "full_page_writes"))
+    values = ", ".join(f"{name} {settings[name]}" for name in ("fsync", "synchronous_commit", "full_page_writes"))
     [standby] = connection.execute("SELECT pg_is_in_recovery()").fetchone()
     [oldest] = connection.execute(
         "SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::float8 FROM pg_stat_activity "
@@ -60,7 +60,7 @@ def diagnose(connection: Any) -> list[tuple[str, str, str]]:
     return [
         ("ok", "postgresql", settings["server_version"]),
         ("bad" if standby else "ok", "role", "a standby, which takes no writes" if standby else "a primary"),
-        ("ok" if durable else "bad", "durability", kept),
+        ("ok" if durable else "bad", "durability", values),
         ("ok" if settings["autovacuum"] == "on" else "bad", "autovacuum", settings["autovacuum"]),
         ("warn" if oldest > 300 else "ok", "oldest transaction", f"{oldest:.0f} s; a long one stops vacuum"),
         *[("warn", "vacuum", f"{name} has {gone} dead rows beside {live}") for name, gone, live in dead],

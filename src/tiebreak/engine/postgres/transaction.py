@@ -1,11 +1,15 @@
-"""A transaction on PostgreSQL as operations see it: their statements in this database's words.
+"""A transaction on PostgreSQL, as operations see it.
 
-Events are put off and written together, by one statement, when the transaction is about to commit or when a statement
-is about to read them: nobody else sees them before the commit anyway, and each statement is a round trip. What
-orders the events of one task or resource is the lock on its row, and that is kept until the commit.
+Operations write their SQL once, with named fragments (`{now}`, `{skip_locked}` …) where the databases differ. This
+module replaces each fragment by PostgreSQL's SQL.
 
-Time is the server's, read when the transaction begins, after its scopes were taken; each call of a batch adds to it
-what this machine's clock has counted since. So it is never ahead of the server's, and a lapse is never seen too early.
+Events are collected and written together, in one statement, before the commit or before a statement reads them. Each
+statement is a round trip, and nobody else sees the events before the commit anyway. Their order is safe: the events of
+one task or resource are ordered by the lock on its row, which is held until the commit.
+
+Time is the server's clock, read when the transaction begins, after its scopes were taken. Each call of a batch adds the
+time that has passed since on this machine. So it is never ahead of the server's clock, and a lease never seems to have
+run out too early.
 """
 
 from __future__ import annotations
@@ -46,15 +50,15 @@ _EVENTS = f"INSERT INTO events ({', '.join(WRITTEN)}) "
 _VALUES = f"({', '.join(['%s'] * len(WRITTEN))})"
 _NUMBERS = {"at", "priority", "epoch", "until", "times"}
 _TYPED = ", ".join(f"{each} {'bigint' if each in _NUMBERS else 'text'}" for each in WRITTEN)
-# One statement for any number of rows, so that it is prepared once.
-_MANY = f"{_EVENTS}SELECT * FROM json_to_recordset(CAST(%s AS json)) AS told ({_TYPED})"  # noqa: S608
+# One statement for any number of rows, so that it has to be prepared only once.
+_MANY = f"{_EVENTS}SELECT * FROM json_to_recordset(CAST(%s AS json)) AS event ({_TYPED})"  # noqa: S608
 FEW = 4
-"""So many events travel with the COMMIT; more are quicker as one list."""
+"""Up to this many events are sent in the same message as the COMMIT; more are quicker as one JSON list."""
 _prepared: dict[tuple[str, bool, bool], tuple[str, bool]] = {}
 
 
 def _dialect(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
-    """The operation's SQL as psycopg takes it, with this engine's fragments; and whether it is about events."""
+    """The operation's SQL for psycopg, and whether it uses the table of events."""
     fragments = {
         **_FRAGMENTS,
         "skip_locked": "FOR UPDATE" if waits else "FOR UPDATE SKIP LOCKED",
@@ -67,10 +71,10 @@ def _dialect(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
     return done
 
 
-class Unscoped(BaseException):
-    """An operation needs a scope that its transaction did not begin with: it begins anew, with the scope.
+class MissingScope(BaseException):
+    """An operation needs a scope that its transaction did not take at its beginning: it is run again with the scope.
 
-    Not an `Exception`: nothing between the operation and the engine may take it for an answer.
+    It is not an `Exception`, so that nothing between the operation and the engine handles it as an error.
     """
 
     def __init__(self, needed: Scope) -> None:
@@ -78,15 +82,15 @@ class Unscoped(BaseException):
         self.needed = needed
 
 
-class Waits(BaseException):
-    """A call of a batch would have to wait for a row.
+class WouldWait(BaseException):
+    """A call of a batch would have to wait for a locked row.
 
-    The batch is cut before it, so that it does not wait while it keeps what the calls before it have locked.
+    The batch is split before it, so that it does not wait while it holds the locks of the calls before it.
     """
 
 
 class BoolAsInteger(Int8Dumper):
-    """A flag is a number in a row, on every engine."""
+    """Stores a flag as a number, as on every engine."""
 
     def dump(self, obj: Any) -> bytes:
         """0 or 1."""
@@ -94,7 +98,7 @@ class BoolAsInteger(Int8Dumper):
 
 
 def _match(words: str) -> str:
-    """Words as a text query in which nothing is special but a star at the end."""
+    """A search for these words as a text query; only a star at the end of a word is special."""
     parts = []
     for word in words.split():
         bare = word.rstrip("*").replace("\\", " ").replace("'", "''").replace(":", " ")
@@ -120,7 +124,7 @@ class PostgresTransaction(LocalTransaction):
         "in_batch",
         "left",
         "now",
-        "trace",
+        "proof",
     )
 
     passes_over = True
@@ -141,23 +145,23 @@ class PostgresTransaction(LocalTransaction):
         self._scopes = set(scopes)
         self._waits = False
         self.in_batch = False
-        """Whether other calls have locked something in this transaction."""
+        """Whether other calls share this transaction, and may have locked rows."""
         self._refusals = refusals
         self._settled = settled
         self._events: list[dict[str, Any]] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
         self.left: set[str] = set()
-        """The projects in which it leaves chores."""
+        """The projects in which this transaction leaves chores."""
         self.changes = 0
-        """How much was written that has to be committed."""
-        self.trace: dict[str, Any] = {}
-        """An event that was sent to be written: where it is, the transaction was committed."""
+        """How many rows were written."""
+        self.proof: dict[str, Any] = {}
+        """An event of this transaction: if the server has it, the transaction was committed."""
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
         key = (sql, self._waits, self._clock is not None)
-        statement, of_events = _prepared.get(key) or _dialect(*key)
-        if of_events:
+        statement, about_events = _prepared.get(key) or _dialect(*key)
+        if about_events:
             self.write_events()
             if self._settled is not None and "%(settled)s" in statement:
                 params["settled"] = self._settled()
@@ -165,7 +169,7 @@ class PostgresTransaction(LocalTransaction):
             params["query"] = _match(params["query"])
         params["now"] = self.now
         cursor = self.connection.execute(statement, params)
-        result = cursor.pgresult  # asked itself: the cursor would describe every column first
+        result = cursor.pgresult  # not the cursor's properties: it would describe every column first
         if not result.command_status.startswith(b"SELECT"):
             self.changes += result.command_tuples or 0
         return cursor.fetchall() if result.nfields else []
@@ -181,65 +185,71 @@ class PostgresTransaction(LocalTransaction):
         self.changes += 1
 
     def write_events(self) -> None:
-        """Write down the events that were put off."""
-        rows = self._taken()
+        """Write the collected events."""
+        rows = self._take_events()
         if rows:
             self.connection.execute(_MANY, (json.dumps(rows),))
 
     def commit(self) -> None:
-        """Write down the events that were put off, and commit; a few of them in the same round trip."""
+        """Write the collected events and commit; if they are few, in the same round trip."""
         if len(self._events) > FEW:
             self.write_events()
         if not self._events:
             self.connection.execute("COMMIT")
             return
-        rows = self._taken()
+        rows = self._take_events()
         insert = f"{_EVENTS}VALUES {', '.join([_VALUES] * len(rows))}"
         values = [row[each] for row in rows for each in WRITTEN]
         self.connection.execute(ClientCursor(self.connection).mogrify(insert, values) + "; COMMIT")
 
-    def _taken(self) -> list[dict[str, Any]]:
+    def _take_events(self) -> list[dict[str, Any]]:
         rows, self._events = self._events, []
         if rows:
-            self.trace = rows[0]
+            self.proof = rows[0]
         return rows
 
-    def forget(self, changes: int, trace: dict[str, Any]) -> None:
-        """What was done since then was undone, so a missing event no longer proves that the commit failed."""
+    def forget(self, changes: int, proof: dict[str, Any]) -> None:
+        """After a rollback to a savepoint: forget the events and changes since then.
+
+        `proof` goes back too, because a missing event no longer proves that the commit failed.
+        """
         self._events.clear()
-        self.changes, self.trace = changes, trace
+        self.changes, self.proof = changes, proof
 
     def next_call(self) -> None:
-        """Another call begins to run: it has a time of its own."""
+        """Begin the next call of a batch: it has a time of its own."""
         self.now = self._clock() if self._clock else self._begun + int((monotonic() - self._since) * 1_000_000)
 
     def serialize(self, *names: str, shared: bool = False) -> None:
-        """Be the only transaction with this scope, since it began; begins anew with the scope if need be."""
+        """Require a scope; raises `MissingScope` if this transaction did not take it at its beginning."""
         name, _ = needed = scope(*names, shared=shared)
         if (name, False) not in self._scopes and needed not in self._scopes:
-            raise Unscoped(needed)
+            raise MissingScope(needed)
 
     def wait_for_locked(self) -> None:
-        """Let `{skip_locked}` wait from now on; a call of a batch is run again, in a transaction of its own."""
+        """Let `{skip_locked}` wait for locked rows from now on; in a batch, raises `WouldWait`."""
         if self.in_batch:
-            raise Waits
+            raise WouldWait
         self._waits = True
 
     def leave(self, project: str) -> None:
-        """Tell that chores of a project are left behind."""
+        """Note that this transaction leaves chores in a project."""
         self.left.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""
         self._refused.append((event, facts))
 
-    def hand_in(self) -> None:
-        """What was refused here is told to the caller, so it counts; a try that is made again counts once."""
+    def count_refusals(self) -> None:
+        """Count the refusals of this transaction, because its caller gets the answer.
+
+        An attempt that is repeated does not call this, so that each refusal is counted once.
+        """
         refused, self._refused = self._refused, []
         for event, facts in refused:
             self._refusals.add(event, self.now, facts)
 
     def refusals(self, subject: str) -> list[tuple[Any, ...]]:
-        """The refusals about a subject that no write has carried yet."""
-        self.hand_in()
-        return self._refusals.waiting(subject)
+        """The refusals about a subject that are not in the log yet."""
+        self.count_refusals()
+        return self._refusals.pending(subject)

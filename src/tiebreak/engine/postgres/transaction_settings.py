@@ -1,13 +1,19 @@
-"""Our own terms: how every transaction on PostgreSQL begins.
+"""The beginning of every transaction on PostgreSQL: its settings, its scopes and its time.
 
-Nothing that a promise needs is left to the defaults of a server, a database, a role or a pooler. The isolation level is
-READ COMMITTED, for which the statements are written. A commit is on the disk when it is acknowledged. Time-outs are
-ours. The board is looked for in the schema in which it was found when it was opened. All of it is said in the message
-that begins the transaction, so that it costs no round trip and works behind a pooler, where sessions are shared. So is
-the version of the schema, without which the board takes no write (see `schema`).
+No guarantee depends on the defaults of a server, database, role or pooler. Every transaction that writes sets:
 
-The scopes are taken in the same message, each by a statement of its own and all transactions in the same order, and the
-clock is read after them: every look comes later, and sees what those who had the scope before have committed.
+- the isolation level READ COMMITTED, for which the statements are written;
+- `synchronous_commit`, so that an acknowledged commit is on the disk;
+- our own time-outs;
+- the search path, so that the board is the one that was found at opening;
+- the version of the schema, without which the triggers of the tables reject every write (see `schema`).
+
+All of it is in the message that begins the transaction. So it costs no round trip, and it works behind a pooler, where
+clients share sessions.
+
+The same message takes the scopes (advisory locks), each in a statement of its own and in the same order in every
+transaction, and reads the clock after them. So everything that the transaction reads is later, and includes what the
+previous holders of the scopes have committed.
 """
 
 from __future__ import annotations
@@ -23,10 +29,10 @@ if TYPE_CHECKING:
     from ...operations import Scope
 
 SCOPE = 0x7469
-"""The first half of every advisory lock that operations take."""
+"""The first of the two keys of every advisory lock that tiebreak takes."""
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 IDLE_LIMIT = 5000
-"""Milliseconds: a host that loses power inside a transaction says nothing, and what it has locked must be free soon."""
+"""Milliseconds until the server ends an idle transaction: a host that lost power must not keep its locks for long."""
 _WRITER = "pg_current_xact_id()::text, (SELECT last_value FROM events_number)"
 # Only `remote_apply` promises more than `on`.
 DURABLE = (
@@ -41,25 +47,28 @@ class TransactionSettings:
     def __init__(self, schema: str, deadline: float, server_version: int) -> None:
         quoted = schema.replace('"', '""')
         settings: dict[str, object] = {
-            "search_path": f'"{quoted}", pg_temp',  # named last: else a stranger's temporary tables would come first
+            "search_path": f'"{quoted}", pg_temp',  # pg_temp last: otherwise temporary tables would come first
             "statement_timeout": int(deadline * 1000),
             "lock_timeout": 0,
             "idle_in_transaction_session_timeout": IDLE_LIMIT,
-            # Every join here goes from a few rows to others by an index. Without statistics the planner would
-            # rather read all edges again for each link of a long chain.
+            # Every join starts from a few rows and finds the others by an index. Without statistics, the planner would
+            # read the whole table `edges` again for each link of a long chain.
             "enable_hashjoin": "off",
             "enable_mergejoin": "off",
-            # Every look that has to be quick has an index. Whether something exists, the planner would rather find out
-            # by reading the table until it meets it, and there are looks that usually meet nothing.
+            # Every query that has to be quick has an index. For EXISTS the planner prefers to read the table until it
+            # finds a row, which is slow for queries that usually find none.
             "enable_seqscan": "off",
-            "jit": "off",  # to compile a statement takes longer than to run it
+            "jit": "off",  # compiling a statement takes longer than running it
         }
         if server_version >= 170000:
             settings["transaction_timeout"] = 0
         self._settings = "".join(f"SET LOCAL {name} = {value}; " for name, value in settings.items())
 
     def writing(self, connection: Any, scopes: Iterable[Scope]) -> tuple[Any, ...]:
-        """Begin a transaction that writes, with its scopes; the server's time, its own number, the newest event's."""
+        """Begin a write transaction and take its scopes.
+
+        Returns the server's time, the number of the transaction, and the last number of the sequence of events.
+        """
         begun = connection.execute(
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{POSTGRES_PASS}; {DURABLE}"
             f"{locks(scopes)}"
@@ -68,12 +77,12 @@ class TransactionSettings:
         return _row(begun, -1)
 
     def reading(self, connection: Any) -> int:
-        """Begin a transaction that sees one moment; the server's time."""
+        """Begin a transaction that reads one snapshot; returns the server's time."""
         begun = connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._settings}SELECT {CLOCK}")
         return int(_row(begun, -1)[0])
 
     def asking(self, connection: Any, question: str) -> Any:
-        """The answer to one question, asked in a transaction of its own that is over then."""
+        """Run one query in a transaction of its own; returns the first column of its first row."""
         asked = connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {self._settings}{question}; END")
         return _row(asked, -2)[0]
 
@@ -84,7 +93,7 @@ def _row(cursor: Any, result: int) -> tuple[Any, ...]:
 
 
 def locks(scopes: Iterable[Scope]) -> str:
-    """The statements that take these scopes, in the order in which all transactions take them."""
+    """The statements that take these scopes, in the same order in every transaction."""
     modes: dict[int, bool] = {}
     for name, shared in scopes:
         key = checksum(name.encode()) & 0x7FFFFFFF

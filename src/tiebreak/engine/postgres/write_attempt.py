@@ -1,13 +1,14 @@
-"""One try to run a write on PostgreSQL, and what became of it when the connection broke.
+"""One attempt of a write on PostgreSQL, and its outcome if the connection broke.
 
-An answer is given after the commit. If the connection breaks while committing, nobody knows yet what became of it, and
-the server is asked before anything is said or done again: by the transaction's number and by an event that it wrote.
-The number alone does not tell, because a server that crashed, or a standby that took over, gives numbers out again that
-it never heard of. Writes that leave no event (a heartbeat, a cursor) may be made twice, and are.
+The caller gets its answer after the commit. If the connection breaks during the COMMIT, nobody here knows whether it
+happened. The server is authoritative: it is asked before the caller gets an answer and before the write is repeated. It
+knows the transaction by its number, and by an event that the transaction wrote. The number alone is not enough, because
+a server that crashed, or a standby that took over, gives the same numbers to other transactions. Writes without an
+event (a heartbeat, a cursor) are simply repeated, because doing them twice does no harm.
 
-A batch runs without savepoints first, because each is a round trip and a transaction of its own for the server. Most
-refusals come before anything is written and undo nothing; when a call fails later than that, the whole batch is undone
-and run again with savepoints (`Undone`).
+A batch first runs without savepoints, because each one is a round trip and a subtransaction on the server. Most
+refusals happen before a call writes anything, so there is nothing to undo. If a call fails after it has written, the
+whole batch is rolled back and run again with savepoints (`NeedsSavepoints`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from psycopg import errors as pg
 from ...errors import TiebreakError, as_answer
 from ...operations import perform
 from ...operations.events import carry
-from .server_errors import CONFLICTS, GONE, unavailable
-from .transaction import PostgresTransaction, Unscoped, Waits
+from .server_errors import CONFLICTS, MISSING, unavailable
+from .transaction import MissingScope, PostgresTransaction, WouldWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
     from .engine import PostgresEngine
     from .transaction_settings import TransactionSettings
 
-_TRACE = (
+_PROOF = (
     "SELECT EXISTS (SELECT 1 FROM events WHERE number >= %(floor)s AND at = %(at)s AND event = %(event)s "
     "AND agent IS NOT DISTINCT FROM %(agent)s AND subject IS NOT DISTINCT FROM %(subject)s)"
 )
 
 
-class Undone(Exception):
-    """A call of a batch failed after it had written: without a savepoint, all must be undone with it."""
+class NeedsSavepoints(Exception):
+    """A call of a batch failed after it had written, and there is no savepoint to roll back to."""
 
 
 class WriteAttempt:
-    """One try to run a write in a transaction."""
+    """One attempt to run a write in a transaction."""
 
     def __init__(
         self,
@@ -51,29 +52,33 @@ class WriteAttempt:
         work: Callable[[PostgresTransaction], Any],
         scopes: Sequence[Scope],
         *,
-        carry: bool = True,
+        with_refusals: bool = True,
     ) -> None:
         self._engine = engine
-        self._carry = carry
+        self._with_refusals = with_refusals
         self._connection = connection
         self._work = work
         self._scopes = scopes
-        self.trace: dict[str, Any] = {}
-        """An event that was sent with the COMMIT, who sent it, and from which number on it is to be looked for."""
-        self.committing = self.changed = self.carries = False
-        self.laden = self.rejected = False
-        """Whether it took refusals along, and whether the server rejected that; it is then tried without them."""
+        self.proof: dict[str, Any] = {}
+        """An event of the transaction, the transaction's number, and the event number from which to search for it."""
+        self.committing = False
+        """Whether the COMMIT was sent."""
+        self.changed = False
+        """Whether something was committed."""
+        self._has_refusals_lock = self._has_refusals = False
+        self.rejected = False
+        """Whether the server rejected a write that took refusals along; it is repeated without them."""
         self.answer: Any = None
         self.left: set[str] = set()
-        """The projects in which it leaves chores."""
+        """The projects in which this transaction leaves chores."""
 
     def run(self) -> Any:
-        """Begin, work, commit; nothing is committed when nothing was changed."""
+        """Begin, run the operation, and commit if it has changed something."""
         connection, engine = self._connection, self._engine
-        now, *self._told = engine.settings.writing(connection, self._scopes)
+        now, *self._begun = engine.settings.writing(connection, self._scopes)
         tx = PostgresTransaction(
             connection,
-            engine.refused,
+            engine.refusals,
             now,
             lambda: engine.settled_inside(connection),
             clock=engine.clock,
@@ -82,94 +87,96 @@ class WriteAttempt:
         try:
             self.answer = self._work(tx)
         except TiebreakError:
-            tx.hand_in()
+            tx.count_refusals()
             raise
-        except (Unscoped, Waits):
+        except (MissingScope, WouldWait):
             if not tx.changes:
                 connection.execute("END")
             raise
-        tx.hand_in()
+        tx.count_refusals()
         self.left = tx.left
         if tx.changes:
             self._commit(tx)
         else:
-            connection.execute("END")  # not ROLLBACK, after which psycopg would prepare all statements anew
+            connection.execute("END")  # not ROLLBACK, after which psycopg would prepare all statements again
         return self.answer
 
     def _commit(self, tx: PostgresTransaction) -> None:
-        # One transaction at a time takes them along.
-        self.carries = self._carry and self._engine.carrying.acquire(blocking=False)
-        if self.carries:
-            rows = self._engine.refused.collect()
-            self.laden = bool(rows)
+        # One transaction at a time adds refusals to the log.
+        self._has_refusals_lock = self._with_refusals and self._engine.refusals_lock.acquire(blocking=False)
+        if self._has_refusals_lock:
+            rows = self._engine.refusals.collect()
+            self._has_refusals = bool(rows)
             carry(tx, rows)
         self.committing = True
         try:
             tx.commit()
         finally:
-            if tx.trace:
-                self.trace = {**tx.trace, **dict(zip(("transaction", "floor"), self._told, strict=True))}
+            if tx.proof:
+                self.proof = {**tx.proof, **dict(zip(("transaction", "floor"), self._begun, strict=True))}
         self.changed = True
 
     def end(self, *, committed: bool, problem: psycopg.Error | None = None) -> None:
-        """What became of the refusals that this transaction took along."""
-        if self.carries:
-            self.carries = False
-            said_no = problem is not None and not self._connection.closed and not isinstance(problem, CONFLICTS)
-            self.rejected = said_no and self.laden
+        """Decide what becomes of the refusals that this transaction took along."""
+        if self._has_refusals_lock:
+            self._has_refusals_lock = False
+            server_refused = problem is not None and not self._connection.closed and not isinstance(problem, CONFLICTS)
+            self.rejected = server_refused and self._has_refusals
             if committed:
-                self._engine.refused.written()
+                self._engine.refusals.committed()
             elif self.rejected:
-                self._engine.refused.set_aside()
+                self._engine.refusals.hold_back()
             else:
-                self._engine.refused.kept()
-            self._engine.carrying.release()
+                self._engine.refusals.put_back()
+            self._engine.refusals_lock.release()
 
 
-def outcome(settings: TransactionSettings, connection: Any, trace: dict[str, Any]) -> bool | None:
-    """Whether the transaction that wrote this event was committed; None while it is under way."""
-    if not trace:
+def outcome(settings: TransactionSettings, connection: Any, proof: dict[str, Any]) -> bool | None:
+    """Whether the transaction that wrote this event was committed; None while it is in progress."""
+    if not proof:
         return False
     filled = ClientCursor(connection).mogrify
     try:
-        status = settings.asking(connection, filled("SELECT pg_xact_status(%(transaction)s::text::xid8)", trace))
-    except pg.InvalidParameterValue:  # a number that this server has not given out yet
+        status = settings.asking(connection, filled("SELECT pg_xact_status(%(transaction)s::text::xid8)", proof))
+    except pg.InvalidParameterValue:  # this server has not given out this number yet
         connection.execute("ROLLBACK")
         return False
-    return None if status == "in progress" else bool(settings.asking(connection, filled(_TRACE, trace)))
+    return None if status == "in progress" else bool(settings.asking(connection, filled(_PROOF, proof)))
 
 
-# ── One of many ──────────────────────────────────────────────────────────────────────────────────────
+# ── One call of a batch ──────────────────────────────────────────────────────────────────────────────
 
 
-def quickly(tx: PostgresTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> Any:
-    """Run one call of a batch without a savepoint; an error that has to undo something undoes the batch."""
+def run_without_savepoint(
+    tx: PostgresTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None
+) -> Any:
+    """Run one call of a batch without a savepoint; raises `NeedsSavepoints` if it fails after it has written."""
     before = tx.changes
     tx.next_call()
     try:
         return perform(tx, operation, operation.checked(params), once)
-    except (*CONFLICTS, *GONE, psycopg.OperationalError):
+    except (*CONFLICTS, *MISSING, psycopg.OperationalError):
         raise
     except Exception as exc:
         if tx.changes > before or isinstance(exc, psycopg.Error):
-            raise Undone from exc
+            raise NeedsSavepoints from exc
         return as_answer(exc)
 
 
-def carefully(
+def run_in_savepoint(
     address: str, tx: PostgresTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None
 ) -> Any:
-    """Run one call of a batch after a savepoint, and set the next one; an error undoes and answers this one alone."""
-    before, trace = tx.changes, tx.trace
+    """Run one call of a batch after a savepoint, and set the next savepoint; an error undoes this call alone."""
+    before, proof = tx.changes, tx.proof
     tx.next_call()
     try:
         answer = perform(tx, operation, operation.checked(params), once)
         tx.write_events()
         tx.connection.execute("RELEASE one; SAVEPOINT one")
         return answer
-    except (*CONFLICTS, *GONE, psycopg.OperationalError):
+    except (*CONFLICTS, *MISSING, psycopg.OperationalError):
         raise
     except Exception as exc:
         tx.connection.execute("ROLLBACK TO one")
-        tx.forget(before, trace)
+        tx.forget(before, proof)
         return unavailable(exc, address) if isinstance(exc, psycopg.Error) else as_answer(exc)

@@ -1,15 +1,16 @@
-"""The schema of a board: a row of steps, the same row for every engine.
+"""The schema of a board: a series of steps, with the same numbers for every engine.
 
 `sqlite-1.sql` and `postgres-1.sql` make a board of version 1, `sqlite-2.sql` and `postgres-2.sql` turn that into one of
-version 2, and so on. There is one rule for all engines and for every place that makes or opens a board:
+version 2, and so on. The same rules hold for all engines and for every function that makes or opens a board:
 
 - A new board is made by running every step. An older board is brought up to date by running the steps that it lacks.
 - The missing steps and the new version number are one transaction. A process that dies half-way leaves the old version.
-- Whoever runs steps keeps others out first: on SQLite by the gate and the write lock, on PostgreSQL by an advisory lock
-  and by locks on all tables. Then it reads the version again, because another process may have been faster.
+- A process that runs steps first locks out all others: on SQLite with the gate and the write lock, on PostgreSQL with
+  an advisory lock and locks on all tables. Then it reads the version again, because another process may have been
+  faster.
 - A board of a newer version is refused.
 
-A step that was published is never changed, because boards exist that were made by it. Every step also locks out
+A published step is never changed, because boards exist that were made by it. Every step also locks out
 processes of the version before it that still have the board open; `sqlite-2.sql` explains how.
 """
 
@@ -29,12 +30,12 @@ TABLES = (
     *("tasks", "edges", "stirred", "chores", "marks", "queues", "outputs", "holds", "pools"),
     *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
 )
-"""Every table but `board`, about in the order in which operations touch them: so is the order of locks on all of them.
+"""Every table except `board`, roughly in the order in which operations use them. All tables are locked in this order.
 
-`board` is about the place where a board is, not about what is in it: it stays behind when a board is moved.
+The rows of `board` describe where the board is, not what is on it. They are not copied when a board is moved.
 """
 CLOSED = "closed_"
-"""How the names of a closed board's tables begin (see `move`)."""
+"""The prefix of the table names of a closed board (see `move`)."""
 SQLITE_PASS = f"this_board_has_schema_{VERSION}_please_upgrade_tiebreak"
 """The SQL function without which SQLite refuses every write to a board. Connections of this version register it.
 

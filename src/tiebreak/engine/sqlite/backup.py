@@ -1,4 +1,4 @@
-"""Copying a SQLite board while others use it."""
+"""A backup of a SQLite board: one snapshot, copied to a new file while others use the board."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import apsw
 
 from ...errors import Unavailable
 from ...text import span
+from ..fsync import fsync_path
 from .file_facts import forget_place
 from .opening import allow_writing
 
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 PAGES_AT_ONCE = 256
 LONGEST_BACKUP = 1800.0
-"""Seconds. While a board is copied its log cannot start anew, so it may not take for ever."""
+"""Seconds. During a backup SQLite cannot reset the log, which grows with every commit, so there has to be a limit."""
 SLOW = "copy it to a faster disk"
 
 
 def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
-    """Copy one snapshot to a new file; the file gets its name when it is complete and on the disk."""
+    """Copy one snapshot to a new file, which gets its name when it is complete and on the disk."""
     if os.path.lexists(target):
         raise FileExistsError(target)
     end = monotonic() + LONGEST_BACKUP
@@ -31,7 +32,7 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         copy = apsw.Connection(partial)
-        with source:  # one snapshot: a write by others must not start the copy anew
+        with source:  # one snapshot: otherwise a write by others would restart the copy
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with copy.backup("main", source, "main") as work:
                 while not work.done:
@@ -44,17 +45,9 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
         allow_writing(copy)
         forget_place(copy)
         copy.close()
-        _sync(partial)
+        fsync_path(partial)
         os.link(partial, target)
-        _sync(os.path.dirname(target) or ".")
+        fsync_path(os.path.dirname(target))
     finally:
         os.unlink(partial)
         source.close()
-
-
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,13 +1,13 @@
 """The board in one SQLite file, used by many processes at once.
 
-Who is authoritative: SQLite's write lock. `BEGIN IMMEDIATE` takes it before an operation reads anything, so
-an operation sees the newest state and nobody changes it underneath. The gate (see `write_gate`) only makes the
-waiting fair; a process that ignored it would be slower, not wrong.
+Authoritative is SQLite's write lock. `BEGIN IMMEDIATE` takes it before an operation reads anything. So the operation
+sees the newest state, and no other process can change that state before the operation commits. The gate (see
+`write_gate`) only makes the waiting fair: a process that ignores it gets slower answers, not wrong ones.
 
-Durability: WAL with `synchronous=FULL`. With NORMAL a power loss takes back commits that were acknowledged,
-and a commit taken back is an epoch issued twice.
+Commits are durable because of WAL mode with `synchronous=FULL`. With NORMAL, a power loss could undo an acknowledged
+commit, and the same epoch could be granted twice.
 
-The log is copied into the file outside the path of requests: see `wal_checkpoint`.
+Requests do not wait for checkpoints: see `wal_checkpoint`.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 DEADLINE = 30.0
 LOOK_AGAIN = 0.005
-"""Seconds after which a process looks again whether the board is still in its place."""
+"""Seconds for which a check of the board's files is valid."""
 FLOOR = 1.0
-"""A waiter looks again after this many seconds even if nothing woke it."""
+"""The most seconds that a waiter sleeps before it looks again, even if nothing woke it."""
 
 SHORT = 0.002
-"""Below this, sleeping is more exact than listening."""
+"""Below this many seconds, sleeping is more exact than waiting for a notification."""
 
 
-class _NotCarried(Exception):
-    """Refusals could not be written down: the write is done again without them."""
+class _RefusalsRejected(Exception):
+    """The database did not accept the refusals: the write is repeated without them."""
 
 
 class SqliteEngine:
@@ -67,9 +67,10 @@ class SqliteEngine:
         self.writers = 1
         self.deadline = deadline
         self._given_clock = clock
-        self._orphans: list[Any] = []
-        self.birth = allocate_lock()
-        """Held while connections are made anew after a fork."""
+        self._inherited: list[Any] = []
+        """What a forked child has from its parent: kept, so that it is never closed, and never used."""
+        self.reopen_lock = allocate_lock()
+        """Held while a forked child opens new connections."""
         self._begin()
         fork_safety.register(self)
 
@@ -86,9 +87,9 @@ class SqliteEngine:
         self.left: set[str] = set()
         self._writing = allocate_lock()
         self._readers = ReaderPool(self._connect)
-        self._watches: list[Any] = []
-        self._waiting: list[Any] = []
-        self._looked = 0.0
+        self._idle_watches: list[Any] = []
+        self._used_watches: list[Any] = []
+        self._checked_at = 0.0
         self._gate = WriteGate(self.path + "-gate", self.deadline)
         self._files = BoardFiles(self.path, self._gate)
         self._files.refuse_lost_file()
@@ -104,7 +105,7 @@ class SqliteEngine:
         self._log = WalCheckpoints(self._files, self._writer, self._connect, self._in_use, self._busy_timeout)
         self._tx = SqliteTransaction(self._writer, self._refusals)
         self._reading_writer = Reader(self._writer)
-        self._pid = os.getpid()  # last: whoever sees it may use all of the above
+        self._pid = os.getpid()  # last: a thread that sees it may use all of the above
 
     @property
     def _busy_timeout(self) -> int:
@@ -137,21 +138,21 @@ class SqliteEngine:
         return answer
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Run several in one transaction, each in a savepoint; an error undoes and answers that one alone."""
-        return self._write(lambda tx: [self._one_of_many(tx, *call) for call in calls])
+        """Run several calls in one transaction, each in a savepoint; an error undoes that call alone."""
+        return self._write(lambda tx: [self._run_in_savepoint(tx, *call) for call in calls])
 
     def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
-        """The same, unless that would mean to wait for somebody: then None, and nothing was done."""
+        """Like `batch`, for callers that must not block; None, and nothing done, if it would have to wait."""
         self._check_open()
         if not self._readers.readers:
-            self._readers.take().lock.release()  # from now on no read keeps this from writing
+            self._readers.take().lock.release()  # from now on reads have connections of their own
         if not self._writing.acquire(blocking=False):
             return None
         try:
             if not self._gate.enter_at_once():
                 return None
             self._writer.set_busy_timeout(0)
-            return self._transact(lambda tx: [self._one_of_many(tx, *call) for call in calls])
+            return self._transact(lambda tx: [self._run_in_savepoint(tx, *call) for call in calls])
         except apsw.BusyError:
             return None  # a program that ignores the gate
         except apsw.Error as exc:
@@ -163,7 +164,7 @@ class SqliteEngine:
             self._gate.leave()
             self._writing.release()
 
-    def _one_of_many(
+    def _run_in_savepoint(
         self, tx: SqliteTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None
     ) -> Any:
         try:
@@ -177,7 +178,7 @@ class SqliteEngine:
         try:
             answer = perform(tx, operation, params, once)
         except ENVIRONMENT:
-            raise  # a full disk, a damaged page: what else is in this transaction cannot be trusted either
+            raise  # a full disk, a damaged page: nothing else in this transaction can be trusted either
         except Exception as exc:
             execute("ROLLBACK TO one")
             tx.undone += self._writer.total_changes() - before
@@ -190,15 +191,15 @@ class SqliteEngine:
         work: Callable[[SqliteTransaction], T],
         glance: Callable[[SqliteTransaction], None] | None = None,
     ) -> T:
-        """Run in a write transaction; before queueing for it at the gate, take a glance that may already refuse."""
+        """Run in a write transaction. `glance`, a read that may already refuse, spares the queue at the gate."""
         self._check_open()
         if not self._writing.acquire(timeout=self.deadline):
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
             if glance is not None:
-                self._look(self._writer)
+                self._check_files(self._writer)
                 self._tx.now = self._now()
-                glance(self._tx)  # no transaction around it: its first statement decides
+                glance(self._tx)  # it needs no transaction: its first statement decides
             try:
                 self._gate.enter()
                 return self._transact(work)
@@ -217,9 +218,9 @@ class SqliteEngine:
         if self._pid != os.getpid():
             self._after_fork()
 
-    def _transact(self, work: Callable[[SqliteTransaction], T], *, carry: bool = True) -> T:
+    def _transact(self, work: Callable[[SqliteTransaction], T], *, with_refusals: bool = True) -> T:
         writer = self._writer
-        self._look(writer)
+        self._check_files(writer)
         writer.execute("BEGIN IMMEDIATE")
         try:
             tx = self._tx
@@ -229,33 +230,33 @@ class SqliteEngine:
             tx.left.clear()
             answer = work(tx)
             changed = writer.total_changes() - before > tx.undone
-            carried = changed and carry and self._carry_refusals(tx)
+            refusals_written = changed and with_refusals and self._write_refusals(tx)
             newest = tx.all(NEWEST)[0][0] if changed else 0
             writer.execute("COMMIT" if changed else "ROLLBACK")
         except BaseException as exc:
-            self._refusals.kept()
+            self._refusals.put_back()
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
-            if isinstance(exc, _NotCarried):
-                return self._transact(work, carry=False)
+            if isinstance(exc, _RefusalsRejected):
+                return self._transact(work, with_refusals=False)
             raise
         if tx.left:
             self.left |= tx.left
         if changed:
-            self._looked = 0.0
-            self._look(writer)  # nobody is told of what only this process can see
+            self._checked_at = 0.0
+            self._check_files(writer)  # a commit to a log that no other process uses must not be acknowledged
         try:
             if changed:
                 self._files.committed(newest)
-            if carried:
-                self._refusals.written()
+            if refusals_written:
+                self._refusals.committed()
             self._log.after_commit()
         except (OSError, RuntimeError, apsw.Error, Unavailable):
-            pass  # the change is committed; what failed here is tried again after the next one
+            pass  # the change is committed; the next commit tries again what failed here
         return answer
 
-    def _carry_refusals(self, tx: SqliteTransaction) -> bool:
-        """Write down what was refused earlier; raises `_NotCarried` if that fails."""
+    def _write_refusals(self, tx: SqliteTransaction) -> bool:
+        """Add earlier refusals to the log; raises `_RefusalsRejected` if the database does not accept them."""
         if rows := self._refusals.collect():
             from ...operations.events import carry
 
@@ -263,14 +264,14 @@ class SqliteEngine:
                 carry(tx, rows)
             except (apsw.Error, ValueError, OverflowError) as exc:
                 if isinstance(exc, ENVIRONMENT):
-                    self._refusals.kept()  # a full disk may have room for them later
+                    self._refusals.put_back()  # there may be room on the disk later
                 else:
                     self._refusals.drop()
-                raise _NotCarried from exc
+                raise _RefusalsRejected from exc
         return True
 
     def _read(self, work: Callable[[SqliteTransaction], T]) -> T:
-        """Run on the writer's connection while nobody writes with it, else on one for reading."""
+        """Run on the writer's connection if it is free and there is no reader yet, otherwise on a reader."""
         self._check_open()
         try:
             if not self._readers.readers and self._writing.acquire(blocking=False):
@@ -290,41 +291,41 @@ class SqliteEngine:
 
     def _snapshot(self, reader: Reader, work: Callable[[SqliteTransaction], T]) -> T:
         connection = reader.connection
-        self._look(connection)
+        self._check_files(connection)
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
-        reader.end = monotonic() + READ_DEADLINE  # while it reads, the log cannot start anew
-        connection.execute("BEGIN")  # all statements of the operation see the same moment
+        reader.end = monotonic() + READ_DEADLINE  # during a read SQLite cannot reset the log
+        connection.execute("BEGIN")  # all statements of the operation see one snapshot
         try:
             return work(tx)
         finally:
             reader.end = FOREVER
             connection.execute("ROLLBACK")
 
-    def _look(self, connection: apsw.Connection) -> None:
-        """See whether the board is still in its place, unless somebody here has just seen it."""
+    def _check_files(self, connection: apsw.Connection) -> None:
+        """Check the board's files, unless a thread of this process has just done so."""
         now = monotonic()
-        if now > self._looked + LOOK_AGAIN:
+        if now > self._checked_at + LOOK_AGAIN:
             self._files.check(connection)
-            self._looked = now
+            self._checked_at = now
 
     # ── Forks (see `fork_safety`) ────────────────────────────────────────────────────────────────────
 
     def locks(self) -> list[LockType]:
-        """All that must be held for the engine to stand still."""
+        """All locks that together keep every thread out of the engine."""
         if self._closed:
             return []
-        return [self.birth, self._writing, *self._readers.locks(), self._log.running]
+        return [self.reopen_lock, self._writing, *self._readers.locks(), self._log.running]
 
     def abandon_gate(self) -> None:
-        """In a forked child: let go of the parent's place at the gate."""
+        """In a forked child: close the inherited descriptors of the gate."""
         if not self._closed:
             self._gate.abandon()
 
     def _after_fork(self) -> None:
-        with self.birth:
+        with self.reopen_lock:
             if self._pid != os.getpid():
-                self._orphans.append((self._writer, self._readers, self._gate, self._watches))
+                self._inherited.append((self._writer, self._readers, self._gate, self._idle_watches))
                 self._begin()
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
@@ -332,8 +333,8 @@ class SqliteEngine:
     def wait(self, after: int, timeout: float, **_: Any) -> bool:
         """Sleep until there is an event after this number; False when the time is up.
 
-        The watch is set up before the first look, so a commit in between is not missed. A notification can
-        come before its commit is visible, hence the short series of looks after each.
+        The watch exists before the first look, so a commit in between is not missed. A notification can come before
+        its commit is visible, so a short series of looks follows each one.
         """
         from time import sleep
 
@@ -341,11 +342,13 @@ class SqliteEngine:
 
         end = monotonic() + timeout
         self._check_open()
-        watch = self._watches.pop() if self._watches else Watch(self.path)
-        self._waiting.append(watch)
+        watch = self._idle_watches.pop() if self._idle_watches else Watch(self.path)
+        self._used_watches.append(watch)
         try:
             watch.drain()
-            delays = recheck_delays()  # a commit under way may have been noticed before the watch was set
+            delays = (
+                recheck_delays()
+            )  # a commit may have been notified before the watch existed, and be visible only later
             while not self._newest() > after:
                 left = end - monotonic()
                 if left <= 0:
@@ -357,14 +360,14 @@ class SqliteEngine:
                     delays = recheck_delays()
             return True
         finally:
-            self._waiting.remove(watch)
+            self._used_watches.remove(watch)
             if self._closed:
                 watch.close()
             else:
-                self._watches.append(watch)  # making one costs milliseconds; each serves one waiter at a time
+                self._idle_watches.append(watch)  # making one costs milliseconds; each is for one waiter at a time
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-        """The next events that match, and the number to go on after."""
+        """The next events that match, and the number after which to continue."""
         return follow(self, after, timeout, filters)
 
     def _newest(self) -> int:
@@ -373,13 +376,13 @@ class SqliteEngine:
     # ── The log ──────────────────────────────────────────────────────────────────────────────────────
 
     def tend(self) -> list[str]:
-        """For a process that lives long, now and then: shorten a large log; who keeps it from that."""
+        """Shorten the log if it is large; returns the processes that prevent it."""
         return self._log.tend()
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
-        """Copy the board, while others use it, to a file that does not exist yet."""
+        """Copy the board to a new file, while others use it."""
         from .backup import backup
 
         self._check_open()
@@ -393,7 +396,7 @@ class SqliteEngine:
             raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
 
     def probe(self) -> None:
-        """Look for damage in the file, for a moment at most; raises `Unavailable`."""
+        """Check the file for damage, for a fraction of a second; raises `Unavailable` if there is any."""
         from .health import probe
 
         self._check_open()
@@ -403,7 +406,7 @@ class SqliteEngine:
             raise unavailable(exc, self.path) from exc
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """What the engine knows about its health; mends permissions and a large WAL when asked to."""
+        """The findings of `tb doctor` about the file; `repair` corrects permissions and empties the log first."""
         from .health import diagnose, repair_permissions
 
         self._check_open()
@@ -419,18 +422,18 @@ class SqliteEngine:
         return self._refusals.dropped
 
     def close(self) -> None:
-        """Close the connections; refusals that nobody carried yet are left beside the board."""
+        """Close the connections; refusals that are not in the log yet are left in the side file."""
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
         with self._writing, self._log.running:
             try:
-                self._refusals.spill()
+                self._refusals.save_to_file()
                 self._log.before_close()
             except (OSError, apsw.Error, Unavailable):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
             self._writer.close()
             self._readers.close()
-            for watch in [*self._watches, *self._waiting]:
-                watch.close()  # whoever waits wakes up and finds the board closed
+            for watch in [*self._idle_watches, *self._used_watches]:
+                watch.close()  # a waiter wakes up and finds the board closed
             self._gate.close()

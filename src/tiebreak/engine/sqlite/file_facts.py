@@ -1,4 +1,4 @@
-"""What a database file tells of the board in it and of its place (see `board_files`)."""
+"""Reading from a database what `board_files` has to know: the token and the place of the board, and its last event."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import apsw
 from ..schema import CLOSED
 
 TABLES = ("board", f"{CLOSED}board")
-"""Where the token is; the second one in a board that was moved elsewhere (see `move`)."""
+"""The table that has the token; the second one in a board that was closed by a move (see `move`)."""
 DEADLINE = 30.0
-"""Seconds to wait for others who have the file locked."""
+"""Seconds to wait for locks of other processes."""
 NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 """The number of the last event."""
 
 
 def in_file(path: str) -> tuple[dict[str, str], int | None] | None:
-    """The facts and the last event in the file, without its log; None if it makes no sense without it."""
+    """The facts and the last event in the database file without its log; None if it makes no sense without the log."""
     from urllib.parse import quote
 
     from .opening import recognise
@@ -33,7 +33,7 @@ def in_file(path: str) -> tuple[dict[str, str], int | None] | None:
 
 
 def facts_of(connection: apsw.Connection) -> dict[str, str]:
-    """What a board tells of its place; nothing if it has no tables yet."""
+    """The token, inode number and path that the board has stored (`place.…`); empty if it has no tables yet."""
     for table in TABLES:
         try:
             rows = connection.execute(f"SELECT name, value FROM {table} WHERE name LIKE 'place.%'")  # noqa: S608
@@ -44,7 +44,7 @@ def facts_of(connection: apsw.Connection) -> dict[str, str]:
 
 
 def closed_facts(path: str) -> dict[str, str] | None:
-    """What a board tells that was closed by a move, or has not arrived yet; None if it is not closed."""
+    """The facts of a closed board: where it moved to, or from where it is being moved; None if it is not closed."""
     from .opening import connect
 
     try:
@@ -61,7 +61,7 @@ def closed_facts(path: str) -> dict[str, str] | None:
 
 
 def forget_place(copy: apsw.Connection) -> None:
-    """Take out of a copy what it tells of its place: it has none before it is opened."""
+    """Delete the token and the place from a copy, so that it gets its own when it is first opened."""
     for table in TABLES:
         try:
             copy.execute(f"DELETE FROM {table} WHERE name LIKE 'place.%'")  # noqa: S608
@@ -72,7 +72,7 @@ def forget_place(copy: apsw.Connection) -> None:
 def newest_event(connection: apsw.Connection) -> int | None:
     """The number of the last event.
 
-    None if that page is damaged, which is for `tb doctor` to tell, or if the board was moved elsewhere.
+    None if that page is damaged, which `tb doctor` reports, or if the board is closed by a move.
     """
     try:
         [(number,)] = connection.execute(NEWEST).fetchall()
@@ -85,7 +85,7 @@ def newest_event(connection: apsw.Connection) -> int | None:
 
 
 def size_of(path: str) -> int:
-    """How many bytes a file has, 0 if it is missing."""
+    """The size of a file in bytes; 0 if it is missing."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:

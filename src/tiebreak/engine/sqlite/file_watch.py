@@ -1,20 +1,20 @@
 """Waiting for another process to write to a SQLite board, without a daemon and without burning CPU.
 
-SQLite has no notification of its own, but every commit appends to the `-wal` file, and the kernel
-tells who asks: inotify on Linux, kqueue on macOS. Three facts shape this module.
+SQLite has no notifications, but every commit appends to the `-wal` file, and the kernel can notify a
+process of that: inotify on Linux, kqueue on macOS. Three facts shape this module.
 
 * A notification is a hint. It may come before the commit is visible (the writer still has to sync
-  and publish it), and it comes for checkpoints too. The caller looks at the board, and when it sees
-  nothing new, looks again after each of `recheck_delays()` before it waits again.
-* Nothing is missed from the moment a `Watch` exists. So: make the watch, look at the board, wait.
-  The last connection to close deletes the `-wal` and the next one makes a new file; the directory is
-  watched for that, and the new file is watched before the change is reported.
-* Closing any descriptor of the database or of its `-shm` drops all POSIX locks this process has on
-  it. Neither is ever opened here: inotify and `stat` take a path, and kqueue, which needs a
+  and publish it), and it comes for checkpoints too. So the caller looks at the board. If it sees
+  nothing new, it looks again after each of `recheck_delays()` before it waits again.
+* Nothing is missed from the moment a `Watch` exists. So callers make the watch, look at the board,
+  and then wait. The last connection to close deletes the `-wal`, and the next one makes a new file.
+  The watch notices that in the directory, and watches the new file before it reports the change.
+* Closing any descriptor of the database or of its `-shm` drops all POSIX locks that this process has
+  on it. So neither is ever opened here: inotify and `stat` take a path, and kqueue, which needs a
   descriptor, gets only the `-wal` (which SQLite never locks) and the directory.
 
-Where notifications are missing, exhausted or prove silent, `stat` at a growing interval replaces
-them; even where they work, one `stat` a second guards against a file system that keeps silent.
+If notifications are unavailable, used up, or do not come, `stat` at a growing interval replaces
+them. Even where they work, one `stat` a second guards against a file system that sends none.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _FLOOR = 1.0
 _FIRST, _LAST, _GROWTH = 0.005, 0.25, 1.5
 _GRACE = 0.01
-_STRIKES = 2
-# File times advance by kernel ticks (up to 10 ms): a second write within one leaves no trace in them.
-_GRAIN = 0.05
+_MISSED_LIMIT = 2
+# File times advance by kernel ticks (up to 10 ms), so a second write within one tick does not change them.
+_TIMESTAMP_GRAIN = 0.05
 
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x2, 0x80, 0x100, 0x200
 _IN_DELETE_SELF, _IN_MOVE_SELF, _IN_Q_OVERFLOW = 0x400, 0x800, 0x4000
@@ -45,8 +45,8 @@ _BUFFER, _LARGEST_EVENT = 65536, 16 + 256
 def recheck_delays() -> Iterator[float]:
     """Seconds to sleep before each look at the board after a wake-up: 0, 0.5 ms, 1 ms, 2 ms, … 128 ms.
 
-    Together a quarter of a second. A commit is normally visible at the first or second look; the
-    long tail is for a writer that waits for a slow disk between writing and publishing.
+    Together they are a quarter of a second. A commit is normally visible at the first or second look;
+    the long delays are for a writer that waits for a slow disk between writing and publishing.
     """
     yield 0.0
     for step in range(9):
@@ -64,14 +64,14 @@ class Watch:
         # SQLite follows symbolic links before it names the -wal, so this has to do the same.
         path = os.path.realpath(path)
         self._lock = _thread.RLock()
-        self._inside = 0
+        self._callers = 0
         self._closed = False
         self._awake, self._waker = os.pipe()
         self._source = _source(path)
-        self._paths = self._source.paths if self._source else _both(path)
-        self._silent = 0
+        self._paths = self._source.paths if self._source else _watched_files(path)
+        self._missed = 0
         self._pause = _FIRST
-        self._again = 0.0
+        self._recheck_at = 0.0
         self._remember(self._stat())
 
     def wait(self, timeout: float) -> bool:
@@ -89,13 +89,13 @@ class Watch:
     def fileno(self) -> int:
         """A descriptor that is readable when `drain()` has something to read; -1 when polling.
 
-        Who selects on it should also look at the board now and then: only `wait` can find out that
-        the file system gives no notifications.
+        A caller that selects on it should also look at the board from time to time: only `wait` can
+        find out that the file system sends no notifications.
         """
         return -1 if self._closed or self._source is None or self._polling() else self._source.fd
 
     def drain(self) -> bool:
-        """Read what is pending without blocking; whether any of it concerned the board."""
+        """Read pending notifications without blocking; whether any of them concerned the board."""
         if not self._enter():
             return False
         try:
@@ -104,7 +104,7 @@ class Watch:
             self._leave()
 
     def close(self) -> None:
-        """Give everything back and end a wait that is going on in another thread. Idempotent."""
+        """Close all descriptors, and end a wait in another thread. Calling it twice is harmless."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -120,7 +120,7 @@ class Watch:
 
     def _enter(self) -> bool:
         with self._lock:
-            self._inside += 1
+            self._callers += 1
         if self._closed:
             self._leave()
             return False
@@ -128,34 +128,34 @@ class Watch:
 
     def _leave(self) -> None:
         with self._lock:
-            self._inside -= 1
+            self._callers -= 1
             self._release_unused()
 
     def _release_unused(self) -> None:
         # A descriptor closed under a waiter could be reused by another file while it still polls it.
-        if self._closed and not self._inside and self._awake >= 0:
+        if self._closed and not self._callers and self._awake >= 0:
             os.close(self._awake)
             self._awake = -1
             if self._source:
                 self._source.close()
 
     def _wait_until(self, end: float) -> bool:
-        patience = 0.0
+        timeout = 0.0
         while True:
             left = end - time.monotonic()
-            if self._look(max(0.0, min(left, patience))):
+            if self._look(max(0.0, min(left, timeout))):
                 return True
             if left <= 0 or self._closed:
                 return False
-            patience = self._pause if self._polling() else _FLOOR
+            timeout = self._pause if self._polling() else _FLOOR
 
     def _look(self, seconds: float) -> bool:
-        told = self._told(seconds)
+        notified = self._notified(seconds)
         if self._closed:
             return False
-        return self._drain() if told else self._moved()
+        return self._drain() if notified else self._changed_unnoticed()
 
-    def _told(self, seconds: float) -> bool:
+    def _notified(self, seconds: float) -> bool:
         """Sleep until the source has something, the watch is closed, or the time is over."""
         poll = select.poll()
         poll.register(self._awake, select.POLLIN)
@@ -167,56 +167,56 @@ class Watch:
 
     def _drain(self) -> bool:
         if self._source is None:
-            return self._moved()
+            return self._changed_unnoticed()
         try:
             changed = self._source.drain()
         except OSError:
             # The new file could not be watched (no watches left, directory gone): rely on stat.
-            self._silent, changed = _STRIKES, True
+            self._missed, changed = _MISSED_LIMIT, True
         if changed:
             self._remember(self._stat())
         return changed
 
-    def _moved(self) -> bool:
-        """Whether the files changed by themselves, that is by `stat` alone."""
+    def _changed_unnoticed(self) -> bool:
+        """Whether `stat` shows a change of which no notification came."""
         now = self._stat()
         if now != self._seen:
             self._remember(now)
-            self._accuse()
+            self._count_missed()
             return True
-        if self._polling() and time.monotonic() >= self._again:
-            self._again = float("inf")
+        if self._polling() and time.monotonic() >= self._recheck_at:
+            self._recheck_at = float("inf")
             return True
         self._pause = min(self._pause * _GROWTH, _LAST)
         return False
 
-    def _accuse(self) -> None:
-        """A change nobody told of counts against the source, unless it was merely about to tell."""
-        if self._source and not (self._told(_GRACE) and self._drain()):
-            self._silent += 1
+    def _count_missed(self) -> None:
+        """Count a change without a notification, unless the notification comes in the next moment."""
+        if self._source and not (self._notified(_GRACE) and self._drain()):
+            self._missed += 1
 
     def _polling(self) -> bool:
-        return self._source is None or self._silent >= _STRIKES
+        return self._source is None or self._missed >= _MISSED_LIMIT
 
     def _remember(self, seen: list[tuple[int, int, int]]) -> None:
         self._seen = seen
         self._pause = _FIRST
-        # When polling, look once more after the tick: see _GRAIN.
-        self._again = time.monotonic() + _GRAIN
+        # When polling, look once more after the next kernel tick: see _TIMESTAMP_GRAIN.
+        self._recheck_at = time.monotonic() + _TIMESTAMP_GRAIN
 
     def _stat(self) -> list[tuple[int, int, int]]:
         return [_signature(path) for path in self._paths]
 
 
 class _Inotify:
-    """Linux. Watches both files for writes and their directory for files that come and go."""
+    """Linux. Watches both files for writes, and their directory for files that are created or removed."""
 
     def __init__(self, path: str) -> None:
         import ctypes
 
         self._ctypes = ctypes
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self.paths = _both(path)
+        self.paths = _watched_files(path)
         self._directory = os.path.dirname(path)
         self._names = {os.fsencode(os.path.basename(each)) for each in self.paths}
         self._watches: dict[str, int] = {}
@@ -228,10 +228,10 @@ class _Inotify:
             raise
 
     def drain(self) -> bool:
-        """Read everything pending; watch anew what was replaced; whether the board was concerned."""
+        """Read pending notifications; watch replaced files again; whether any concerned the board."""
         changed = rearm = False
         for watch, mask, name in self._events():
-            if self._tells_of_file(watch, mask, name) or mask & _IN_Q_OVERFLOW:
+            if self._concerns_file(watch, mask, name) or mask & _IN_Q_OVERFLOW:
                 changed = rearm = True
             elif mask & _IN_MODIFY and watch in self._watches.values():
                 changed = True
@@ -243,7 +243,7 @@ class _Inotify:
         """Closing the queue removes its watches."""
         os.close(self.fd)
 
-    def _tells_of_file(self, watch: int, mask: int, name: bytes) -> bool:
+    def _concerns_file(self, watch: int, mask: int, name: bytes) -> bool:
         return watch == self._watches[self._directory] and (not name or name in self._names)
 
     def _events(self) -> Iterator[tuple[int, int, bytes]]:
@@ -267,7 +267,7 @@ class _Inotify:
             yield data
 
     def _arm(self) -> None:
-        # The directory comes first: a file that appears from now on is told of.
+        # The directory comes first, so that a file that is created from now on is noticed.
         self._add(self._directory, _IN_DIRECTORY)
         for path in self.paths:
             try:
@@ -296,7 +296,7 @@ class _Inotify:
 
 
 class _Kqueue:
-    """macOS and the BSDs. Holds a descriptor of the `-wal` and of the directory, of nothing else."""
+    """macOS and the BSDs. Has descriptors of the `-wal` and of the directory, and no others."""
 
     def __init__(self, path: str, api: Any = select) -> None:
         self._api = api
@@ -313,19 +313,19 @@ class _Kqueue:
             raise
 
     def drain(self) -> bool:
-        """Read everything pending; follow a `-wal` that was replaced; whether the board was concerned."""
+        """Read pending notifications; follow a replaced `-wal`; whether any concerned the board."""
         wal = self._files.get(self._wal)
         changed = any(event.ident == wal for event in self._queue.control(None, 64, 0))
         return self._follow_wal() or changed
 
     def close(self) -> None:
-        """Give back the queue and both descriptors."""
+        """Close the queue and both descriptors."""
         self._queue.close()
         for path in list(self._files):
             self._forget(path)
 
     def _follow_wal(self) -> bool:
-        """Watch the file that bears the name now; whether that is another one than before."""
+        """Watch the file that has the name now; whether that is another one than before."""
         held = self._files.get(self._wal)
         before = None if held is None else os.fstat(held).st_ino
         try:
@@ -353,14 +353,14 @@ class _Kqueue:
 
 
 def _source(path: str) -> _Inotify | _Kqueue | None:
-    """What tells of changes on this machine; None when nothing does or it has run out."""
+    """The source of notifications on this machine; None if there is none, or no watch is left."""
     try:
         return _Kqueue(path) if hasattr(select, "kqueue") else _Inotify(path)
     except (OSError, ImportError, AttributeError):
         return None
 
 
-def _both(path: str) -> tuple[str, ...]:
+def _watched_files(path: str) -> tuple[str, ...]:
     return path + "-wal", path
 
 

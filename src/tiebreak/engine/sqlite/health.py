@@ -1,4 +1,4 @@
-"""The health of a SQLite board: what `tb doctor` finds out about its file and the files beside it."""
+"""The health of a SQLite board: what `tb doctor` checks of its file and of the files beside it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ READ_LOCKS = range(123, 128)
 
 
 def probe(connection: apsw.Connection, path: str) -> None:
-    """Check the pages of the file for as long as that takes, but no longer than `MOMENT`."""
+    """Check the pages of the file, as many as `MOMENT` allows; raises `Unavailable` if one is damaged."""
     end = monotonic() + MOMENT
     connection.set_progress_handler(lambda: monotonic() > end, 10_000)
     try:
         found = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
     except apsw.InterruptError:
-        found = ["ok"]  # so far
+        found = ["ok"]  # nothing was found in the time allowed
     finally:
         connection.close()
     if found != ["ok"]:
@@ -47,7 +47,7 @@ def probe(connection: apsw.Connection, path: str) -> None:
 def diagnose(
     path: str, connect: Callable[[], apsw.Connection], gate: WriteGate, now: Callable[[], int]
 ) -> list[tuple[str, str, str]]:
-    """All that can be told from the file and its surroundings: (level, what, details)."""
+    """All findings about the file, its disk and its clock: (level, what, details)."""
     connection = connect()
     try:
         return [
@@ -58,16 +58,14 @@ def diagnose(
             _wal(path),
             _space(path),
             _clock(now()),
-            ("ok", "gate", _passed(gate.occupant())),
+            ("ok", "gate", _last_entry(gate.last_entry())),
         ]
     finally:
         connection.close()
 
 
-def _passed(occupant: str) -> str:
-    return (
-        f"last passed by {occupant.replace(' for ', ', ')} ago" if " for " in occupant else "nobody has passed it yet"
-    )
+def _last_entry(entry: str) -> str:
+    return f"last passed by {entry.replace(' for ', ', ')} ago" if " for " in entry else "nobody has passed it yet"
 
 
 def _version() -> tuple[str, str, str]:
@@ -120,12 +118,12 @@ def _permissions(path: str) -> list[tuple[str, str, str]]:
 
 
 def _files(path: str) -> list[str]:
-    """The board and what lies beside it."""
+    """The database file and the files beside it."""
     return [path, *(path + suffix for suffix in ("-wal", "-shm", "-gate", "-refused", "-daemon"))]
 
 
 def repair_permissions(path: str) -> None:
-    """Take away what others may do with the board's files; safe at any time."""
+    """Make the board's files accessible to their owner alone; safe at any time."""
     for name in _files(path):
         if os.path.exists(name):
             os.chmod(name, 0o600)
@@ -136,14 +134,15 @@ def _wal(path: str) -> tuple[str, str, str]:
     text = f"{size / 1024:.0f} KiB beside a database of {os.path.getsize(path) / 1024:.0f} KiB"
     if size <= LARGE_WAL:
         return "ok", "wal", text
-    kept = stuck_readers(path, MOMENT)
-    return "warn", "wal", f"{text}, kept from starting anew by {', '.join(kept)}" if kept else text
+    readers = stuck_readers(path, MOMENT)
+    return "warn", "wal", f"{text}, not reset because of {', '.join(readers)}" if readers else text
 
 
 def stuck_readers(path: str, moment: float) -> list[str]:
-    """The processes that read from the log and have done so for a moment: until they end, it cannot start anew.
+    """The processes that have been reading from the log for a moment: SQLite cannot reset the log until they stop.
 
-    Only on Linux, where the kernel tells who has which lock. Opening the files to ask would drop our own locks.
+    This works only on Linux, where the kernel lists all locks. To ask SQLite, this process would have to open and close
+    the files, which would drop its own locks.
     """
     found = _reading(path)
     if found:
@@ -160,8 +159,10 @@ def _reading(path: str) -> set[int]:
     except OSError:
         return set()
     # 1: POSIX ADVISORY READ 18360 fe:00:10011926 124 124
-    of_this = [row for row in rows if len(row) >= 8 and row[1] == "POSIX" and row[5].rpartition(":")[2] == str(index)]
-    found = {int(row[4]) for row in of_this if int(row[6]) in READ_LOCKS}
+    on_this_file = [
+        row for row in rows if len(row) >= 8 and row[1] == "POSIX" and row[5].rpartition(":")[2] == str(index)
+    ]
+    found = {int(row[4]) for row in on_this_file if int(row[6]) in READ_LOCKS}
     return found - {os.getpid(), 0, -1}
 
 

@@ -1,7 +1,7 @@
-"""Opening a SQLite board: making the file, bringing its schema up to date, starting its clock.
+"""Opening a SQLite board: make the file, bring its schema up to date, start its clock.
 
-All of it happens in the gate, so any number of processes may open a board that does not exist yet at the same
-moment: the first one makes it, the others find it made.
+Every change here is made while the gate is locked. So any number of processes may open a board that does not exist yet
+at the same moment: the first one makes it, and the others find it made.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x74696562  # "tieb"
 KEPT_WAL = 8 * 1024 * 1024
-"""How many bytes the log keeps when it starts anew: growing again would cost more than the room is worth."""
+"""The size in bytes to which SQLite cuts the log after a reset: cheaper than to let it grow again from nothing."""
 
 
 def create(path: str) -> None:
-    """Make the file, readable by its owner alone.
+    """Make the file, readable by its owner alone, if it does not exist.
 
-    Only if it is new: opening and closing a database that this process has open elsewhere would drop that
-    connection's locks.
+    An existing file is not opened: closing it would drop the locks of every other connection of this process to it.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -41,20 +40,20 @@ def create(path: str) -> None:
 
 
 def connect(path: str, deadline: float) -> apsw.Connection:
-    """A connection that waits for others so long, keeps what it commits, and may write."""
+    """A connection with durable commits, that waits up to `deadline` seconds for locks and is allowed to write."""
     made = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
     made.set_busy_timeout(int(deadline * 1000))
     made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     made.execute("PRAGMA synchronous = FULL")
     made.execute(f"PRAGMA journal_size_limit = {KEPT_WAL}")
     if sys.platform == "darwin":
-        made.execute("PRAGMA fullfsync = ON")  # there, fsync alone leaves it in the disk's cache
+        made.execute("PRAGMA fullfsync = ON")  # on macOS, fsync alone leaves data in the disk's cache
     allow_writing(made)
     return made
 
 
 def wal_size(path: str) -> int:
-    """How many bytes the log has."""
+    """The size of the log in bytes; 0 if there is none."""
     try:
         return os.stat(f"{path}-wal").st_size
     except OSError:
@@ -62,23 +61,23 @@ def wal_size(path: str) -> int:
 
 
 def allow_writing(connection: apsw.Connection) -> None:
-    """Register the function that the triggers of every table name: without it, SQLite refuses all writes."""
+    """Register the function that the triggers of every table call: without it, SQLite refuses all writes."""
     connection.create_scalar_function(schema.SQLITE_PASS, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
 
 
 def _nothing(*_: Any) -> None:
-    """Never called: it only has to exist."""
+    """It is never called: it only has to exist."""
 
 
 def prepare(connection: apsw.Connection, gate: WriteGate, path: str) -> None:
-    """Make sure that the schema is the one that this code knows."""
+    """Make or upgrade the tables if necessary; raises `Unavailable` for a newer schema."""
     version = recognise(connection, path)
     if version < schema.VERSION:
         with gate:
             _migrate(connection, path)
         version = _version(connection, path)
     schema.refuse_newer(version, path)
-    if str(connection.pragma("journal_mode")).lower() != "wal":  # a copy made by other means
+    if str(connection.pragma("journal_mode")).lower() != "wal":  # a copy that another program made
         with gate:
             connection.execute("PRAGMA journal_mode = WAL")
 
@@ -87,7 +86,7 @@ def recognise(connection: apsw.Connection, path: str) -> int:
     """The version of the schema, 0 for an empty file; raises `Unavailable` if it is another program's database."""
     version = _version(connection, path)
     if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
-        # Tables and version come in one commit: whoever sees our tables sees our version at the next look.
+        # Tables and version are one commit: if these are our tables, the version is there at the second look.
         version = _version(connection, path)
         if version == 0:
             raise _not_ours(path)
@@ -108,7 +107,7 @@ def _not_ours(path: str) -> Unavailable:
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:
-    """Make the tables or bring them up to date, in one transaction; the second of two processes finds it done."""
+    """Make or upgrade the tables in one transaction; does nothing if another process has just done it."""
     if _version(connection, path) == 0:
         connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
@@ -122,7 +121,7 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
 
 
 def run_steps(connection: apsw.Connection, version: int) -> None:
-    """Run the steps that a board of this version lacks, in the transaction of the caller."""
+    """Run the steps that a board of this version lacks, in the caller's transaction."""
     for step in schema.steps("sqlite", version):
         connection.execute(step)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -134,7 +133,7 @@ def _rows(connection: apsw.Connection, sql: str, *params: str) -> list[Any]:
 
 
 def board_clock(connection: apsw.Connection, gate: WriteGate) -> Callable[[], int]:
-    """Board time: the boot-time clock plus the offset that was stored when this boot first used the board."""
+    """Board time: the boot-time clock plus an offset, which the first process since the last boot has stored."""
     if shift := clock.off_by():
         from ...text import span
 
@@ -168,7 +167,8 @@ def _store_offset(connection: apsw.Connection, boot: str) -> int:
         return known
     [(seen,)] = _rows(
         connection,
-        # A refusal is written later than it happened, and a heartbeat leaves no event.
+        # The newest event need not have the latest time, because a refusal is logged later than it happened. And a
+        # heartbeat has no event.
         "SELECT max((SELECT coalesce(max(at), 0) FROM (SELECT at FROM events ORDER BY number DESC LIMIT 10000)), "
         "(SELECT coalesce(max(seen_at), 0) FROM agents))",
     )

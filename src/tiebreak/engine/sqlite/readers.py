@@ -1,4 +1,4 @@
-"""Connections for reading, so that a read never waits for a write of the same process."""
+"""A pool of connections for reading, so that a read never waits for a write of the same process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 MOST_READERS = 8
 FOREVER = float("inf")
 STEPS = 100_000
-"""After so many steps of SQLite's machine a read looks at its deadline: some milliseconds."""
+"""A read compares the time with its deadline after this many steps of SQLite's virtual machine: a few milliseconds."""
 
 
 class Reader:
-    """A connection on which something is read until a deadline, by one thread at a time."""
+    """A connection for one thread at a time; a read on it is interrupted at the deadline `end`."""
 
     __slots__ = ("connection", "end", "lock")
 
@@ -31,7 +31,7 @@ class Reader:
 
 
 class ReaderPool:
-    """The readers of one engine, made as they are needed."""
+    """The readers of one engine; each is made when it is first needed."""
 
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         self._connect = connect
@@ -39,7 +39,7 @@ class ReaderPool:
         self.readers: list[Reader] = []
 
     def take(self) -> Reader:
-        """A reader that nobody else uses, with its lock held; waits for one when all are in use."""
+        """A reader with its lock held by the caller; waits for one if all are in use."""
         with self._growing:
             for reader in self.readers:
                 if reader.lock.acquire(blocking=False):
@@ -53,11 +53,11 @@ class ReaderPool:
         return reader
 
     def locks(self) -> list[LockType]:
-        """All that must be held for no read to be under way."""
+        """All locks that together keep every thread from reading."""
         return [self._growing, *[reader.lock for reader in self.readers]]
 
     def close(self) -> None:
-        """Close them all, each when its read has ended."""
+        """Close all readers, each after its current read."""
         with self._growing:
             for reader in self.readers:
                 with reader.lock:

@@ -1,4 +1,4 @@
-"""What SQLite reports, as errors that a person can act on."""
+"""SQLite's errors as `Unavailable`, with a message and a hint that a person can act on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ENVIRONMENT = (
     apsw.NoMemError,
     apsw.ReadOnlyError,
 )
-"""What the machine is to blame for, not the statement: nothing else in the same transaction can be trusted either."""
+"""Errors of the machine, not of a statement: nothing else in the same transaction can be trusted either."""
 READ_DEADLINE = 30.0
-"""Seconds after which a read is ended: while it lasts, the log cannot start anew."""
+"""Seconds after which a read is interrupted, because SQLite cannot reset the log during a read."""
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.FullError, "the disk is full", "free some space; nothing was written"),
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
@@ -36,14 +36,14 @@ _CODED: tuple[tuple[type[Exception], str, str], ...] = (
 
 
 def unavailable(exc: apsw.Error, path: str) -> Unavailable:
-    """What SQLite says, as an error that a person can act on."""
+    """Turn an error of SQLite into one that a person can act on."""
     for kind, message, hint in _REASONS:
         if isinstance(exc, kind):
             return Unavailable(f"board {path}: {message}", hint=hint, sqlite=str(exc))
     for kind, message, reason in _CODED:
         if isinstance(exc, kind):
             return Unavailable(f"board {path}: {message}", reason=reason, sqlite=str(exc))
-    if str(exc).endswith("please_upgrade_tiebreak"):  # a trigger of a newer schema than ours, see `schema`
+    if str(exc).endswith("please_upgrade_tiebreak"):  # from a trigger of a newer schema, see `schema`
         message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
         return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))
     if str(exc).startswith("no such table"):

@@ -1,8 +1,8 @@
-"""A transaction on SQLite as operations see it: their statements in this database's words.
+"""A transaction on SQLite, as operations see it.
 
-Operations write their SQL once, with named fragments (`{now}`, `{skip_locked}` …) where the databases differ. Here each
-fragment gets SQLite's words. Most are empty: the write lock lets one transaction in at a time, so that no row is ever
-locked by somebody else.
+Operations write their SQL once, with named fragments (`{now}`, `{skip_locked}` …) where the databases differ. This
+module replaces each fragment by SQLite's SQL. Most are empty: the write lock lets only one transaction write at a time,
+so no row is ever locked by another one.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 
 def _dialect(sql: str) -> tuple[str, Callable[[dict[str, Any]], Any]]:
-    """The operation's SQL with this engine's fragments in it, and what puts its parameters in their order.
+    """The operation's SQL for SQLite, and a function that returns its parameters in the order of their positions.
 
-    By position SQLite is given parameters several times faster than by name.
+    Binding parameters by position is several times faster than by name.
     """
     first, *parts = sql.format_map(_FRAGMENTS).split(":")
     names: list[str] = []
     for i, part in enumerate(parts):
         end = next((at for at, c in enumerate(part) if c not in _LETTERS), len(part))
-        if end == 0:  # a colon in a text
+        if end == 0:  # a colon inside a string
             parts[i] = ":" + part
             continue
         if part[:end] not in names:
             names.append(part[:end])
         parts[i] = f"?{names.index(part[:end]) + 1}{part[end:]}"
-    order: Callable[[dict[str, Any]], Any] = _none
+    order: Callable[[dict[str, Any]], Any] = _no_parameters
     if names:
         order = itemgetter(*names) if len(names) > 1 else lambda params: (params[names[0]],)
     done = _prepared[sql] = ("".join([first, *parts]), order)
     return done
 
 
-def _none(_: dict[str, Any]) -> tuple[()]:
+def _no_parameters(_: dict[str, Any]) -> tuple[()]:
     return ()
 
 
@@ -76,9 +76,9 @@ class SqliteTransaction(LocalTransaction):
         self._refusals = refusals
         self.now = 0
         self.left: set[str] = set()
-        """The projects in which it leaves chores."""
+        """The projects in which this transaction leaves chores."""
         self.undone = 0
-        """Changes in this transaction that were taken back again."""
+        """How many changes of this transaction were rolled back to a savepoint."""
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
@@ -101,16 +101,16 @@ class SqliteTransaction(LocalTransaction):
         self._cursor.execute(text, order(event))
 
     passes_over = False
-    """Nobody else changes anything while a transaction writes, so nothing is ever passed over."""
+    """No row is ever locked by another transaction, so no row is ever skipped."""
 
     def serialize(self, *names: str, shared: bool = False) -> None:
-        """Nothing to do: the write lock already lets one transaction in at a time."""
+        """Nothing to do: the write lock lets only one transaction write at a time."""
 
     def wait_for_locked(self) -> None:
-        """Nothing to do: no row is ever locked by somebody else."""
+        """Nothing to do: no row is ever locked by another transaction."""
 
     def leave(self, project: str) -> None:
-        """Tell that chores of a project are left behind."""
+        """Note that this transaction leaves chores in a project."""
         self.left.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
@@ -118,15 +118,15 @@ class SqliteTransaction(LocalTransaction):
         self._refusals.add(event, self.now, facts)
 
     def refusals(self, subject: str) -> list[tuple[Any, ...]]:
-        """The refusals about a subject that no write has carried yet."""
-        return self._refusals.waiting(subject)
+        """The refusals about a subject that are not in the log yet."""
+        return self._refusals.pending(subject)
 
 
 def _match(words: str) -> str:
-    """Words as an FTS5 expression in which nothing is special but a star at the end."""
+    """A search for these words as an FTS5 expression; only a star at the end of a word is special."""
     return " ".join(f'"{word.rstrip("*")}"' + ("*" if word.endswith("*") else "") for word in words.split())
 
 
 def lower(*args: Any) -> Any:
-    """A text in small letters: SQLite's own function knows only ASCII."""
+    """A text in lower case: SQLite's own function changes only ASCII letters."""
     return None if args[0] is None else args[0].lower()

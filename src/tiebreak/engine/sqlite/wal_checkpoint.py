@@ -1,13 +1,16 @@
-"""Checkpoints: copying the log (`-wal`) into the database file, outside of the path of requests.
+"""Checkpoints: copy the log (`-wal`) into the database file, without making requests wait.
 
-SQLite appends commits to the log. It starts the log anew, from its beginning, once all of it has been copied into the
-database file and nobody reads from it any more. Until then the log grows, and every new process has to read it.
+SQLite appends commits to the log. It resets the log, that is, writes from its beginning again, once all of it has been
+copied into the database file and nobody reads from it any more. Until then the log grows, and every new process has to
+read it. SQLite's own checkpoints are off, because they run inside the commit that crosses a limit. Instead:
 
-- After a commit that made the log long, a thread copies the bulk while others write. What they wrote meanwhile is
-  little, and the next process in the gate copies that too.
-- A log that has grown out of all proportion is copied in the gate, at any cost.
-- A log that a reader kept from starting anew is shortened when the reader has gone, even if nobody writes any more.
+- After a commit that made the log long, a thread copies most of it while others write. They write little meanwhile,
+  and the next commit copies that too, while the gate is locked.
+- A log that has become very long is copied while the gate is locked, although everybody has to wait for it.
+- If a reader prevents the reset, the log is shortened after the reader has stopped, even if nobody writes any more.
 - A short-lived process empties a long log when it closes the board.
+
+Nothing here affects what is committed: a checkpoint that fails is tried again later.
 """
 
 from __future__ import annotations
@@ -30,9 +33,9 @@ CHECKPOINT_PAGES = 1000
 CHECKPOINT_PAGES_AT_CLOSE = 64
 CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 CHECKPOINT_AGAIN = 10.0
-"""Seconds after which a checkpoint that a reader was in the way of is tried again, however little was written."""
+"""Seconds after which a checkpoint that a reader has prevented is tried again, however little was written."""
 SHORTEN_AGAIN = 5.0
-"""Seconds between two tries to shorten a log that grew too large."""
+"""Seconds between two attempts to shorten a log that has become too large."""
 
 
 class WalCheckpoints:
@@ -57,8 +60,10 @@ class WalCheckpoints:
         self.pages = 0
         """How many pages the log had after the last commit."""
         self._copy_at = CHECKPOINT_PAGES
+        """The size of the log, in pages, that causes the next checkpoint."""
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
         self._copied = False
+        """Whether the thread has copied most of the log, so that the next commit can copy the rest."""
         self._shortening = False
         writer.set_wal_hook(self._note_size)
 
@@ -67,18 +72,18 @@ class WalCheckpoints:
         return apsw.SQLITE_OK
 
     def after_commit(self) -> None:
-        """Called in the gate: keep the log short without making anybody wait for it."""
+        """After each commit, while the gate is locked: start a checkpoint, or finish one, if the log is long."""
         if self.pages < self._copy_at - CHECKPOINT_PAGES:
-            self._copy_at = CHECKPOINT_PAGES  # the log has started anew
-        late = self.pages >= CHECKPOINT_PAGES and monotonic() > self._copy_again
-        if self.pages < self._copy_at and self.pages <= CHECKPOINT_PAGES_AT_ANY_COST and not late:
+            self._copy_at = CHECKPOINT_PAGES  # SQLite has reset the log
+        overdue = self.pages >= CHECKPOINT_PAGES and monotonic() > self._copy_again
+        if self.pages < self._copy_at and self.pages <= CHECKPOINT_PAGES_AT_ANY_COST and not overdue:
             return
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
-        self._have_log_shortened()
+        self._start_shortening()
         if self._copied or self.pages > CHECKPOINT_PAGES_AT_ANY_COST:
             self._checkpoint(self._writer)
             self._copied = False
-            # If a reader keeps the log from starting anew, do not try again with every commit.
+            # If a reader prevents the reset, do not try again after every commit.
             self._copy_at = self.pages + CHECKPOINT_PAGES
         elif self.running.acquire(blocking=False):
             try:
@@ -88,11 +93,11 @@ class WalCheckpoints:
                 raise
 
     def _copy(self) -> None:
-        """In a thread of its own: copy the bulk of the log."""
+        """In a thread of its own: copy most of the log."""
         try:
             connection = self._connect()
             self._checkpoint(connection)
-            self._checkpoint(connection)  # what came meanwhile, so that next to nothing is left for the gate
+            self._checkpoint(connection)  # what was written meanwhile, so that little is left for the next commit
             connection.close()
             self._copied = True
         except (OSError, apsw.Error, Unavailable):
@@ -104,13 +109,13 @@ class WalCheckpoints:
         try:
             self._files.checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            pass  # somebody else is at it
+            pass  # another process runs a checkpoint
 
     def _is_large(self) -> bool:
         return wal_size(self._files.path) > KEPT_WAL
 
-    def _have_log_shortened(self) -> None:
-        """If the log is large, try to shorten it from time to time, even if nothing is written any more."""
+    def _start_shortening(self) -> None:
+        """If the log is large, start a thread that tries to shorten it, even if nothing is written any more."""
         if self._shortening or not self._is_large():
             return
         self._shortening = True
@@ -128,14 +133,14 @@ class WalCheckpoints:
         self._shortening = False
 
     def tend(self) -> list[str]:
-        """Shorten a large log if nobody reads from it; else who does."""
+        """Shorten the log if it is large; returns the processes that prevent it because they read from it."""
         with self.running:
             if not self._in_use() or not self._is_large():
                 return []
             try:
                 connection = self._connect()
             except apsw.Error:
-                return []  # whoever uses the board is told
+                return []  # the next operation reports it
             try:
                 return self._shorten_beside_writers(connection)
             finally:
@@ -143,11 +148,11 @@ class WalCheckpoints:
 
     def _shorten_beside_writers(self, connection: apsw.Connection) -> list[str]:
         try:
-            self._checkpoint(connection)  # the bulk, while others write
+            self._checkpoint(connection)  # most of it, while others write
             connection.set_busy_timeout(0)
             self._files.checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (OSError, Unavailable):
-            pass  # whoever uses the board is told
+            pass  # the next operation reports it
         except apsw.Error:
             from .health import MOMENT, stuck_readers
 
@@ -155,16 +160,16 @@ class WalCheckpoints:
         return []
 
     def empty(self) -> None:
-        """Empty the log if nobody reads from it: the next process would have to read all of it."""
+        """Empty the log if nobody reads from it, because the next process would have to read all of it."""
         self._writer.set_busy_timeout(0)
         try:
             self._files.checkpoint(self._writer, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (apsw.BusyError, apsw.LockedError):
-            pass  # whoever uses it closes later
+            pass  # the process that reads from it closes the board later
         finally:
             self._writer.set_busy_timeout(self._busy_timeout)
 
     def before_close(self) -> None:
-        """Empty a long log before the process that made it so goes away."""
+        """Empty a long log before this process ends."""
         if self.pages > CHECKPOINT_PAGES_AT_CLOSE or self._is_large():
             self.empty()

@@ -1,4 +1,4 @@
-"""Which end of a move an address names."""
+"""Opening the source or the target of a move by its address."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .endpoints import Endpoint
 
 
-def endpoint(address: str) -> Endpoint:
-    """The end that an address names; nothing is made there yet."""
+def open_endpoint(address: str) -> Endpoint:
+    """Open what is at an address; nothing is created there yet."""
     if address.startswith(("postgresql://", "postgres://")):
-        return _server(address)
+        return _open_server(address)
     path = os.path.realpath(path_of(address))
     try:
         return SqliteEndpoint(path)
@@ -28,7 +28,7 @@ def endpoint(address: str) -> Endpoint:
         raise unavailable(exc, path) from exc
 
 
-def _server(address: str) -> Endpoint:
+def _open_server(address: str) -> Endpoint:
     try:
         import psycopg
     except ImportError as exc:
