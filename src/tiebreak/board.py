@@ -250,16 +250,16 @@ class Board:
         """Win a task, waiting for it at most `wait`; raises `Lost` with who has it."""
         from .handles import Claim
 
-        task, asked = self._patiently(lambda: self._claim(ref, lease, create), wait)
+        task, asked = self._patiently(self._claiming(ref, lease, create), wait)
         return Claim(self, task, lease, asked)
 
     def win(self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0) -> Task:
         """The same as `claim`, without an object that renews it."""
-        return self._patiently(lambda: self._claim(ref, lease, create), wait)[0]
+        return self._patiently(self._claiming(ref, lease, create), wait)[0]
 
-    def _claim(self, ref: str, lease: float | str, create: bool) -> Task:
-        won: Task = self.call("tasks.claim", {"ref": ref, "lease": lease, "create": create})
-        return won
+    def _claiming(self, ref: str, lease: float | str, create: bool) -> Callable[[], Task]:
+        params = {"ref": ref, "lease": lease, "create": create}
+        return lambda: self.call("tasks.claim", params)
 
     def next(
         self,

@@ -76,7 +76,11 @@ class Record(metaclass=RecordType):
 
         def __getattr__(self, name):
             # Only before the first look at a field of this class: after it, they are properties.
-            return getattr(type(self), name).__get__(self)
+            cls = type(self)
+            if name not in cls.fields:
+                raise AttributeError(f"{cls.__name__} has no field {name!r}")
+            _make_properties(cls)
+            return object.__getattribute__(self, name)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and row_of(other) == self._row
@@ -111,7 +115,9 @@ def kinds_of(cls: type[Record]) -> dict[str, Kind]:
     """The kind of each field."""
     found = _kinds.get(cls)
     if found is None:
-        found = _kinds[cls] = {name: Kind.of(text) for name, text in cls.__annotations__.items()}
+        found = _kinds[cls] = {}
+        for name, text in cls.__annotations__.items():
+            found[name] = Kind.of(text)
     return found
 
 

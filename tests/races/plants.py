@@ -72,10 +72,10 @@ def holder_is_not_asked(put: Set) -> None:
 def no_transaction(put: Set) -> None:
     """Every statement stands alone, and nobody queues: what was looked at may be gone when it is written."""
 
-    def transact(self: Any, work: Callable[[transaction.SqliteTransaction], Any]) -> Any:
+    def transact(self: Any, work: Callable[..., Any], *args: Any) -> Any:
         tx = transaction.SqliteTransaction(self._writer, self._refusals)
         tx.now = self._now()
-        return work(tx)
+        return work(tx, *args)
 
     look = transaction.SqliteTransaction.all
 
@@ -185,13 +185,13 @@ def schema_made_blindly(put: Set) -> None:
 def answers_before_commit(put: Set) -> None:
     """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
 
-    def transact(self: Any, work: Callable[[transaction.SqliteTransaction], Any]) -> Any:
+    def transact(self: Any, work: Callable[..., Any], *args: Any) -> Any:
         if not self._writer.in_transaction:
             self._writer.execute("BEGIN IMMEDIATE")
             self._uncommitted = 0
         tx = transaction.SqliteTransaction(self._writer, self._refusals)
         tx.now = self._now()
-        answer = work(tx)
+        answer = work(tx, *args)
         self._uncommitted += 1
         if self._uncommitted >= 20:
             self._writer.execute("COMMIT")

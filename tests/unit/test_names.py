@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiebreak import Invalid, limits, names
+from tiebreak.advice import advice
+from tiebreak.cli.advice import COMMANDS
 from tiebreak.kinds import RULES, Kind, check
 from tiebreak.names import checksum, json_text, seconds, short, shown
 from tiebreak.operations import every
@@ -446,7 +448,7 @@ def test_missing_agents_and_projects_say_what_to_do() -> None:
     for kind, option in (("AgentId", "--as"), ("Project", "--project")):
         with pytest.raises(Invalid) as refusal:
             check(kind, "", "who")
-        assert option in refusal.value.hint
+        assert option in advice(refusal.value, COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ class PostgresEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(operation, params)
-        answer = self._write(lambda tx: perform(tx, operation, params, once), operation.scopes(params, once))
+        answer = self._write(operation.scopes(params, once), perform, operation, params, once)
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -211,9 +211,8 @@ class PostgresEngine:
             except TiebreakError as exc:
                 if not answers:
                     raise
-                answers += [exc] * (
-                    len(calls) - len(answers)
-                )  # the calls before these are committed, so their answers are returned
+                # The calls before these are committed, so their answers are returned.
+                answers += [exc] * (len(calls) - len(answers))
         return answers
 
     def _batch(self, calls: Sequence[Call]) -> list[Any]:
@@ -221,9 +220,9 @@ class PostgresEngine:
         scopes = _scopes(calls)
         try:
             try:
-                return self._write(lambda tx: _run_calls(tx, calls, run_without_savepoint), scopes)
+                return self._write(scopes, _run_calls, calls, run_without_savepoint)
             except NeedsSavepoints:
-                return self._write(lambda tx: self._with_savepoints(tx, calls), scopes)
+                return self._write(scopes, self._with_savepoints, calls)
         except WouldWait as cut:
             return self._batch(calls[: max(1, cut.args[0])])
 
@@ -235,12 +234,15 @@ class PostgresEngine:
         """Always None: every call waits for the server."""
         return None
 
-    def _write(self, work: Callable[[PostgresTransaction], T], scopes: Sequence[Scope]) -> T:
-        """Run in a transaction; again after a conflict, and after a broken connection if it was not committed."""
+    def _write(self, scopes: Sequence[Scope], work: Callable[..., T], *args: Any) -> T:
+        """Run `work(tx, *args)` in a transaction that begins with these scopes.
+
+        It is run again after a conflict, and after a broken connection if it was not committed.
+        """
         end, tries, rejected = monotonic() + self.deadline, 0, False
         while True:
             connection = self._take()
-            attempt = WriteAttempt(self, connection, work, scopes, with_refusals=tries == 0)
+            attempt = WriteAttempt(self, connection, scopes, work, args, with_refusals=tries == 0)
             try:
                 answer: T = attempt.run()
             except MissingScope as exc:

@@ -49,15 +49,16 @@ class WriteAttempt:
         self,
         engine: PostgresEngine,
         connection: Any,
-        work: Callable[[PostgresTransaction], Any],
         scopes: Sequence[Scope],
+        work: Callable[..., Any],
+        args: tuple[Any, ...],
         *,
         with_refusals: bool = True,
     ) -> None:
         self._engine = engine
         self._with_refusals = with_refusals
         self._connection = connection
-        self._work = work
+        self._work, self._args = work, args
         self._scopes = scopes
         self.proof: dict[str, Any] = {}
         """An event of the transaction, the transaction's number, and the event number from which to search for it."""
@@ -85,7 +86,7 @@ class WriteAttempt:
             scopes=self._scopes,
         )
         try:
-            self.answer = self._work(tx)
+            self.answer = self._work(tx, *self._args)
         except TiebreakError:
             tx.count_refusals()
             raise

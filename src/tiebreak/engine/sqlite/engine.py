@@ -130,8 +130,7 @@ class SqliteEngine:
             return self._read(lambda tx: operation.function(tx, **params))
         glance = operation.glance if once is None else None
         answer = self._write(
-            lambda tx: perform(tx, operation, params, once),
-            None if glance is None else lambda tx: glance(tx, **params),
+            perform, operation, params, once, glance=None if glance is None else lambda tx: glance(tx, **params)
         )
         if isinstance(answer, Refused):
             raise answer
@@ -139,7 +138,10 @@ class SqliteEngine:
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Run several calls in one transaction, each in a savepoint; an error undoes that call alone."""
-        return self._write(lambda tx: [self._run_in_savepoint(tx, *call) for call in calls])
+        return self._write(self._run_calls, calls)
+
+    def _run_calls(self, tx: SqliteTransaction, calls: Sequence[Call]) -> list[Any]:
+        return [self._run_in_savepoint(tx, *call) for call in calls]
 
     def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
         """Like `batch`, for callers that must not block; None, and nothing done, if it would have to wait."""
@@ -152,7 +154,7 @@ class SqliteEngine:
             if not self._gate.enter_at_once():
                 return None
             self._writer.set_busy_timeout(0)
-            return self._transact(lambda tx: [self._run_in_savepoint(tx, *call) for call in calls])
+            return self._transact(self._run_calls, calls)
         except apsw.BusyError:
             return None  # a program that ignores the gate
         except apsw.Error as exc:
@@ -188,10 +190,14 @@ class SqliteEngine:
 
     def _write(
         self,
-        work: Callable[[SqliteTransaction], T],
+        work: Callable[..., T],
+        *args: Any,
         glance: Callable[[SqliteTransaction], None] | None = None,
     ) -> T:
-        """Run in a write transaction. `glance`, a read that may already refuse, spares the queue at the gate."""
+        """Run `work(tx, *args)` in a write transaction.
+
+        `glance`, a read that may already refuse, spares the queue at the gate.
+        """
         self._check_open()
         if not self._writing.acquire(timeout=self.deadline):
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
@@ -202,7 +208,7 @@ class SqliteEngine:
                 glance(self._tx)  # it needs no transaction: its first statement decides
             try:
                 self._gate.enter()
-                return self._transact(work)
+                return self._transact(work, *args)
             finally:
                 self._gate.leave()
         except apsw.Error as exc:
@@ -218,7 +224,7 @@ class SqliteEngine:
         if self._pid != os.getpid():
             self._after_fork()
 
-    def _transact(self, work: Callable[[SqliteTransaction], T], *, with_refusals: bool = True) -> T:
+    def _transact(self, work: Callable[..., T], *args: Any, with_refusals: bool = True) -> T:
         writer = self._writer
         self._check_files(writer)
         writer.execute("BEGIN IMMEDIATE")
@@ -228,7 +234,7 @@ class SqliteEngine:
             before = writer.total_changes()
             tx.undone = 0
             tx.left.clear()
-            answer = work(tx)
+            answer = work(tx, *args)
             changed = writer.total_changes() - before > tx.undone
             refusals_written = changed and with_refusals and self._write_refusals(tx)
             newest = tx.all(NEWEST)[0][0] if changed else 0
@@ -238,7 +244,7 @@ class SqliteEngine:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             if isinstance(exc, _RefusalsRejected):
-                return self._transact(work, with_refusals=False)
+                return self._transact(work, *args, with_refusals=False)
             raise
         if tx.left:
             self.left |= tx.left
