@@ -145,10 +145,9 @@ def introduce(client: str, value: str) -> None:
     """
     who, found = _session_process()
     if found == client and client not in _EDITORS:  # an editor has several sessions at once
-        place = _stored_session_path(who)
-        with open(f"{place}.{os.getpid()}", "w", encoding="utf-8", opener=_open_private) as file:
-            file.write(value)
-        os.replace(f"{place}.{os.getpid()}", place)
+        from .files import replace_file
+
+        replace_file(_stored_session_path(who), value.encode())
 
 
 def _stored_session() -> tuple[str, str]:
@@ -166,10 +165,6 @@ def _stored_session_path(who: Identity) -> str:
     from .user_folders import private_folder
 
     return os.path.join(private_folder(), f"{token(who)}.session")
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _digest(value: str) -> str:

@@ -35,7 +35,7 @@ def replace_file(path: str, content: bytes, *, mode: int | None = 0o600, durable
         remove_file(partial)
         raise
     if durable:
-        sync_folder(os.path.dirname(path))
+        sync(os.path.dirname(path))
 
 
 def _mode(path: str) -> int | None:
@@ -53,9 +53,9 @@ def remove_file(path: str) -> None:
         pass
 
 
-def sync_folder(path: str) -> None:
-    """Make renames and removals in a folder survive a power loss."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: str) -> None:
+    """Wait until a file, or the names in a folder, are on the disk; an empty path is the current folder."""
+    fd = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:

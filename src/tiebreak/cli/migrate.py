@@ -54,7 +54,7 @@ def _here(address: str) -> str:
         raise Invalid(f"migrate: {plain(address)} is a daemon, not a board", hint=hint)
     scheme, mark, _ = address.partition("://")
     if mark and scheme not in ("sqlite", "postgresql", "postgres"):
-        raise Invalid(f"migrate: {scheme}:// is not a kind of board that this version knows")
+        raise Invalid(f"migrate: {scheme}://: this version does not support such addresses")
     if scheme in ("postgresql", "postgres") and mark:
         return address
     path = os.path.realpath(path_of(address))

@@ -7,11 +7,11 @@ that cannot be opened, or that belongs to somebody else, is ignored.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from time import sleep
 
 from ..errors import Unavailable
+from ..files import try_lock
 from .refusal_counts import LARGEST_NUMBER, MOST_BYTES, RefusalCounts, cut_to_fit
 from .side_files import opened
 
@@ -28,7 +28,7 @@ def append(path: str, counts: RefusalCounts) -> bool:
     data = ("\n".join(lines) + "\n").encode()
     try:
         for _ in range(20):
-            if _try_lock(fd):
+            if try_lock(fd):
                 break
             sleep(0.01)
         if os.fstat(fd).st_size + len(data) <= LARGEST_FILE:
@@ -42,7 +42,7 @@ def open_locked(path: str) -> int:
     """Open and lock the file for `parse` and `close`; -1 if it cannot be opened or another process has locked it."""
     fd = _open(path, os.O_RDWR)
     try:
-        if fd < 0 or _try_lock(fd):
+        if fd < 0 or try_lock(fd):
             return fd
     except BaseException:
         os.close(fd)
@@ -94,11 +94,3 @@ def _open(path: str, flags: int) -> int:
         return opened(path, flags, path.removesuffix("-refused"))
     except (OSError, Unavailable):
         return -1
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from ..errors import Unavailable
-from ..files import remove_file, replace_file, sync_folder
+from ..files import remove_file, replace_file, sync
 from ..names import checksum
 from ..user_folders import state_folder
 
@@ -49,8 +49,8 @@ def move(path: str, target: str) -> None:
         os.replace(path, target)
     except FileNotFoundError:
         return
-    sync_folder(os.path.dirname(target))
-    sync_folder(os.path.dirname(path))
+    sync(os.path.dirname(target))
+    sync(os.path.dirname(path))
 
 
 def write_json(path: str, value: Any) -> None:

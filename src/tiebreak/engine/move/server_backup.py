@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...errors import Refused
-from ..fsync import fsync_path
+from ...files import sync
 from .copying import RowCopy
 from .endpoints import explained, still_open
 from .postgres_endpoint import PostgresEndpoint
@@ -32,9 +32,9 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     try:
         _snapshot(old, new, progress)
         new.close()
-        fsync_path(partial)
+        sync(partial)
         os.link(partial, target)
-        fsync_path(os.path.dirname(os.path.abspath(target)))
+        sync(os.path.dirname(os.path.abspath(target)))
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except Exception as exc:

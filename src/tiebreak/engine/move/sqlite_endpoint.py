@@ -6,7 +6,7 @@ import os
 from contextlib import nullcontext
 
 from ...errors import Refused
-from ..fsync import fsync_path
+from ...files import sync
 from ..schema import CLOSED, TABLES
 from ..sqlite.board_files import BoardFiles
 from ..sqlite.opening import board_clock, connect, create, prepare, recognise, run_steps
@@ -50,7 +50,7 @@ class SqliteEndpoint(Endpoint):
     def _db(self) -> apsw.Connection:
         if self._connection is None:
             create(self._path)
-            fsync_path(os.path.dirname(self._path))
+            sync(os.path.dirname(self._path))
             self._connection = connect(self._path, DEADLINE)
         return self._connection
 

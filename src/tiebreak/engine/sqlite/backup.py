@@ -8,8 +8,8 @@ from time import monotonic
 import apsw
 
 from ...errors import Unavailable
+from ...files import sync
 from ...text import span
-from ..fsync import fsync_path
 from .file_facts import forget_place
 from .opening import allow_writing
 
@@ -45,9 +45,9 @@ def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], 
         allow_writing(copy)
         forget_place(copy)
         copy.close()
-        fsync_path(partial)
+        sync(partial)
         os.link(partial, target)
-        fsync_path(os.path.dirname(target))
+        sync(os.path.dirname(target))
     finally:
         os.unlink(partial)
         source.close()
