@@ -160,8 +160,8 @@ def test_every_next_wins_what_a_look_at_all_tasks_would_win(
     monkeypatch.setattr("tiebreak.operations.picking.MOST_PAUSED", seed % 2)
     monkeypatch.setattr("tiebreak.operations.queues.MOST_PAUSED", seed % 2)
     if seed % 3 == 0:
-        monkeypatch.setattr("tiebreak.operations.concurrency.MOST_OPEN", 2)
-        monkeypatch.setattr("tiebreak.operations.picking.MOST_OPEN", 2)
+        monkeypatch.setattr("tiebreak.operations.concurrency.MOST_VISIBLE", 2)
+        monkeypatch.setattr("tiebreak.operations.picking.MOST_VISIBLE", 2)
 
     story = Story(place, seed)
     story.go(120)

@@ -308,7 +308,7 @@ def test_the_story_tells_of_an_orphan(place: Place, alice: Board) -> None:
 
     told = [sentence.text for sentence in alice.events.why(ref=job.id)]
 
-    assert any("kept aside" in text for text in told)
+    assert any("was not applied" in text for text in told)
 
 
 # ── Checking ─────────────────────────────────────────────────────────────────────────────────────────

@@ -301,7 +301,7 @@ def test_a_retry_with_a_long_rest_is_refused(alice: Board, nobody_goes_on: None)
     root, later = family(alice, 30)
     cancel(alice, root)
 
-    with pytest.raises(Refused, match="still being told") as refused:
+    with pytest.raises(Refused, match="still being updated") as refused:
         alice.tasks.retry(ref=root.id)
     assert refused.value.hint == "try again in a moment"
     finish(alice)
