@@ -1,8 +1,8 @@
-"""Handles: what was won, as an object that carries its epoch.
+"""Handles: a claim or some holds as an object that carries its epoch.
 
-As a context manager a handle renews itself in the background and gives back at the end. Losing a grant cannot
-interrupt the code inside; the handle remembers the loss, refuses to finish, and raises it at the end or when
-asked with `check()`.
+As a context manager, a handle renews itself in the background and ends its grant at the end of the block. Losing a
+grant cannot interrupt the code in the block. The handle remembers the loss, refuses to finish, and raises the loss at
+the end of the block or in `check()`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Grant:
-    """Something won. It carries its epoch, renews itself as a context manager, and notices its loss."""
+    """A grant that was won. It carries its epoch, renews itself as a context manager, and notices its loss."""
 
     def __init__(self, board: Board, lease: float | str, asked: float) -> None:
         self.board = board
@@ -37,19 +37,19 @@ class Grant:
         self.loss: TiebreakError | None = None
         """Why it is lost, once it is known to be."""
         self.on_loss: Callable[[], None] | None = None
-        """Called, in the renewing thread, when the loss is noticed."""
+        """Called in the renewing thread when the loss is noticed."""
         self.over = False
-        """Whether it was finished or given back by its holder."""
+        """Whether its holder has finished it or given it back."""
         self._expires = asked + self.lease
         self._turn = threading.Lock()
         self._renewer: Renewer | None = None
 
     def left(self) -> float:
-        """How many seconds of the lease are left at least, counted from before the last renewal was asked for."""
+        """How many seconds of the lease are left at least, counted from just before the last renewal was sent."""
         return self._expires - elapsed()
 
     def check(self) -> None:
-        """Raise `Fenced` if this is not the current grant any more, as far as it is known here."""
+        """Raise `Fenced` if this grant is known to be lost or its lease has run out; does not ask the board."""
         if self.loss is not None:
             raise self.loss
         if self.left() <= 0:
@@ -57,18 +57,18 @@ class Grant:
 
     @property
     def epoch(self) -> int:
-        """The fence."""
+        """The epoch of the grant."""
         raise NotImplementedError
 
     def renew(self) -> None:
-        """Keep it for another lease."""
+        """Renew the grant for another lease."""
         with self._turn:
             asked = elapsed()
             self._renew()
             self._expires = asked + self.lease
 
     def release(self) -> Any:
-        """Give it back."""
+        """Give the grant back."""
         raise NotImplementedError
 
     def _renew(self) -> None:
@@ -78,14 +78,14 @@ class Grant:
         raise NotImplementedError
 
     def _finish(self, how: Callable[[], R]) -> R:
-        """Finish or give back, so that no renewal comes in between and takes the end for a loss."""
+        """End the grant while no renewal runs, so that a renewal does not mistake the end for a loss."""
         with self._turn:
             answer = how()
             self.over = True
             return answer
 
     def leave(self) -> None:
-        """Stop renewing and give it back."""
+        """Stop renewing and give the grant back."""
         if self._renewer is not None:
             self._renewer.stop()
         if not self.over:
@@ -108,7 +108,7 @@ class Grant:
         except TiebreakError as exc:
             if error is None:
                 raise
-            error.add_note(f"and meanwhile {exc}")  # what went wrong inside matters more
+            error.add_note(f"and meanwhile {exc}")  # the error of the block matters more
 
 
 class Claim(Grant):
@@ -120,7 +120,7 @@ class Claim(Grant):
 
     @property
     def epoch(self) -> int:
-        """The fence of this claim."""
+        """The epoch of this claim."""
         return self.task.epoch
 
     def _params(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Claim(Grant):
         self.task = self.board.tasks.extend(lease=self.lease, **self._params())
 
     def complete(self, result: Any = None, **ack: Any) -> Task:
-        """Finish the task; with `ack=True` and so on, announce it in the same step."""
+        """Complete the task; `ack=True` announces it in the same step (see `tasks.complete`)."""
         return self._ended(lambda: self.board.tasks.complete(result=result, **ack, **self._params()))
 
     def fail(self, reason: str | None = None, *, retry: bool = True) -> Task:
@@ -138,7 +138,7 @@ class Claim(Grant):
         return self._ended(lambda: self.board.tasks.fail(reason=reason, retry=retry, **self._params()))
 
     def release(self, reason: str | None = None) -> Task:
-        """Give the task back without using the attempt up."""
+        """Give the task back without using up the attempt."""
         return self._ended(lambda: self.board.tasks.release(reason=reason, **self._params()))
 
     def _ended(self, how: Callable[[], Task]) -> Task:
@@ -158,18 +158,18 @@ class Claim(Grant):
 
 
 class Holding(Grant):
-    """Resources that are held. As a context manager it gives them back at the end."""
+    """Holds on some resources. As a context manager it releases them at the end."""
 
     def __init__(self, board: Board, holds: list[Hold], lease: float | str, asked: float, root: str) -> None:
         super().__init__(board, lease, asked)
         self.holds = holds
         self.released: list[Released] = []
-        """What the board said when they were given back."""
+        """The answer of the board when they were released."""
         self._root = root
 
     @property
     def epoch(self) -> int:
-        """The fence of the first resource."""
+        """The epoch of the first hold."""
         return self.holds[0].epoch
 
     @property
@@ -192,14 +192,14 @@ class Holding(Grant):
         self.holds = self.board.holds.renew(lease=self.lease, **self._params())
 
     def vouch(self) -> None:
-        """Renew, and declare the files' present contents one's own: a later difference is somebody else's."""
+        """Renew, and declare the files' present contents as the holder's own; later changes are somebody else's."""
         with self._turn:
             asked = elapsed()
             self.holds = self.board.holds.renew(lease=self.lease, hashes=self._hashes(), **self._params())
             self._expires = asked + self.lease
 
     def release(self) -> list[Released]:
-        """Give them back; tells of each file whether somebody else changed it."""
+        """Release the holds; the answer says for each file whether somebody else changed it."""
         self.released = self._finish(lambda: self.board.holds.release(hashes=self._hashes(), **self._params()))
         return self.released
 
@@ -220,7 +220,7 @@ class Renewer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Renew no more; a renewal under way is waited for, so that none comes after the end."""
+        """Stop renewing, and wait for a renewal that is under way, so that none comes after the end."""
         self._stop.set()
         self._thread.join()
 
@@ -233,14 +233,14 @@ class Renewer:
             except Refused as exc:
                 return self._lose(exc)
             except TiebreakError as exc:
-                # The board cannot be reached: try again soon, as long as the lease may still be ours.
+                # The board cannot be reached: try again soon, while the lease may still be valid.
                 pause = min(1.0, self._grant.lease / 10)
                 if self._grant.left() <= 0:
                     return self._lose(Fenced(f"{self._grant!r}: the lease ran out unrenewed ({exc})"))
 
     def _lose(self, why: TiebreakError) -> None:
         if self._grant.over:
-            return  # it was finished while this renewal waited for its turn
+            return  # it was ended while this renewal waited for the lock
         self._grant.loss = why
         if self._grant.on_loss is not None:
             self._grant.on_loss()

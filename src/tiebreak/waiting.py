@@ -1,4 +1,4 @@
-"""A place in line: entered by whoever is refused and may wait, kept while it waits, left at the end."""
+"""A place in the wait queue: entered when a call is refused and may wait, renewed while it waits, left at the end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .board import Board
 
 KEEP = 10.0
-"""Seconds between two signs of life: a third of what a place lasts."""
+"""Seconds between two renewals of a place: a third of its lease."""
 
 
 class InLine:
-    """Somebody's place in line for some resources; the number is 0 outside of it."""
+    """A caller's place in the wait queue for some resources; `number` is 0 while it has none."""
 
     def __init__(self, board: Board, resources: tuple[str, ...], note: str | None = None) -> None:
         self._board = board
@@ -28,7 +28,7 @@ class InLine:
         self.number = 0
 
     def keep(self) -> bool:
-        """Enter the line, or keep the place once that is due; whether it is a new place."""
+        """Enter the wait queue, or renew the place when that is due; True if the place is new."""
         with self._turn:
             if self._over or (self.number and self.due() > 0):
                 return False
@@ -45,15 +45,15 @@ class InLine:
             return self.number != before
 
     def due(self) -> float:
-        """Seconds until the place has to be kept again."""
+        """Seconds until the place has to be renewed."""
         return self._kept + KEEP - elapsed() if self.number else KEEP
 
     def won(self) -> None:
-        """The wait ended with the grant."""
+        """Record that the grant ended the wait."""
         self.number = 0
 
     def leave(self) -> None:
-        """Let the others move up; a board that cannot be reached learns of it when the place lapses."""
+        """Leave the wait queue. If the board cannot be reached, the place lapses by itself."""
         with self._turn:
             self._over = True
             number, self.number = self.number, 0
