@@ -132,18 +132,18 @@ END;
 -- scope that it takes alone.
 -- ----------------------------------------------------------------------------------------------------------------
 
--- once (1), operations._repeatable
+-- once (1), operations._run_once
 SELECT request, answer
 FROM answers
 WHERE once = :key OR (once = :once AND request = :request)
 ORDER BY length(once) DESC;
 
--- once (2), operations._repeatable
+-- once (2), operations._run_once
 INSERT INTO answers (once, request, answer, at)
 VALUES (:once, :request, :answer, :now);
 
--- once (3), jobs._settings_again
--- Put the settings into jobs that are answered with once more: they are kept with the task, and nowhere else.
+-- once (3), jobs._restore_settings
+-- Put the settings back into a stored answer: they are stored with the task and nowhere else.
 SELECT settings
 FROM tasks
 WHERE number = :number AND id = :id;
@@ -153,8 +153,8 @@ WHERE number = :number AND id = :id;
 -- Sent before a write by an agent that tiebreak started itself: a replaced session is refused.
 -- ----------------------------------------------------------------------------------------------------------------
 
--- spawned (1), session_fence.admit
--- Raise `Fenced` if this agent acts from a session whose seat is somebody else's.
+-- spawned (1), session_fence.refuse_if_fenced
+-- Raise `Fenced` if this agent acts from a session whose seat another session has, or that has ended.
 -- SQLite: without FOR SHARE.
 SELECT agent, project, fenced_by, epoch, role, ended_at
 FROM sessions
@@ -163,12 +163,12 @@ FOR SHARE;
 
 -- ================================================================================================================
 -- tasks.claim (writes)
--- Win a ready task, or learn who has it.
+-- Win a ready task, or learn who holds it.
 -- Scopes: keys shared, limits alone.
 -- ================================================================================================================
 
--- tasks.claim (1), claims._held_by_somebody
--- Losing needs no turn at the gate: what is held now, by a committed grant, is lost now.
+-- tasks.claim (1), claims._refuse_if_held
+-- Refuse the call at once, before it waits for the write lock, if a committed grant holds the task.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
@@ -240,7 +240,7 @@ ORDER BY id
 LIMIT 2;
 
 -- tasks.claim (5), tasks._insert
--- Add the row; a key keeps counting the epochs of its earlier, pruned tasks.
+-- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
     tags, created_by, finished_at, aside, name, key, queue, payload, max_attempts, about
@@ -283,8 +283,8 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (7), concurrency.refuse_full
--- Whether a task is ready but for its limit; raises `Refused` if its group is full.
+-- tasks.claim (7), concurrency.refuse_if_full
+-- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT project, limit_group, limit_size
 FROM tasks
 WHERE number = :number AND limit_group IS NOT NULL AND state IN ('pending', 'claimed') AND ready_at <= :now;
@@ -302,7 +302,7 @@ FROM tasks
 WHERE number = :value;
 
 -- tasks.claim (9), expiry.expire_before
--- Write down the lapsed claims among all the tasks that one comes after, near and far; how many there were.
+-- Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were.
 WITH RECURSIVE earlier (number) AS (
     SELECT after
     FROM edges
@@ -316,14 +316,14 @@ FROM tasks JOIN earlier ON tasks.number = earlier.number
 WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
--- tasks.claim (10), dependencies.catch_up
--- Decide about a blocked task whose chore is not there yet, if all that it comes after is over; whether it was.
+-- tasks.claim (10), dependencies.resolve_blocked
+-- Release or cancel a blocked task that no chore has reached yet; 1 if its predecessors decide it, otherwise 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
 
--- tasks.claim (11), dependencies._counts
--- For how many each task still waits, and the first that it comes after which ended badly.
+-- tasks.claim (11), dependencies._count_blockers
+-- How many open predecessors each task has, and the first predecessor that failed or was cancelled.
 SELECT
     edges.task, count(CASE WHEN finished_at = 0 THEN 1 END),
     min(CASE WHEN state IN ('failed', 'cancelled') THEN number END)
@@ -371,14 +371,14 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (15), expiry.followed
--- Those of these tasks that others come after.
+-- tasks.claim (15), expiry.with_dependents
+-- Those of these ended tasks that other tasks come after.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa) AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number);
 
--- tasks.claim (16), dependencies._first_after
--- The first ones that come after each of these ends, and that are not passed yet.
+-- tasks.claim (16), dependencies._first_dependents
+-- The first tasks that come after each of these ends and have not been updated yet.
 SELECT *
 FROM (
     SELECT 0 AS i, after, task
@@ -389,7 +389,7 @@ FROM (
 ) AS arm;
 
 -- tasks.claim (17), dependencies._decide
--- Release or cancel the blocked ones among these tasks; those that were cancelled.
+-- Release or cancel those of these tasks that are blocked; the cancelled ones.
 -- SQLite: without FOR UPDATE.
 SELECT number, run_anyway, blockers
 FROM tasks
@@ -398,7 +398,7 @@ ORDER BY number
 FOR UPDATE;
 
 -- tasks.claim (18), dependencies._cancel_each
--- Cancel these tasks, each because of one that it comes after.
+-- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
@@ -407,7 +407,7 @@ FROM tasks
 WHERE number IN (:n_aaa);
 
 -- tasks.claim (19), dependencies._cancel_each
--- Cancel these tasks, each because of one that it comes after.
+-- Cancel these tasks, each because of one of its predecessors.
 WITH given (n, r) AS (VALUES (:n_aaa, :r_aaa))
 UPDATE tasks
 SET
@@ -428,7 +428,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.claim (20), dependencies._release_each
--- Write down for how many each of these tasks still waits; one that waits for none is ready.
+-- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
 WITH given (n, w) AS (VALUES (:n_aaa, :w_aaa))
 UPDATE tasks
 SET blockers = given.w, updated_at = :now, state = CASE WHEN given.w = 0 THEN 'pending' ELSE 'blocked' END
@@ -440,7 +440,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.claim (21), expiry.expire
--- Write down the claims of a project that have lapsed; how many there were.
+-- Write the lapses of a project's claims; how many there were.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH renewed AS MATERIALIZED (
     SELECT number AS n
@@ -467,15 +467,15 @@ ORDER BY look_at
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.claim (23), concurrency.refuse_full
--- Whether a task is ready but for its limit; raises `Refused` if its group is full.
+-- tasks.claim (23), concurrency.refuse_if_full
+-- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT limit_group, count(*)
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND limit_group = :group AND number <> :number
 GROUP BY limit_group;
 
 -- tasks.claim (24), claims._win_limited
--- Win a task of a group that has room; one that has no limit has been lost already.
+-- Win a task whose group has room; None for a task without a limit, which `_win` has already tried.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -504,7 +504,7 @@ RETURNING
 
 -- ================================================================================================================
 -- tasks.claim_many (writes)
--- Win as many of these tasks as are free, in one step; those not won are left out.
+-- Win as many of these tasks as are free, in one step; the answer has only those that were won.
 -- Scopes: edges shared, limits alone.
 -- ================================================================================================================
 
@@ -519,11 +519,11 @@ RETURNING
 
 -- ================================================================================================================
 -- tasks.extend (writes)
--- Keep a claim for another lease, counted from now.
+-- Renew a claim for another lease, counted from now.
 -- ================================================================================================================
 
--- tasks.extend (1), claims.as_holder
--- Change a task as its holder, or explain why the fence did not let it pass.
+-- tasks.extend (1), claims.change_as_holder
+-- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -542,7 +542,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.extend (2), claims.stale
--- The refusal for a write that the fence stopped; it is remembered for the log.
+-- The refusal for a write that the fence stopped.
 SELECT holder, epoch, until
 FROM tasks
 WHERE number = :number;
@@ -553,7 +553,7 @@ WHERE number = :number;
 
 -- ================================================================================================================
 -- tasks.check (reads)
--- The task, if this agent holds it now by the grant with that epoch, and its lease has not run out.
+-- Return the task if this agent holds it by the grant with this epoch and the lease has not run out.
 -- ================================================================================================================
 
 -- tasks.check (1), claims.check
@@ -573,11 +573,11 @@ WHERE number = :value
 
 -- ================================================================================================================
 -- tasks.complete (writes)
--- Finish a claimed task.
+-- Complete a claimed task.
 -- ================================================================================================================
 
--- tasks.complete (1), claims.as_holder
--- Change a task as its holder, or explain why the fence did not let it pass.
+-- tasks.complete (1), claims.change_as_holder
+-- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 UPDATE tasks
 SET
     displaced = NULL,
@@ -649,8 +649,8 @@ SELECT backoff
 FROM tasks
 WHERE number = :number;
 
--- tasks.fail (3), claims.as_holder
--- Change a task as its holder, or explain why the fence did not let it pass.
+-- tasks.fail (3), claims.change_as_holder
+-- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 UPDATE tasks
 SET
     displaced = NULL,
@@ -667,8 +667,8 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.fail (4), claims.as_holder
--- Change a task as its holder, or explain why the fence did not let it pass.
+-- tasks.fail (4), claims.change_as_holder
+-- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 UPDATE tasks
 SET
     displaced = NULL,
@@ -697,11 +697,11 @@ RETURNING
 
 -- ================================================================================================================
 -- tasks.release (writes)
--- Give a claim back at once, without using the attempt up.
+-- Give a claim back at once, without using up the attempt.
 -- ================================================================================================================
 
--- tasks.release (1), claims.as_holder
--- Change a task as its holder, or explain why the fence did not let it pass.
+-- tasks.release (1), claims.change_as_holder
+-- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 UPDATE tasks
 SET displaced = NULL, holder = NULL, until = 0, state = 'pending', attempts = attempts - 1, updated_at = :now
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
@@ -715,11 +715,11 @@ RETURNING
 
 -- ================================================================================================================
 -- tasks.due (reads)
--- In how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
+-- Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 -- ================================================================================================================
 
 -- tasks.due (1), chores.remain
--- The projects that have chores: of all, or only this one.
+-- The projects that have chores: among all projects, or only this one.
 SELECT DISTINCT project
 FROM chores
 WHERE TRUE
@@ -732,18 +732,18 @@ SELECT
 
 -- ================================================================================================================
 -- tasks.sweep (writes)
--- Write down the claims that have lapsed, and do a step of what was left to be done; how many claims there were.
+-- Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
 -- ================================================================================================================
 
 -- tasks.sweep (1), chores.step
--- Go on with some chores, those of this project first.
+-- Do one step of some chores, those of this project first.
 SELECT DISTINCT project, chore
 FROM chores
 WHERE project = :project
 ORDER BY project, chore;
 
--- tasks.sweep (2), expiry.settle
--- Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
+-- tasks.sweep (2), expiry.apply_due_changes
+-- Write the claims that have lapsed and the delays that are over; costs a few index probes when there are none.
 SELECT
     EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now),
     EXISTS (
@@ -753,8 +753,8 @@ SELECT
     ),
     EXISTS (SELECT 1 FROM queues WHERE project = :project), EXISTS (SELECT 1 FROM stirred WHERE project = :project);
 
--- tasks.sweep (3), expiry.settle
--- Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
+-- tasks.sweep (3), expiry.apply_due_changes
+-- Write the claims that have lapsed and the delays that are over; costs a few index probes when there are none.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH due AS MATERIALIZED (
     SELECT number AS n
@@ -770,7 +770,7 @@ FROM due
 WHERE number = due.n AND state = 'pending';
 
 -- tasks.sweep (4), chores.step
--- Go on with some chores, those of this project first.
+-- Do one step of some chores, those of this project first.
 SELECT DISTINCT project, chore
 FROM chores
 WHERE TRUE
@@ -799,11 +799,11 @@ ORDER BY project;
 
 -- ================================================================================================================
 -- tasks.next (writes)
--- Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list.
+-- Win the next ready tasks, up to `count`: highest priority first, then oldest; an empty list if none is ready.
 -- Scopes: limits alone, queues shared.
 -- ================================================================================================================
 
--- tasks.next (1), picking._from_lane
+-- tasks.next (1), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -853,7 +853,7 @@ RETURNING
     displaced;
 
 -- tasks.next (2), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 SELECT *
 FROM (
     SELECT -priority, number, limit_group, limit_size, 0 AS lane
@@ -863,8 +863,8 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (3), picking._something_is_there
--- Whether there is something ready in one of these lanes, or something that may have become ready.
+-- tasks.next (3), picking._something_may_be_ready
+-- Whether one of these lanes has a ready task, or a task may have become ready by time.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
   OR EXISTS (
@@ -874,7 +874,7 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
   )
   OR EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0);
 
--- tasks.next (4), picking._from_lane
+-- tasks.next (4), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: instr instead of strpos; without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -931,8 +931,8 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (5), concurrency.combinations
--- Each group, queue, function and size that has something ready, found by skipping through an index.
+-- tasks.next (5), concurrency.ready_combinations
+-- Each combination of group, queue, function and size that has a ready task, found by an index skip scan.
 WITH RECURSIVE heads (n) AS (
     SELECT (
         SELECT number
@@ -961,7 +961,7 @@ SELECT limit_group, queue, callee, limit_size
 FROM heads JOIN tasks ON number = heads.n;
 
 -- tasks.next (6), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
 FROM (
@@ -978,8 +978,8 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (7), picking._something_is_there
--- Whether there is something ready in one of these lanes, or something that may have become ready.
+-- tasks.next (7), picking._something_may_be_ready
+-- Whether one of these lanes has a ready task, or a task may have become ready by time.
 -- SQLite: instr instead of strpos.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
@@ -1000,14 +1000,14 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
         AND strpos(tags, :tag_aaa) > 0
   );
 
--- tasks.next (8), concurrency._stirred
+-- tasks.next (8), concurrency._changed_groups
 SELECT limit_group, task, rank
 FROM stirred
 WHERE project = :project
 ORDER BY rank DESC, task
 LIMIT :most;
 
--- tasks.next (9), picking._from_lane
+-- tasks.next (9), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1044,7 +1044,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (10), picking._from_lane
+-- tasks.next (10), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1094,7 +1094,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (11), picking._from_lane
+-- tasks.next (11), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1144,7 +1144,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (12), picking._from_lane
+-- tasks.next (12), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1197,7 +1197,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (13), picking._from_lane
+-- tasks.next (13), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1248,7 +1248,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (14), picking._from_lane
+-- tasks.next (14), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1300,7 +1300,7 @@ RETURNING
     displaced;
 
 -- tasks.next (15), picking._queues
--- The queues that have something ready, found by skipping through an index.
+-- The queues that have a ready task, found by an index skip scan.
 WITH RECURSIVE found (queue) AS (
     SELECT (
         SELECT min(queue)
@@ -1328,7 +1328,7 @@ FROM given JOIN queues ON queue = given.q
 WHERE project = :project;
 
 -- tasks.next (17), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 SELECT *
 FROM (
     SELECT -priority, number, limit_group, limit_size, 0 AS lane
@@ -1338,7 +1338,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (18), picking._from_lane
+-- tasks.next (18), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1380,8 +1380,8 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (19), picking._something_is_there
--- Whether there is something ready in one of these lanes, or something that may have become ready.
+-- tasks.next (19), picking._something_may_be_ready
+-- Whether one of these lanes has a ready task, or a task may have become ready by time.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
   OR EXISTS (
@@ -1391,7 +1391,7 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
   );
 
 -- tasks.next (20), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
 FROM (
@@ -1426,7 +1426,7 @@ FROM (
 ) AS head;
 
 -- tasks.next (21), concurrency.taken
--- How many of each of these groups are claimed, lapsed ones included.
+-- Count the claimed tasks of each of these groups, lapsed claims included.
 WITH given (g) AS (VALUES (:g_aaa))
 SELECT
     g,
@@ -1437,7 +1437,7 @@ SELECT
     )
 FROM given;
 
--- tasks.next (22), concurrency._stirred
+-- tasks.next (22), concurrency._changed_groups
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT limit_group, task, rank
 FROM stirred
@@ -1446,14 +1446,14 @@ ORDER BY rank DESC, task
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.next (23), concurrency.look_again
--- Look at groups that were stirred, a hundred rows at most, and let their best tasks be found.
+-- tasks.next (23), concurrency.reconsider_groups
+-- Reconsider groups that have changed, from a hundred rows of `stirred` at most, and show their best tasks.
 WITH given (g, t) AS (VALUES (:g_aaa, :t_aaa))
 DELETE FROM stirred
 WHERE project = :project AND (limit_group, task) IN (SELECT given.g, given.t FROM given);
 
 -- tasks.next (24), concurrency._heads
--- The best ready task of each of these groups, in each queue, for each function and size, found by skipping.
+-- The best ready task of each of these groups, for each queue, function and size, found by an index skip scan.
 WITH RECURSIVE given (g) AS (VALUES (:g_aaa)),
 heads (g, n) AS (
     SELECT
@@ -1490,8 +1490,8 @@ heads (g, n) AS (
 SELECT heads.g, queue, callee, limit_size, number, aside
 FROM heads JOIN tasks ON number = heads.n;
 
--- tasks.next (25), concurrency._let_be_found
--- Set the best tasks of these groups aside no longer, as many as there is room for; whether some were not free.
+-- tasks.next (25), concurrency._show_best_tasks
+-- Show the best tasks of these groups, as many as there is room for; whether others have locked some of them.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (n) AS (VALUES (:n_aaa)),
 opened AS MATERIALIZED (
@@ -1506,8 +1506,8 @@ FROM opened
 WHERE number = opened.n
 RETURNING number;
 
--- tasks.next (26), concurrency.set_aside
--- Set tasks aside whose groups are full; how many were.
+-- tasks.next (26), concurrency.hide_tasks
+-- Hide tasks whose groups are full; how many were hidden.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (n) AS (VALUES (:n_aaa)),
 closed AS MATERIALIZED (
@@ -1523,7 +1523,7 @@ WHERE number = closed.n
 RETURNING number;
 
 -- tasks.next (27), picking._win
--- Win what can be won now.
+-- Win the tasks that can be won now.
 -- SQLite: :now instead of the server's clock.
 WITH given (n) AS (VALUES (:n_aaa))
 UPDATE tasks
@@ -1552,8 +1552,8 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (28), concurrency._first_of
--- The tasks that are still aside among the first ones of these groups, queues, functions and sizes.
+-- tasks.next (28), concurrency._best_hidden_tasks
+-- The tasks that are still hidden among the best ones of these groups, queues, functions and sizes.
 SELECT *
 FROM (
     SELECT limit_group, number, aside
@@ -1570,8 +1570,8 @@ FROM (
     LIMIT :room_aaa
 ) AS best;
 
--- tasks.next (29), concurrency.stir
--- Have groups looked at again, because of these tasks, before all others.
+-- tasks.next (29), concurrency.mark_changed
+-- Have the groups of these tasks reconsidered, before all other groups.
 INSERT INTO stirred (project, limit_group, task, rank)
 VALUES (:project, :group, :task, :rank)
 ON CONFLICT DO NOTHING;
@@ -1605,7 +1605,7 @@ WHERE number = :value
 FOR SHARE;
 
 -- tasks.post (2), dependencies.link
--- Write down that one task comes after another.
+-- Add an edge: one task comes after another.
 INSERT INTO edges (task, after)
 VALUES (:task, :after)
 ON CONFLICT DO NOTHING;
@@ -1616,11 +1616,11 @@ ON CONFLICT DO NOTHING;
 
 -- ================================================================================================================
 -- tasks.cancel (writes)
--- Call a task off, also while somebody works on it; what is finished stays finished.
+-- Cancel a task, even while an agent works on it; a finished task is refused.
 -- ================================================================================================================
 
 -- tasks.cancel (1), dependencies.cancel_row
--- Call a task off; None if it had ended already.
+-- Cancel a task; None if it had ended already.
 UPDATE tasks
 SET
     displaced = NULL,
@@ -1652,12 +1652,12 @@ RETURNING
 
 -- ================================================================================================================
 -- tasks.retry (writes)
--- Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
+-- Reopen a failed or cancelled task with all its attempts again; its epochs continue.
 -- Scopes: edges shared.
 -- ================================================================================================================
 
 -- tasks.retry (1), dependencies.lock_chore
--- Wait for whoever tells those that come after a task of its end, before any task is locked.
+-- Wait for a transaction that is working on this task's chore, before any task is locked.
 -- SQLite: without FOR UPDATE.
 SELECT 1
 FROM chores
@@ -1665,7 +1665,7 @@ WHERE project = :project AND chore = 'dependents' AND subject = :subject
 FOR UPDATE;
 
 -- tasks.retry (2), tasks._locked_predecessors
--- The tasks that one comes after, locked: one that ends now is seen here, or sees the task reopened.
+-- The predecessors of a task, locked: an end that is being written now is seen here, or sees the reopened task.
 SELECT after
 FROM edges
 WHERE task = :number
@@ -1686,13 +1686,13 @@ WHERE number = :value
 FOR UPDATE;
 
 -- tasks.retry (4), dependencies.runs_anyway
--- Whether a task runs also when one that it comes after failed or was cancelled; that never changes.
+-- Whether a task runs even if a predecessor failed or was cancelled; this never changes.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number;
 
--- tasks.retry (5), dependencies.finish
--- Let all that come after a task know of its end before it is reopened; refused if they are too many.
+-- tasks.retry (5), dependencies.finish_dependents
+-- Finish the chore of a task before the task is reopened; refuse if too many tasks come after it.
 SELECT 1
 FROM chores
 WHERE project = :project AND chore = 'dependents' AND subject = :subject;
@@ -1716,16 +1716,16 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.retry (7), dependencies.finish
--- Let all that come after a task know of its end before it is reopened; refused if they are too many.
+-- tasks.retry (7), dependencies.finish_dependents
+-- Finish the chore of a task before the task is reopened; refuse if too many tasks come after it.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT passed
 FROM chores
 WHERE project = :project AND chore = 'dependents' AND subject = :subject
 FOR UPDATE SKIP LOCKED;
 
--- tasks.retry (8), chores.settle
--- After a step of these chores, which are locked: forget those that are done, write down those that are left.
+-- tasks.retry (8), chores.save_progress
+-- After a step of these chores, which are locked: delete those that are finished, and update those that are left.
 WITH given (s) AS (VALUES (:s_aaa))
 DELETE FROM chores
 WHERE project = :project AND chore = :chore AND subject IN (SELECT s FROM given);
@@ -1746,7 +1746,7 @@ WHERE project = :project AND chore = :chore AND subject IN (SELECT s FROM given)
 
 -- ================================================================================================================
 -- tasks.retry_many (writes)
--- Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
+-- Reopen the failed (or cancelled) tasks that match all the given filters; if more than `limit` do, the newest.
 -- Scopes: edges shared.
 -- ================================================================================================================
 
@@ -1799,7 +1799,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- tasks.get (reads)
--- One task.
+-- Return one task.
 -- ================================================================================================================
 
 -- Also sends:
@@ -1810,7 +1810,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- tasks.list (reads)
--- Tasks that match all the given filters, newest first; page on with `before` = the last number seen.
+-- List the tasks that match all the given filters, newest first; for the next page, `before` is the last number.
 -- ================================================================================================================
 
 -- tasks.list (1), tasks.listing
@@ -1959,7 +1959,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- tasks.depend (writes)
--- Let a task that nobody has started come after others; a circle is refused.
+-- Make a task that nobody has claimed come after others; a dependency that closes a cycle is refused.
 -- Scopes: edges alone.
 -- ================================================================================================================
 
@@ -1968,8 +1968,8 @@ SELECT 1
 FROM edges
 WHERE task = :task AND after = :after;
 
--- tasks.depend (2), dependencies._refuse_circle
--- Refuse an edge that closes a circle, however many projects the circle leads through.
+-- tasks.depend (2), dependencies._refuse_cycle
+-- Refuse an edge that closes a cycle, however many projects the cycle leads through.
 WITH RECURSIVE earlier (number) AS (
     SELECT CAST(:before AS BIGINT)
     UNION
@@ -1981,7 +1981,7 @@ FROM earlier JOIN tasks ON tasks.number = earlier.number
 GROUP BY project
 ORDER BY project;
 
--- tasks.depend (3), dependencies._refresh
+-- tasks.depend (3), dependencies._recount
 UPDATE tasks
 SET blockers = :waiting, state = :state, updated_at = :now, aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END
 WHERE number = :number AND state IN ('blocked', 'pending')
@@ -2001,7 +2001,7 @@ RETURNING
 
 -- ================================================================================================================
 -- tasks.after (reads)
--- The tasks that a task comes after.
+-- List the tasks that a task comes after.
 -- ================================================================================================================
 
 -- tasks.after (1), dependencies.predecessors
@@ -2022,11 +2022,11 @@ ORDER BY number;
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
--- Do one step of what operations have left to be done, and tell how many chores are left.
+-- Do one step of the work that operations have left, and return how many chores remain.
 -- ================================================================================================================
 
 -- tasks.cascade (1), chores.step
--- Go on with some chores, those of this project first.
+-- Do one step of some chores, those of this project first.
 -- SQLite: without FOR UPDATE.
 SELECT subject, passed
 FROM chores
@@ -2056,7 +2056,7 @@ WHERE TRUE;
 
 -- ================================================================================================================
 -- tasks.forfeit (writes)
--- Write down as expired all claims of an incarnation whose process is known to be dead; how many there were.
+-- End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
 -- ================================================================================================================
 
 -- tasks.forfeit (1), expiry._expire
@@ -2088,12 +2088,12 @@ RETURNING
 
 -- ================================================================================================================
 -- jobs.submit (writes)
--- Put a job on the board: a task of kind `job` with a command for some worker to run.
+-- Put a job on the board: a task of kind `job` with a command for a worker to run.
 -- Scopes: keys shared.
 -- ================================================================================================================
 
 -- jobs.submit (1), tasks._insert
--- Add the row; a key keeps counting the epochs of its earlier, pruned tasks.
+-- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
     tags, created_by, finished_at, aside, name, key, queue, payload, max_attempts, about, command, callee,
@@ -2110,16 +2110,16 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- jobs.submit (2), jobs._given_up
--- Let an old job give its key up, if it is over; its epoch stays with the key.
+-- jobs.submit (2), jobs._free_key
+-- Free the key of an old job if the job is finished; the key keeps its epoch.
 -- SQLite: without FOR UPDATE.
 SELECT number
 FROM tasks
 WHERE number = :number AND key = :key AND finished_at > 0
 FOR UPDATE;
 
--- jobs.submit (3), jobs._given_up
--- Let an old job give its key up, if it is over; its epoch stays with the key.
+-- jobs.submit (3), jobs._free_key
+-- Free the key of an old job if the job is finished; the key keeps its epoch.
 INSERT INTO marks (project, key, epoch)
 SELECT project, key, epoch
 FROM tasks
@@ -2127,8 +2127,8 @@ WHERE key IS NOT NULL AND number = :number AND key = :key AND finished_at > 0
 ON CONFLICT (project, key)
 DO UPDATE SET epoch = CASE WHEN excluded.epoch > marks.epoch THEN excluded.epoch ELSE marks.epoch END;
 
--- jobs.submit (4), jobs._given_up
--- Let an old job give its key up, if it is over; its epoch stays with the key.
+-- jobs.submit (4), jobs._free_key
+-- Free the key of an old job if the job is finished; the key keeps its epoch.
 UPDATE tasks
 SET key = NULL
 WHERE number = :number AND key = :key AND finished_at > 0;
@@ -2138,7 +2138,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- ================================================================================================================
 -- jobs.submit_many (writes)
--- Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`.
+-- Put several jobs on the board, all or none; each is an object with the parameters of `jobs.submit`.
 -- Scopes: keys shared.
 -- ================================================================================================================
 
@@ -2150,12 +2150,12 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- ================================================================================================================
 -- jobs.next (writes)
--- Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
+-- Win the next jobs, up to `count`, with all that is needed to run them: highest priority first, then oldest.
 -- Scopes: limits alone, queues shared.
 -- ================================================================================================================
 
 -- jobs.next (1), picking._queues
--- The queues that have something ready, found by skipping through an index.
+-- The queues that have a ready task, found by an index skip scan.
 WITH RECURSIVE found (queue) AS (
     SELECT (
         SELECT min(queue)
@@ -2181,7 +2181,7 @@ FROM found
 WHERE queue IS NOT NULL;
 
 -- jobs.next (2), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 SELECT *
 FROM (
     SELECT -priority, number, limit_group, limit_size, 0 AS lane
@@ -2197,7 +2197,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- jobs.next (3), picking._from_lane
+-- jobs.next (3), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -2239,7 +2239,7 @@ RETURNING
     number, id, project, name, queue, holder, epoch, until, attempts, max_attempts, command, settings, claimed_at,
     priority;
 
--- jobs.next (4), picking._from_lane
+-- jobs.next (4), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -2290,7 +2290,7 @@ RETURNING
     priority;
 
 -- jobs.next (5), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
 FROM (
@@ -2310,7 +2310,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- jobs.next (6), picking._from_lane
+-- jobs.next (6), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: instr instead of strpos; without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -2355,7 +2355,7 @@ RETURNING
     number, id, project, name, queue, holder, epoch, until, attempts, max_attempts, command, settings, claimed_at,
     priority;
 
--- jobs.next (7), picking._from_lane
+-- jobs.next (7), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: instr instead of strpos; without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -2413,7 +2413,7 @@ RETURNING
     priority;
 
 -- jobs.next (8), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
 FROM (
@@ -2433,7 +2433,7 @@ FROM (
 ) AS head;
 
 -- jobs.next (9), chores.step
--- Go on with some chores, those of this project first.
+-- Do one step of some chores, those of this project first.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT subject, passed
 FROM chores
@@ -2442,8 +2442,8 @@ ORDER BY length(subject) DESC, subject DESC
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- jobs.next (10), picking._something_is_there
--- Whether there is something ready in one of these lanes, or something that may have become ready.
+-- jobs.next (10), picking._something_may_be_ready
+-- Whether one of these lanes has a ready task, or a task may have become ready by time.
 -- SQLite: instr instead of strpos.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
@@ -2466,8 +2466,8 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
         AND (tags <> '' AND strpos(tags, :tag_aaa) > 0 OR tags <> '' AND strpos(tags, :tag_aab) > 0)
   );
 
--- jobs.next (11), picking._something_is_there
--- Whether there is something ready in one of these lanes, or something that may have become ready.
+-- jobs.next (11), picking._something_may_be_ready
+-- Whether one of these lanes has a ready task, or a task may have become ready by time.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
   OR EXISTS (
@@ -2487,8 +2487,8 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
         AND callee = :callee_aaa
   );
 
--- jobs.next (12), picking._something_is_there
--- Whether there is something ready in one of these lanes, or something that may have become ready.
+-- jobs.next (12), picking._something_may_be_ready
+-- Whether one of these lanes has a ready task, or a task may have become ready by time.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
   OR EXISTS (
@@ -2520,7 +2520,7 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
   );
 
 -- jobs.next (13), picking._win
--- Win what can be won now.
+-- Win the tasks that can be won now.
 -- SQLite: :now instead of the server's clock.
 WITH given (n) AS (VALUES (:n_aaa))
 UPDATE tasks
@@ -2548,7 +2548,7 @@ RETURNING
     priority;
 
 -- jobs.next (14), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
 FROM (
@@ -2568,7 +2568,7 @@ FROM (
 ) AS head;
 
 -- jobs.next (15), picking._heads
--- The first tasks of each lane, the best first.
+-- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
 FROM (
@@ -2627,7 +2627,7 @@ FROM (
 
 -- ================================================================================================================
 -- jobs.heartbeat (writes)
--- Keep all these claims for another lease, counted from now; answers with those that are not held any more.
+-- Renew all these claims for another lease, counted from now, and return those that are lost.
 -- ================================================================================================================
 
 -- jobs.heartbeat (1), jobs.heartbeat
@@ -2656,7 +2656,7 @@ WHERE number = :number;
 
 -- ================================================================================================================
 -- jobs.report (writes)
--- Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
+-- Report the outcomes of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 -- ================================================================================================================
 
 -- jobs.report (1), jobs._complete_alike
@@ -2706,7 +2706,7 @@ RETURNING number, id, project, name, kind, priority, epoch;
 
 -- ================================================================================================================
 -- jobs.inspect (reads)
--- How a job is to run: its command, limit and settings.
+-- Show how a job will run: its command, limit and settings.
 -- ================================================================================================================
 
 -- jobs.inspect (1), jobs.inspect
@@ -2719,11 +2719,11 @@ WHERE number = :number;
 
 -- ================================================================================================================
 -- jobs.append (writes)
--- Add what a job wrote to the output of its current attempt; how many bytes there are in all.
+-- Append to the output of a job's current attempt, and return how many bytes it has in all.
 -- ================================================================================================================
 
--- jobs.append (1), claims.as_held
--- The task, for a write beside it that only its holder may make; the grant stays until that is done.
+-- jobs.append (1), claims.lock_as_holder
+-- Lock a task as its holder, for a write to another table; the claim cannot end before this transaction does.
 -- SQLite: without FOR SHARE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -2760,7 +2760,7 @@ WHERE task = :task AND epoch = :epoch AND start >= :head AND start < :tail;
 
 -- ================================================================================================================
 -- jobs.output (reads)
--- What a job wrote in the attempt with this epoch (0: the latest that wrote something), from a byte on.
+-- Read the output of the attempt with this epoch (0: the latest that wrote something), after a byte offset.
 -- ================================================================================================================
 
 -- jobs.output (1), outputs.output
@@ -2781,11 +2781,11 @@ WHERE task = :task;
 
 -- ================================================================================================================
 -- jobs.progress (writes)
--- Say how far the current attempt of a job is; only its holder may, and the next claim begins anew.
+-- Record the progress of a job's current attempt, as its holder; the next claim starts without progress.
 -- ================================================================================================================
 
--- jobs.progress (1), claims.as_holder
--- Change a task as its holder, or explain why the fence did not let it pass.
+-- jobs.progress (1), claims.change_as_holder
+-- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 UPDATE tasks
 SET progress = :progress, updated_at = :now
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
@@ -2799,11 +2799,11 @@ RETURNING
 
 -- ================================================================================================================
 -- jobs.graph (reads)
--- The tasks that a task comes after and those that come after it, near and far, and what connects them.
+-- Return the tasks that a task comes after and those that come after it, directly or indirectly, as a graph.
 -- ================================================================================================================
 
 -- jobs.graph (1), graphs._reached
--- The tasks that are reached by going from one end of an edge to the other, again and again.
+-- The tasks that can be reached by following edges in one direction.
 WITH RECURSIVE reached (n) AS (
     SELECT after
     FROM edges
@@ -2817,7 +2817,7 @@ FROM reached JOIN tasks ON tasks.number = reached.n
 LIMIT :most;
 
 -- jobs.graph (2), graphs._reached
--- The tasks that are reached by going from one end of an edge to the other, again and again.
+-- The tasks that can be reached by following edges in one direction.
 WITH RECURSIVE reached (n) AS (
     SELECT task
     FROM edges
@@ -2848,7 +2848,7 @@ WHERE number = :number;
 
 -- ================================================================================================================
 -- queues.pause (writes)
--- Let nobody take from a queue until it is resumed.
+-- Pause a queue: nothing is taken from it until it is resumed.
 -- Scopes: queues alone.
 -- ================================================================================================================
 
@@ -2884,8 +2884,8 @@ SELECT queue, paused_at, paused_by, reason
 FROM queues
 WHERE project = :project;
 
--- queues.pause (5), picking.set_paused_aside
--- Keep tasks of paused queues out of everybody's way until they are resumed: a hundred tasks at once.
+-- queues.pause (5), picking.hide_paused_tasks
+-- Hide tasks of paused queues until the queues are resumed, a hundred tasks in one call.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (q) AS (VALUES (:q_aaa)),
 closed AS MATERIALIZED (
@@ -2905,7 +2905,7 @@ WHERE number = closed.n;
 
 -- ================================================================================================================
 -- queues.resume (writes)
--- Let a paused queue go on.
+-- Resume a paused queue.
 -- Scopes: queues alone.
 -- ================================================================================================================
 
@@ -2914,8 +2914,8 @@ DELETE FROM queues
 WHERE project = :project AND queue = :queue
 RETURNING queue;
 
--- queues.resume (2), queues._let_be_found
--- Set so many tasks of a queue aside no longer, the best first; how many there were.
+-- queues.resume (2), queues._show_tasks
+-- Show up to this many hidden tasks of a queue, best first; how many there were.
 -- SQLite: without FOR UPDATE.
 WITH best AS MATERIALIZED (
     SELECT number AS n
@@ -2937,7 +2937,7 @@ RETURNING number;
 
 -- ================================================================================================================
 -- queues.list (reads)
--- The queues that are paused or have something ready, by name.
+-- List the queues that are paused or have ready tasks, by name.
 -- ================================================================================================================
 
 -- Also sends:
@@ -2946,25 +2946,25 @@ RETURNING number;
 
 -- ================================================================================================================
 -- holds.take (writes)
--- Take all of these resources, or none and learn who is in the way.
+-- Take all of these resources, or none of them and learn who holds one.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
--- holds.take (1), holds._held_by_somebody
--- Losing needs no turn at the gate: what is held now, by a committed grant, is lost now.
+-- holds.take (1), holds._refuse_if_held
+-- Refuse the call at once, before it waits for the write lock, if a committed grant holds one of the resources.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND resource = :resource AND slot = :slot AND (holder IS NOT NULL AND until > :now);
 
--- holds.take (2), wait_queue.somebody_waits
--- Whether there is a line at all; mostly there is none.
+-- holds.take (2), wait_queue.has_waiters
+-- Whether any agent waits in a project; usually none does.
 SELECT 1
 FROM waits
 WHERE project = :project
 LIMIT 1;
 
--- holds.take (3), holds._in_the_way
--- The hold of somebody else, under another name, that could mean the same file; lapsed ones are given back.
+-- holds.take (3), holds._conflicting_hold
+-- Another agent's live hold on a different path or glob that could match the same file; ends lapsed ones.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project
@@ -2975,14 +2975,14 @@ WHERE project = :project
   AND substr(resource, 1, 5) = 'file:'
 ORDER BY resource;
 
--- holds.take (4), resources.ensure
--- Make sure that the resource has its row; it is free at first.
+-- holds.take (4), resources.ensure_row
+-- Make sure that a resource has its row; a new row is free.
 INSERT INTO holds (project, resource, slot, glob)
 VALUES (:project, :resource, :slot, :glob)
 ON CONFLICT DO NOTHING;
 
 -- holds.take (5), resources.grant
--- Try to win a resource; None if somebody has it.
+-- Try to win a resource; None if an agent holds it.
 -- SQLite: :now instead of the server's clock.
 UPDATE holds
 SET
@@ -2996,15 +2996,15 @@ SET
 WHERE project = :project AND resource = :resource AND slot = :slot AND (holder IS NULL OR until <= :now)
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash, displaced;
 
--- holds.take (6), holds._look_for_a_deadlock
--- A grant to somebody who waits elsewhere may close a circle of waiters.
+-- holds.take (6), holds._break_deadlocks
+-- Look for a cycle of waiters: a grant to an agent that waits for something else may close one.
 SELECT 1
 FROM waits
 WHERE project = :project AND agent = :agent
 LIMIT 1;
 
 -- holds.take (7), grants.lost
--- The refusal for somebody who came second: who has it, until when, and since which event.
+-- The refusal for an agent that did not win: who has it, until when, and since which event.
 SELECT (
     SELECT max(grants.number + 0)
     FROM events AS grants
@@ -3014,8 +3014,8 @@ SELECT (
       AND grants.event IN ('task.claimed', 'hold.taken', 'hold.transferred')
 );
 
--- holds.take (8), holds._in_the_way
--- The hold of somebody else, under another name, that could mean the same file; lapsed ones are given back.
+-- holds.take (8), holds._conflicting_hold
+-- Another agent's live hold on a different path or glob that could match the same file; ends lapsed ones.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project
@@ -3026,7 +3026,7 @@ WHERE project = :project
 ORDER BY resource;
 
 -- holds.take (9), resources.prolong
--- Extend a hold as its holder; None if the fence did not let it pass.
+-- Renew a hold as its holder; None if the fence stopped the write.
 -- SQLite: :now instead of the server's clock.
 UPDATE holds
 SET
@@ -3039,8 +3039,8 @@ WHERE project = :project
   AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
--- holds.take (10), resources.lapse
--- Write down that a hold has lapsed; False if it was renewed or given back since it was looked at.
+-- holds.take (10), resources.record_lapse
+-- Write that a hold has lapsed; False if it was renewed or released since it was read.
 UPDATE holds
 SET displaced = NULL, holder = NULL, until = 0
 WHERE project = :project
@@ -3051,13 +3051,13 @@ WHERE project = :project
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- holds.take (11), pools.pool_size
--- The number of slots; the first mention of a pool with `slots` makes it, a later one resizes it.
+-- The number of slots of a pool.
 SELECT slots
 FROM pools
 WHERE project = :project AND resource = :resource;
 
 -- holds.take (12), pools.pool_size
--- The number of slots; the first mention of a pool with `slots` makes it, a later one resizes it.
+-- The number of slots of a pool.
 INSERT INTO pools (project, resource, slots)
 VALUES (:project, :resource, :slots)
 ON CONFLICT (project, resource)
@@ -3091,7 +3091,7 @@ ORDER BY until
 LIMIT 1;
 
 -- holds.take (16), pools._renewed
--- Keep the slots that an agent has for another lease; the lowest of them, None if it has none any more.
+-- Renew the slots that an agent has; the lowest of them, None if it has none any more.
 SELECT slot
 FROM holds
 WHERE project = :project AND resource = :resource AND holder = :agent
@@ -3103,42 +3103,42 @@ FROM waits
 WHERE project = :project AND (until > :now AND cycle IS NULL)
 ORDER BY number;
 
--- holds.take (18), wait_queue.Line.__init__
+-- holds.take (18), wait_queue.WaitQueue.__init__
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND (holder IS NOT NULL AND until > :now)
 ORDER BY resource, slot;
 
--- holds.take (19), wait_queue.Line._free_slots
+-- holds.take (19), wait_queue.WaitQueue._free_slots
 SELECT resource, slots
 FROM pools
 WHERE project = :project;
 
--- holds.take (20), waits.heed
--- Refuse to wait any longer in a place whose owner was told to leave.
+-- holds.take (20), waits.refuse_if_deadlocked
+-- Refuse to wait any longer in a place whose owner was told to leave because of a deadlock.
 SELECT cycle
 FROM waits
 WHERE project = :project AND number = :number AND agent = :agent;
 
--- holds.take (21), waits.forget
--- Take a place out of the line; what it was for.
+-- holds.take (21), waits.remove_place
+-- Delete a place; the resources that it was for.
 DELETE FROM waits
 WHERE project = :project AND number = :number AND agent = :agent
 RETURNING resources;
 
 -- ================================================================================================================
 -- holds.renew (writes)
--- Keep holds for another lease, all of them or none.
+-- Renew holds for another lease, all of them or none.
 -- ================================================================================================================
 
 -- holds.renew (1), resources.current
--- The hold as it is stored; with `lock`, it stays so until this transaction ends.
+-- The hold as it is stored; with `lock`, the row is locked until this transaction ends.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND resource = :resource AND slot = :slot;
 
 -- holds.renew (2), pools.slot_of
--- Which slot of a pool is meant; with none given, the one that this agent has.
+-- The slot that is meant: the given one, or the one that this agent has.
 SELECT slot, CASE WHEN (holder IS NOT NULL AND until <= :now) THEN 1 ELSE 0 END
 FROM holds
 WHERE project = :project AND resource = :resource AND holder = :agent
@@ -3149,7 +3149,7 @@ ORDER BY slot;
 
 -- ================================================================================================================
 -- holds.release (writes)
--- Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile.
+-- Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile.
 -- ================================================================================================================
 
 -- holds.release (1), holds.release
@@ -3167,7 +3167,7 @@ RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- ================================================================================================================
 -- holds.transfer (writes)
--- Hand a hold to another agent: a new grant, so the giver is fenced from that moment on.
+-- Hand a hold over to another agent.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
@@ -3192,7 +3192,7 @@ FROM agents
 WHERE TRUE AND project = :project AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
 -- holds.transfer (3), agents.signs_of_life
--- The first and last recent event of each agent: acting is living, and costs no write of its own.
+-- The times of the first and last recent event of each agent, which count as signs of life.
 SELECT project, agent, min(at), max(at)
 FROM events
 WHERE number > (SELECT max(number) FROM events) - :recent
@@ -3201,8 +3201,8 @@ WHERE number > (SELECT max(number) FROM events) - :recent
   AND event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'agent.left')
 GROUP BY project, agent;
 
--- holds.transfer (4), waits.tell_the_youngest
--- After a grant to somebody who is waiting: if that closed a circle, wake its youngest member to end it.
+-- holds.transfer (4), waits.break_deadlocks
+-- After a grant to an agent that waits: if it closed a cycle, tell the youngest waiter in it to leave.
 UPDATE waits
 SET cycle = :cycle
 WHERE project = :project AND number = :number;
@@ -3217,12 +3217,12 @@ WHERE project = :project AND number = :number;
 
 -- ================================================================================================================
 -- holds.break (writes)
--- Take a hold away from whoever has it, as an operator, with a reason that everybody can read.
+-- Take a hold away from its holder, as an operator, with a reason that everybody can read.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
 -- holds.break (1), resources.current
--- The hold as it is stored; with `lock`, it stays so until this transaction ends.
+-- The hold as it is stored; with `lock`, the row is locked until this transaction ends.
 -- SQLite: without FOR UPDATE.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
@@ -3237,7 +3237,7 @@ RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- ================================================================================================================
 -- holds.list (reads)
--- The live holds, those that run out first coming first; `matching` keeps those in the way of a resource.
+-- List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource.
 -- ================================================================================================================
 
 -- holds.list (1), holds.listing
@@ -3255,25 +3255,25 @@ ORDER BY until, resource, slot;
 
 -- ================================================================================================================
 -- waits.enter (writes)
--- Stand in line for all of these resources, or keep the place that one has; refused if the wait could not end.
+-- Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
--- waits.enter (1), waits._forget_the_lapsed
+-- waits.enter (1), waits._delete_lapsed_places
 DELETE FROM waits
 WHERE project = :project AND until <= :now
 RETURNING number, agent, resources;
 
--- waits.enter (2), waits._queue
+-- waits.enter (2), waits._add_place
 SELECT count(*), coalesce(max(number), 0)
 FROM waits
 WHERE project = :project;
 
--- waits.enter (3), waits._queue
+-- waits.enter (3), waits._add_place
 INSERT INTO waits (project, number, agent, resources, note, process, since_at, until)
 VALUES (:project, :number, :agent, :resources, :note, :process, :now, :now + :lease);
 
--- waits.enter (4), waits._keep
+-- waits.enter (4), waits._renew_place
 UPDATE waits
 SET until = :now + :lease
 WHERE project = :project AND number = :number AND agent = :agent
@@ -3287,7 +3287,7 @@ RETURNING number;
 
 -- ================================================================================================================
 -- waits.leave (writes)
--- Give up one's place in line; false if one had none any more.
+-- Leave the wait queue; false if the place is gone already.
 -- ================================================================================================================
 
 -- Also sends:
@@ -3295,7 +3295,7 @@ RETURNING number;
 
 -- ================================================================================================================
 -- waits.list (reads)
--- Who waits for what and for whom, the first in line first; `matching` keeps those that want this resource.
+-- List who waits for which resources and for whom, in order of arrival; `matching` selects those for a resource.
 -- ================================================================================================================
 
 -- Also sends:
@@ -3306,7 +3306,7 @@ RETURNING number;
 
 -- ================================================================================================================
 -- messages.send (writes)
--- Send a message to one agent, or to everybody; a reply goes into the thread it answers.
+-- Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
 -- Scopes: messages alone.
 -- ================================================================================================================
 
@@ -3328,7 +3328,7 @@ FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = 
 WHERE messages.number = :number AND project = :project;
 
 -- messages.send (4), resources.current
--- The hold as it is stored; with `lock`, it stays so until this transaction ends.
+-- The hold as it is stored; with `lock`, the row is locked until this transaction ends.
 -- SQLite: without FOR SHARE.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
@@ -3340,7 +3340,7 @@ FOR SHARE;
 
 -- ================================================================================================================
 -- messages.inbox (reads)
--- What an agent has not read yet, oldest first: what was sent to it, and what was sent to everybody.
+-- List the messages that an agent has not read yet, oldest first: those to it and those to everybody.
 -- ================================================================================================================
 
 -- messages.inbox (1), messages._select
@@ -3383,7 +3383,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- messages.mark (writes)
--- Remember that an agent has read up to this message; the cursor never goes back.
+-- Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
 -- ================================================================================================================
 
 -- messages.mark (1), messages.mark
@@ -3420,7 +3420,7 @@ RETURNING agent;
 
 -- ================================================================================================================
 -- messages.search (reads)
--- Messages that contain all these words (`word*` for a beginning), oldest first; only what one may read.
+-- Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
 -- ================================================================================================================
 
 -- messages.search (1), messages._select
@@ -3438,7 +3438,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- agents.announce (writes)
--- Say who one is, what one works on and in which process one lives.
+-- Announce an agent: what it works on, and the process that it runs in.
 -- ================================================================================================================
 
 -- agents.announce (1), agents.announce
@@ -3454,7 +3454,7 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 
 -- ================================================================================================================
 -- agents.heartbeat (writes)
--- Give a sign of life, and perhaps say what one works on now.
+-- Record a sign of life of an agent, and what it works on now if `doing` is given.
 -- ================================================================================================================
 
 -- agents.heartbeat (1), agents.heartbeat
@@ -3468,7 +3468,7 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 
 -- ================================================================================================================
 -- agents.renew (writes)
--- Keep all that an agent has, and give a sign of life: for whoever sees it work.
+-- Renew all claims and holds of an agent, record a sign of life, and return its claims.
 -- ================================================================================================================
 
 -- agents.renew (1), agents.renew
@@ -3506,14 +3506,14 @@ ORDER BY number;
 
 -- ================================================================================================================
 -- agents.warn (writes)
--- Leave a warning for whoever watches the board.
+-- Record a warning as an event, for people who watch the board.
 -- ================================================================================================================
 
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- agents.leave (writes)
--- Say good-bye.
+-- Record that an agent leaves.
 -- ================================================================================================================
 
 -- agents.leave (1), agents.leave
@@ -3524,7 +3524,7 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 
 -- ================================================================================================================
 -- agents.list (reads)
--- Who is here, most recently seen first: `active`, `idle`, `stale` or `gone`.
+-- List the agents with their status, most recently seen first: `active`, `idle`, `stale` or `gone`.
 -- ================================================================================================================
 
 -- agents.list (1), agents.listing
@@ -3538,7 +3538,7 @@ FROM agents
 WHERE TRUE AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
 -- agents.list (3), agents.signs_of_life
--- The first and last recent event of each agent: acting is living, and costs no write of its own.
+-- The times of the first and last recent event of each agent, which count as signs of life.
 SELECT project, agent, min(at), max(at)
 FROM events
 WHERE number > (SELECT max(number) FROM events) - :recent
@@ -3551,7 +3551,7 @@ GROUP BY project, agent;
 
 -- ================================================================================================================
 -- sessions.begin (writes)
--- Write down that an agent is being started, and for a coordinator take its seat in the same step.
+-- Record that an agent is being started; a coordinator takes its seat in the same step.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
@@ -3570,7 +3570,7 @@ RETURNING
     fenced_by, replaces, replaced_by, ticket, code, note, started_by, created_at, alive_at, ended_at;
 
 -- sessions.begin (2), sessions._lock
--- Let no write of a session pass until this transaction has ended, and wait for those that are under way.
+-- Wait for writes of a session that are under way, and block further ones until this transaction has ended.
 -- SQLite: without FOR UPDATE.
 SELECT 1
 FROM sessions
@@ -3578,13 +3578,13 @@ WHERE agent = :session
 FOR UPDATE;
 
 -- sessions.begin (3), sessions._seat_for
--- Win the seat for a session; its epoch.
+-- Win the seat for a session and return its epoch.
 UPDATE sessions
 SET fenced_by = :heir
 WHERE agent = :old AND ended_at = 0;
 
 -- sessions.begin (4), sessions._win_seat
--- Win the seat if it is free; a session whose grant had lapsed is fenced by that, as after a handoff.
+-- Win the seat if it is free; a session whose grant on it had lapsed is fenced, as after a handoff.
 UPDATE sessions
 SET fenced_by = :heir
 WHERE agent = :old AND ended_at = 0
@@ -3601,7 +3601,7 @@ RETURNING
 
 -- ================================================================================================================
 -- sessions.adopt (writes)
--- Answer for a session from now on, as its supervisor; `child` is the process that will become its command.
+-- Take over a session as its supervisor; `child` is the process that will become its command.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
@@ -3619,7 +3619,7 @@ RETURNING
 
 -- ================================================================================================================
 -- sessions.alive (writes)
--- Say, as its supervisor, that the command lives.
+-- Record, as the supervisor, that the command is alive.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
@@ -3644,7 +3644,7 @@ WHERE agent = :old;
 
 -- ================================================================================================================
 -- sessions.renew (writes)
--- Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
+-- Record a sign of life as a supervisor, and renew the session's seat, or win it again if it is free.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
@@ -3678,7 +3678,7 @@ WHERE project = :project AND id = :session;
 
 -- ================================================================================================================
 -- sessions.end (writes)
--- Say that a session is over, and give back what it held.
+-- End a session and release its holds.
 -- Scopes: holds alone.
 -- ================================================================================================================
 
@@ -3691,19 +3691,19 @@ RETURNING
     fenced_by, replaces, replaced_by, ticket, code, note, started_by, created_at, alive_at, ended_at;
 
 -- sessions.end (2), sessions._give_seat_back
--- A replacement that never lived leaves the seat to the one that it was to replace, if that one is still there.
+-- Return the seat of a replacement that was never alive to the session it replaces, if that one has not ended.
 SELECT 1
 FROM sessions
 WHERE agent = :old AND ended_at = 0;
 
 -- sessions.end (3), sessions._give_seat_back
--- A replacement that never lived leaves the seat to the one that it was to replace, if that one is still there.
+-- Return the seat of a replacement that was never alive to the session it replaces, if that one has not ended.
 UPDATE sessions
 SET fenced_by = NULL, epoch = :epoch
 WHERE agent = :old;
 
 -- sessions.end (4), sessions._give_holds_back
--- Its process is dead, so nothing that it held can be in use.
+-- Release all holds of a session: its process is dead, so nothing uses them.
 UPDATE holds
 SET displaced = NULL, holder = NULL, until = 0
 WHERE project = :project AND holder = :session
@@ -3721,7 +3721,7 @@ WHERE project = :project AND id = :session;
 
 -- ================================================================================================================
 -- sessions.list (reads)
--- The sessions, newest first; those that have ended only with `every`.
+-- List the sessions, newest first; with `every`, also those that have ended.
 -- ================================================================================================================
 
 -- sessions.list (1), sessions.listing
@@ -3753,7 +3753,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- sessions.remove (writes)
--- Forget a session that has ended.
+-- Remove a session that has ended.
 -- ================================================================================================================
 
 -- sessions.remove (1), sessions.remove
@@ -3771,7 +3771,7 @@ WHERE agent = :session AND state <> 'removed';
 
 -- ================================================================================================================
 -- events.last (reads)
--- The number of the newest event: where to start reading what happens from now on.
+-- Return the number of the newest event: read on from it to see what happens from now on.
 -- ================================================================================================================
 
 -- events.last (1), events.last
@@ -3781,7 +3781,7 @@ SELECT (SELECT max(number) FROM events WHERE number <= :settled);
 
 -- ================================================================================================================
 -- events.read (reads)
--- The events after a number that match all the given filters, oldest first.
+-- List the events after a number that match all the given filters, oldest first.
 -- ================================================================================================================
 
 -- events.read (1), events.read
@@ -3810,11 +3810,11 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- events.why (reads)
--- The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break.
+-- Tell the history of a task or a resource in plain sentences: every grant, refusal, renewal, expiry and break.
 -- ================================================================================================================
 
 -- events.why (1), why._of_resource
--- A file's story includes the globs that match it, and whatever refused it under another name.
+-- The history of a resource.
 SELECT DISTINCT resource
 FROM holds
 WHERE project = :project;
@@ -3836,7 +3836,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- schedules.add (writes)
--- Let a job come round, from the next instant on.
+-- Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 -- ================================================================================================================
 
 -- schedules.add (1), schedules.add
@@ -3862,7 +3862,7 @@ RETURNING
 
 -- ================================================================================================================
 -- schedules.list (reads)
--- The schedules, by name; what their jobs are given beside the command is not shown.
+-- List the schedules by name, without the options of their jobs.
 -- ================================================================================================================
 
 -- schedules.list (1), schedules.listing
@@ -3883,7 +3883,7 @@ ORDER BY project, name;
 
 -- ================================================================================================================
 -- schedules.pause (writes)
--- Let no instant run until it is resumed; those that fall into the pause are not made up for.
+-- Pause a schedule: no instant runs until it is resumed, and instants during the pause are not made up for.
 -- ================================================================================================================
 
 -- schedules.pause (1), schedules._changed
@@ -3902,7 +3902,7 @@ RETURNING
 
 -- ================================================================================================================
 -- schedules.resume (writes)
--- Go on with the next instant from now.
+-- Resume a paused schedule with the next instant from now.
 -- ================================================================================================================
 
 -- schedules.resume (1), schedules._find
@@ -3924,7 +3924,7 @@ RETURNING
 
 -- ================================================================================================================
 -- schedules.remove (writes)
--- Forget a schedule and what its jobs were given; jobs that it has submitted stay.
+-- Remove a schedule with its command and options; the jobs that it has submitted stay.
 -- ================================================================================================================
 
 -- schedules.remove (1), schedules._changed
@@ -3937,7 +3937,7 @@ RETURNING
 
 -- ================================================================================================================
 -- schedules.next (reads)
--- The next instants of a schedule, in Unix seconds, as if it were not paused.
+-- List the next instants of a schedule, in Unix seconds, as if it were not paused.
 -- ================================================================================================================
 
 -- schedules.next (1), schedules._find
@@ -3949,7 +3949,7 @@ WHERE project = :project AND name = :name AND removed_at = 0;
 
 -- ================================================================================================================
 -- schedules.history (reads)
--- The jobs that a schedule has submitted, newest first; the end of a job's key is its instant.
+-- List the jobs that a schedule has submitted, newest first; each job's key ends with its instant.
 -- ================================================================================================================
 
 -- schedules.history (1), schedules.history
@@ -3982,7 +3982,7 @@ LIMIT :limit;
 
 -- ================================================================================================================
 -- schedules.due (reads)
--- In how many seconds the next instant is due; None if there is none, or none that this side could fire.
+-- Return in how many seconds the next instant is due; None if there is none, or this process cannot fire it.
 -- ================================================================================================================
 
 -- schedules.due (1), schedules.due
@@ -3992,7 +3992,7 @@ WHERE due > 0 AND project = :project;
 
 -- ================================================================================================================
 -- schedules.fire (writes)
--- Submit the jobs of the instants that are due and that nobody else has won; one small step.
+-- Submit the jobs of the instants that are due and that no other process has won; one small step.
 -- Scopes: keys shared.
 -- ================================================================================================================
 
@@ -4008,7 +4008,7 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
 -- schedules.fire (2), schedules._run
--- Win an instant, submit its job and move on, or nothing if somebody else has won it.
+-- Win an instant, submit its job and move on; None if another process has won it.
 -- SQLite: :now instead of the server's clock.
 UPDATE schedules
 SET
@@ -4020,7 +4020,7 @@ WHERE project = :project AND name = :name AND removed_at = 0 AND due = :due AND 
 RETURNING epoch;
 
 -- schedules.fire (3), schedules._run
--- Win an instant, submit its job and move on, or nothing if somebody else has won it.
+-- Win an instant, submit its job and move on; None if another process has won it.
 UPDATE schedules
 SET displaced = NULL, until = 0, last = :instant, due = :next, updated_at = :now
 WHERE project = :project
@@ -4052,7 +4052,7 @@ RETURNING epoch;
 
 -- ================================================================================================================
 -- upkeep.status (reads)
--- How many tasks are in each state, and how many holds, agents, messages and events there are.
+-- Count the tasks in each state, and the live holds, agents, messages and events.
 -- ================================================================================================================
 
 -- upkeep.status (1), upkeep.status
@@ -4113,7 +4113,7 @@ WHERE project = :project;
 
 -- ================================================================================================================
 -- upkeep.now (reads)
--- Board time, in Unix seconds: what ages and remaining leases are counted from.
+-- Return board time in Unix seconds, by which ages and remaining leases are counted.
 -- ================================================================================================================
 
 -- upkeep.now (1), upkeep.now
@@ -4123,7 +4123,7 @@ LIMIT 1;
 
 -- ================================================================================================================
 -- upkeep.probe (writes)
--- Write a mark and tell it: whether the board takes writes at all.
+-- Write a mark and return it, to check that the board accepts writes.
 -- ================================================================================================================
 
 -- upkeep.probe (1), upkeep.probe
@@ -4134,7 +4134,7 @@ DO UPDATE SET value = excluded.value;
 
 -- ================================================================================================================
 -- upkeep.probed (reads)
--- The mark that was written last; 0 if none was.
+-- Return the mark that `upkeep.probe` wrote last; 0 if there is none.
 -- ================================================================================================================
 
 -- upkeep.probed (1), upkeep.probed
@@ -4144,12 +4144,12 @@ WHERE name = 'probe';
 
 -- ================================================================================================================
 -- upkeep.prune (writes)
--- Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
+-- Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 -- Scopes: keys alone.
 -- ================================================================================================================
 
--- upkeep.prune (1), upkeep._forget_tasks
--- Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
+-- upkeep.prune (1), upkeep._prune_tasks
+-- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT number, project, key
 FROM tasks
@@ -4170,8 +4170,8 @@ ORDER BY finished_at, number
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
--- upkeep.prune (2), upkeep._forget_tasks
--- Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
+-- upkeep.prune (2), upkeep._prune_tasks
+-- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa)
@@ -4189,8 +4189,8 @@ WHERE number IN (:n_aaa)
       WHERE chores.project = tasks.project AND chore = 'dependents' AND subject = CAST(tasks.number AS TEXT)
   );
 
--- upkeep.prune (3), upkeep._forget_edges
--- Forget what some tasks come after and what comes after them, so many edges at most; how many they were.
+-- upkeep.prune (3), upkeep._prune_edges
+-- Delete edges to and from some tasks, this many at most; how many were deleted.
 SELECT task, after
 FROM edges
 WHERE task IN (:n_aaa)
@@ -4200,14 +4200,14 @@ FROM edges
 WHERE after IN (:n_aaa)
 LIMIT :most;
 
--- upkeep.prune (4), upkeep._forget_edges
--- Forget what some tasks come after and what comes after them, so many edges at most; how many they were.
+-- upkeep.prune (4), upkeep._prune_edges
+-- Delete edges to and from some tasks, this many at most; how many were deleted.
 WITH given (t, a) AS (VALUES (:t_aaa, :a_aaa))
 DELETE FROM edges
 WHERE (task, after) IN (SELECT t, a FROM given);
 
--- upkeep.prune (5), upkeep._forget_tasks
--- Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
+-- upkeep.prune (5), upkeep._prune_tasks
+-- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 INSERT INTO marks (project, key, epoch)
 SELECT project, key, epoch
 FROM tasks
@@ -4215,19 +4215,19 @@ WHERE key IS NOT NULL AND number IN (:n_aaa)
 ON CONFLICT (project, key)
 DO UPDATE SET epoch = CASE WHEN excluded.epoch > marks.epoch THEN excluded.epoch ELSE marks.epoch END;
 
--- upkeep.prune (6), upkeep._forget_tasks
--- Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
+-- upkeep.prune (6), upkeep._prune_tasks
+-- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 DELETE FROM outputs
 WHERE task IN (:n_aaa);
 
--- upkeep.prune (7), upkeep._forget_tasks
--- Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
+-- upkeep.prune (7), upkeep._prune_tasks
+-- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 DELETE FROM tasks
 WHERE number IN (:n_aaa)
 RETURNING number;
 
--- upkeep.prune (8), upkeep._forget
--- Logs are in order of time, so the oldest rows are the first ones.
+-- upkeep.prune (8), upkeep._prune_log
+-- Delete the oldest rows of a log.
 DELETE FROM events
 WHERE number IN (
       SELECT number
@@ -4239,8 +4239,8 @@ WHERE number IN (
   AND at <= :before
 RETURNING number;
 
--- upkeep.prune (9), upkeep._forget
--- Logs are in order of time, so the oldest rows are the first ones.
+-- upkeep.prune (9), upkeep._prune_log
+-- Delete the oldest rows of a log.
 DELETE FROM messages
 WHERE number IN (
       SELECT number
@@ -4252,26 +4252,26 @@ WHERE number IN (
   AND sent_at <= :before
 RETURNING number;
 
--- upkeep.prune (10), upkeep._forget
--- Logs are in order of time, so the oldest rows are the first ones.
+-- upkeep.prune (10), upkeep._prune_log
+-- Delete the oldest rows of a log.
 DELETE FROM acks
 WHERE message = :number;
 
--- upkeep.prune (11), upkeep._forget_agents
--- Those without any sign of life, be it a heartbeat or an event.
+-- upkeep.prune (11), upkeep._prune_agents
+-- Delete agents that gave no sign of life since then: neither a heartbeat nor an event.
 SELECT project, id
 FROM agents
 WHERE seen_at <= :before
 ORDER BY seen_at, project, id;
 
--- upkeep.prune (12), upkeep._forget_agents
--- Those without any sign of life, be it a heartbeat or an event.
+-- upkeep.prune (12), upkeep._prune_agents
+-- Delete agents that gave no sign of life since then: neither a heartbeat nor an event.
 DELETE FROM agents
 WHERE project = :project AND id = :id AND seen_at <= :before
 RETURNING id;
 
--- upkeep.prune (13), upkeep._forget_answers
--- An answer is for a caller that tries again: kept for an hour in any case, and for a day at most.
+-- upkeep.prune (13), upkeep._prune_answers
+-- Delete stored answers.
 DELETE FROM answers
 WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit)
 RETURNING once;

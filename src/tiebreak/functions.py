@@ -87,7 +87,7 @@ class JobFunction(Generic[P, R]):
 def job(
     *, name: str | None = None, board: Board | None = None, **options: Any
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
-    """Declare a function as a job named `module.function`, unless `name` is given; options as for `jobs.submit`."""
+    """Declare a function as a job called `name` or `module.function`; the options are those of `jobs.submit`."""
 
     def declare(function: Callable[P, R]) -> JobFunction[P, R]:
         made = JobFunction(function, name or name_of(function), options, board)

@@ -1,7 +1,7 @@
-"""What a job brings along, checked: its command, how it is to run, and what its worker reports.
+"""Checks for what a job carries: its command, its settings, and the reports of its worker.
 
-`kinds` loads these checks when a job is submitted or reported and not before. What looks secret among the settings is
-masked here, too, for everybody but the worker that runs the job.
+`kinds` imports this module when a job is submitted or reported, not before. It also masks settings that look secret,
+for everybody but the worker that runs the job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STREAMS = (1, 2)
 _SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE")
 _SECRET_STARTS = ("ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "-----BEGIN")
 _LONG = 24
-"""From this length on a value without blanks is looked at for how random it is."""
+"""A word of at least this length is checked for randomness."""
 
 
 # ── What is to run ───────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +69,7 @@ def _call(value: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def callee(checked: Any) -> str:
-    """The function that a checked command calls; '' for a command of another sort."""
+    """The function that a checked command calls; '' for any other command."""
     return checked["call"] if isinstance(checked, dict) else ""
 
 
@@ -83,7 +83,7 @@ def written(checked: Any) -> str:
 
 
 def title(checked: Any) -> str:
-    """What a job is called if nobody says: the beginning of its command."""
+    """The default name of a job: the beginning of its command."""
     if isinstance(checked, dict):
         return str(checked["call"])
     line = " ".join(checked) if isinstance(checked, list) else checked.strip().splitlines()[0]
@@ -191,7 +191,7 @@ def _is_number(value: Any) -> bool:
 
 
 def outcome(value: Any, what: str) -> dict[str, Any]:
-    """What became of an attempt: `number`, `epoch`, `ok`, and perhaps `result`, `reason`, `retry`, `drained`."""
+    """The outcome of an attempt: `number`, `epoch`, `ok`, and optionally `result`, `reason`, `retry`, `drained`."""
     _known(value, _OUTCOME, what)
     told = {**_OUTCOME, **value}
     for name in ("number", "epoch"):
@@ -218,7 +218,7 @@ _OUTCOME = {
 
 
 def chunk(value: Any, what: str) -> dict[str, Any]:
-    """Something that a job wrote: `start`, `text` and perhaps `stream`."""
+    """A piece of a job's output: `start`, `text` and optionally `stream`."""
     _known(value, ("start", "stream", "text"), what)
     start, stream, text = value.get("start"), value.get("stream", 1), value.get("text")
     if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_NUMBER:
@@ -227,30 +227,30 @@ def chunk(value: Any, what: str) -> dict[str, Any]:
         raise Invalid(f"{what}: stream is 1 (out) or 2 (err), got {shown(stream)}")
     if not isinstance(text, str) or not text:
         raise Invalid(f"{what}: expected text, got {shown(text)}")
-    # PostgreSQL stores no NUL in a text. What stands for it has its length, so that offsets stay true.
+    # PostgreSQL cannot store NUL in a text. Its replacement has the same length, so offsets stay correct.
     return {"start": start, "stream": stream, "text": _words(text.replace("\0", "\x1a"), what, MAX_TEXT)}
 
 
 def percent(value: Any, what: str) -> float:
-    """How much of it is done."""
+    """Progress in percent."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 100:
         raise Invalid(f"{what}: a number from 0 to 100, got {shown(value)}")
     return value
 
 
 def lasting(value: Any, what: str) -> float:
-    """A duration that is not nothing."""
+    """A duration of at least a millisecond."""
     out = seconds(value, what)
     if out < MIN_DURATION:
         raise Invalid(f"{what}: must be at least 1ms")
     return out
 
 
-# ── What is secret ───────────────────────────────────────────────────────────────────────────────────
+# ── Secrets ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def masked(settings: str | None) -> dict[str, Any]:
-    """Stored settings as everybody may see them."""
+    """Stored settings with secret-looking values masked."""
     import json
 
     shown: dict[str, Any] = json.loads(settings or "{}")
@@ -260,7 +260,7 @@ def masked(settings: str | None) -> dict[str, Any]:
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable is called like a secret, or its value looks like one."""
+    """Whether the name or the value of a variable looks like a secret."""
     return (
         any(word in name.upper() for word in _SECRET_NAMES)
         or value.lstrip().startswith(_SECRET_STARTS)
@@ -277,7 +277,7 @@ def _has_password(value: str) -> bool:
 
 
 def _random(word: str) -> bool:
-    """Many different letters and digits side by side, without the separators that names and paths have."""
+    """Whether a word looks random: many different letters and digits, without the separators of names and paths."""
     from math import log2
 
     if word.startswith(("/", "./", "~/")) or "/" in word.strip("/") or word.count(".") > 2:

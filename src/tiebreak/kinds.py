@@ -1,12 +1,12 @@
-"""What a parameter, a field or an answer is: its kind, parsed once from how it is declared.
+"""Kinds: the declared types of parameters, fields and answers, each parsed once from its declaration.
 
 An operation declares its parameters with names such as `ref: Ref`, `tags: list[Label]` or `note: Note | None`.
-`Kind.of` turns such a text into a `Kind`, and a kind is all there is: it checks and normalises a value wherever it
-comes from (Python, command line, JSON-RPC), and it describes itself for OpenAPI, the references and the type checker.
+`Kind.of` turns such a text into a `Kind`. A kind checks and normalises a value, whatever its source (Python, command
+line, JSON-RPC), and it describes itself for OpenAPI, the references and the type checker.
 
-A schema says what the server accepts, no less. Lengths of texts are counted in bytes there and in characters by JSON
-Schema; no accepted text has more characters than bytes, so the same figure serves, and what the schema lets through
-beyond it is refused by the check.
+A schema accepts at least everything that the server accepts. The server counts the length of a text in bytes, JSON
+Schema in characters. A text never has more characters than bytes, so both use the same figure. A text that passes the
+schema but has too many bytes is refused by the check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rule:
-    """What one name of a kind stands for: its check, its words, its JSON Schema and its Python type."""
+    """What the name of a kind means: its check, its description, its JSON Schema and its Python type."""
 
     __slots__ = ("check", "doc", "python", "schema")
 
@@ -33,11 +33,11 @@ class Rule:
         self.doc = doc
         self.schema = schema
         self.python = python
-        """The type of what may be given, which is often more than what an operation gets after the check."""
+        """The type of what a caller may give, which is often wider than what an operation gets after the check."""
 
 
 class Kind:
-    """A declared kind: a name with a rule or of a record, a list of another kind, either perhaps None."""
+    """A declared kind: a name that has a rule, a record, or a list of another kind; each may be optional."""
 
     __slots__ = ("item", "name", "optional", "rule", "text")
 
@@ -49,13 +49,13 @@ class Kind:
         self.optional = self.name != text
         """Whether None is one of its values."""
         self.item = Kind.of(self.name[5:-1]) if self.name.startswith("list[") else None
-        """What it is a list of."""
+        """The kind of its items, if it is a list."""
         self.rule = RULES.get(self.name)
-        """How its values are checked; None for a list, and for what is only ever answered."""
+        """How its values are checked; None for a list, and for kinds that only occur in answers."""
 
     @staticmethod
     def of(text: str) -> Kind:
-        """The kind that is declared so, always the same object."""
+        """The kind with this declaration; always the same object."""
         found = _KINDS.get(text)
         if found is None:
             found = _KINDS[text] = Kind(text)
@@ -63,7 +63,7 @@ class Kind:
 
     @property
     def base(self) -> str:
-        """The name within all lists: `Label` of `list[Label | None]`."""
+        """The innermost name: `Label` of `list[Label | None]`."""
         return self.name if self.item is None else self.item.base
 
     def check(self, value: Any, what: str) -> Any:
@@ -115,7 +115,7 @@ def check(kind: str, value: Any, what: str) -> Any:
 
 
 def _of_jobs(name: str) -> Check:
-    """A check that only jobs need; its module is loaded with the first of them."""
+    """A check that only jobs need. Its module is imported on first use."""
 
     def check(value: Any, what: str) -> Any:
         from . import job_fields
@@ -290,4 +290,4 @@ RULES: dict[str, Rule] = {
         "dict[str, Any]",
     ),
 }
-"""Every name that a parameter may be declared with."""
+"""Every name that a parameter may be declared with, and its rule."""

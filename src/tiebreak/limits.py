@@ -1,8 +1,8 @@
-"""How long, how large and how many: every figure that is part of the interface, each with its reason.
+"""Limits: every duration, size and count that is part of the interface, each with its reason.
 
-Whatever an operation takes when nothing is said, and whatever it refuses, stands here once. The operations, the Python
-API, the command line, the daemon, the tools for models and the references all take the figures from here. Figures that
-nobody outside can notice, such as how many rows a step of upkeep handles, stay beside the code that uses them.
+Every default and every limit of an operation is written here once. The operations, the Python API, the command line,
+the daemon, the tools for models and the references all take the figures from here. Figures that no caller can notice,
+such as how many rows a step of upkeep handles, stay beside the code that uses them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 DAY = 86_400.0
 """Seconds."""
 
-# ── How long a grant lasts when nobody says ──────────────────────────────────────────────────────────────────
+# ── How long a grant lasts by default ────────────────────────────────────────────────────────────────────────
 
 CLAIM_LEASE = 300.0
 """A claim of a task: long enough for an agent to think, short enough that a dead one does not block others for long."""
@@ -23,7 +23,7 @@ JOB_LEASE = 30.0
 SEAT_LEASE = 60.0
 """The seat of a coordinator: its supervisor renews it every third of this."""
 PLACE_LEASE = 30.0
-"""A place in line: a waiter renews it while it waits, so a dead one soon stops blocking those behind it."""
+"""A place in the wait queue: a waiter renews it while it waits, so a dead one soon stops blocking the others."""
 FIRE_LEASE = 60.0
 """An instant of a schedule: firing takes milliseconds, so one that is not done by then was left by a dead process."""
 RUN_LEASE = 30.0
@@ -36,25 +36,25 @@ MAX_LEASE = 7 * DAY
 # ── Signs of life ────────────────────────────────────────────────────────────────────────────────────────────
 
 HEARTBEAT = 5.0
-"""Between two heartbeats of a worker at most: several fit into `JOB_LEASE`, so that one lost message costs nothing."""
+"""The longest time between two heartbeats of a worker: several fit into `JOB_LEASE`, so one may be lost."""
 STREAM_HEARTBEAT = 15.0
-"""Of silence in a stream of events before a comment shows that it still lives: proxies close what is silent for 30."""
+"""A stream of events that is silent this long gets a comment: proxies close streams that are silent for 30 s."""
 ACTIVE = 60.0
-"""An agent that was heard of within so many seconds is `active`."""
+"""An agent that was seen within this many seconds is `active`."""
 IDLE = 1800.0
-"""Within so many, `idle`; then `stale`."""
+"""An agent that was seen within this many seconds is `idle`, otherwise `stale`."""
 FORGOTTEN = DAY
-"""After so many, `gone`, even if nothing is known of its process."""
+"""An agent that was silent for this long is `gone`, even if nothing is known of its process."""
 
 # ── How often, and how long between ──────────────────────────────────────────────────────────────────────────
 
 ATTEMPTS = 3
-"""How often a task may be claimed before it fails: once for the work, twice for bad luck."""
+"""How often a task may be claimed before it fails: once for the work, and twice in case of bad luck."""
 MAX_ATTEMPTS = 1000
 BACKOFF = 1.0
-"""Before the second attempt; doubled for each one after it."""
+"""The wait before the second attempt; it doubles with each further one."""
 MAX_BACKOFF = 3600.0
-"""What doubling stops at, so that a task that can run again does so within the hour."""
+"""Where the doubling stops, so that a task runs again within an hour."""
 MAX_DELAY = 3650 * DAY
 """The longest duration: ten years, far from where sums of microseconds could overflow."""
 MAX_MOMENT = 2**40
@@ -66,49 +66,49 @@ PATIENCE = 60.0
 SETTLE = 0.5
 """How long a new session must live to count as alive: one that cannot start ends sooner."""
 STOP_PATIENCE = 10.0
-"""How long a session that is asked to stop may take to go by itself."""
+"""How long a session may take to end by itself when it is asked to stop."""
 GRACE = 2.0
 """Between SIGTERM and SIGKILL for the command of `tb run` when its hold is lost: others have the hold already."""
 KEPT = 30 * DAY
-"""What is finished is kept this long before it may be pruned."""
+"""How long finished tasks and other history are kept before they may be pruned."""
 LONGEST_WAIT = 60.0
-"""For which one request may wait: proxies give up a silent request soon after."""
+"""How long one request may wait: proxies drop a silent request soon after."""
 TOOL_WAIT = 50.0
-"""For which a call of a tool may wait: most clients give a call up after a minute."""
+"""How long a call of a tool may wait: most clients abort a call after a minute."""
 
 # ── How many ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_COUNT = 100
 """How many tasks, jobs or instants one call may win: more would keep others waiting for the write lock."""
 MAX_LIMIT = 1000
-"""How many rows one answer may have. Who wants all of them asks again with the last number."""
+"""How many rows one answer may have. For more, a caller asks again with the last number."""
 LISTED = 100
-"""How many rows an answer has when nobody says."""
+"""How many rows an answer has by default."""
 SHOWN = 50
-"""How many rows a command shows when nobody says: what a person can look through."""
+"""How many rows a command shows by default: as many as a person can look through."""
 SENTENCES = 200
-"""How long a story (`why`) or a graph is when nobody says: its newest part."""
+"""How many sentences (`why`) or nodes (a graph) an answer has by default."""
 INSTANTS = 5
-"""How many coming instants of a schedule are told when nobody says."""
+"""How many future instants of a schedule are listed by default."""
 RUNS = 20
-"""How many past runs of a schedule are told when nobody says."""
+"""How many past runs of a schedule are listed by default."""
 FIRED = 10
-"""How many instants one call of `schedules.fire` wins when nobody says."""
+"""How many instants of each schedule one call of `schedules.fire` wins by default."""
 TOOL_COUNT = 20
 """How many tasks a model may claim at once: it can work on few."""
 MAX_SLOTS = 10_000
-"""How many may share a pool, or run of one group at once."""
+"""How many slots a pool may have, and how many tasks of one group may run at once."""
 MAX_LIST = 1000
-"""How many entries a list may have that comes with a call."""
+"""How many entries a list in a call may have."""
 MOST_IN_A_BATCH = 5000
-"""How many calls one transaction may have: it keeps all other writers waiting."""
+"""How many calls one transaction may have: all other writers wait for it."""
 MAX_NUMBER = 2**53
 """The largest whole number that every JSON reader keeps exactly."""
 
 # ── How large ────────────────────────────────────────────────────────────────────────────────────────────────
 
-# In bytes of UTF-8, which are what databases count. PostgreSQL takes 2,704 bytes for one entry of an index, all its
-# columns and a few bytes of its own together. The largest entries are those of
+# In bytes of UTF-8, because databases count bytes. In PostgreSQL, one entry of an index may have 2,704 bytes: all its
+# columns and a few bytes of overhead. The largest entries are those of
 #   holds   (project, resource, slot)                          64 + 2,048 + 8         = 2,120
 #   events  (subject, number), a subject may be a resource          2,048 + 8         = 2,056
 #   tasks   (project, queue, callee, priority, number)         64 + 64 + 800 + 8 + 8  =   944
@@ -132,12 +132,12 @@ MAX_FOLDER = 4096
 MAX_OUTPUT = 64 * 1024 * 1024
 """How much of a job's output may be kept."""
 OUTPUT = 1024 * 1024
-"""How much of it is kept when nobody says."""
+"""How much of it is kept by default."""
 MAX_AMOUNT = 1 << 50
 """The largest bound on what a job may use: a petabyte, more than any machine has."""
 MIN_ONCE, MAX_ONCE = 8, 128
-"""Characters of a key that makes a call repeatable: long enough not to meet another by chance."""
+"""Characters of a `once` key, which makes a call repeatable: long enough that two are never equal by chance."""
 MAX_TITLE = 200
 """Characters of a name that is made from something longer, such as a command: they always fit into `MAX_NAME`."""
 MAX_GLOB = 256
-"""Characters, not bytes: comparing two globs takes time in proportion to both."""
+"""Characters of a glob, not bytes: the time to compare two globs grows with both lengths."""

@@ -1,12 +1,12 @@
-"""The records that the board answers with: a record is a row of a table, read-only, with its columns as fields.
+"""The records that the board answers with: a record is a read-only row of a table, with its columns as fields.
 
-A row stores what a database can: microseconds, JSON text, numbers. A field shows what Python wants: seconds as `float`,
-decoded JSON, names. The kind of a field chooses its `_VIEWS` entry. A record keeps its row as it came and shows a field
-when it is asked for, so making one costs nothing and nobody pays for a field that nobody reads. Records are neither
-tuples nor dictionaries: there is one way to read a value, its field, and one way to the row behind it, `row_of`.
+A row has what a database stores: microseconds, JSON text, numbers. A field has what Python code wants: seconds as
+`float`, decoded JSON, names. The kind of a field selects its conversion in `_VIEWS`. A record keeps its row and
+converts a field when it is read, so making a record costs nothing, and unread fields cost nothing. Records are neither
+tuples nor dictionaries: a value is read by its field, and the row by `row_of`.
 
-They are built without `typing` or `dataclasses`, whose import alone would double the time of a command. To a type
-checker each record is a frozen data class whose constructor takes all fields by name, which is how it behaves.
+Records are built without `typing` or `dataclasses`, whose import alone would double the time of a command. To a type
+checker each record is a frozen data class whose constructor takes all fields by name, and it behaves like one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     @dataclass_transform(frozen_default=True, kw_only_default=True)
     class RecordType(type):
-        """What a type checker has to know of records."""
+        """What a type checker has to know about record classes."""
 
 else:
 
     class RecordType(type):
-        """The type of record classes. It makes the properties of a class when one of them is first asked for.
+        """The type of record classes. It makes the properties of a class when one of them is first read.
 
-        Most commands look at one class of fourteen, and making all their properties takes a while.
+        Most commands use one class of fourteen, and making the properties of all would slow every command down.
         """
 
         def __new__(cls, name, bases, body):  # noqa: D102
@@ -61,7 +61,7 @@ class Record(metaclass=RecordType):
     __slots__ = ("_row",)
 
     if TYPE_CHECKING:
-        _row: ClassVar[Row]  # of each record; but it is none of the fields that the constructor takes
+        _row: ClassVar[Row]  # each record has it, but it is not a field that the constructor takes
         fields: ClassVar[tuple[str, ...]]
         """The names of the fields, in the order of the columns."""
     else:
@@ -75,7 +75,7 @@ class Record(metaclass=RecordType):
             self._row = tuple(_stored(kind.name, values[name]) for name, kind in kinds_of(cls).items())
 
         def __getattr__(self, name):
-            # Only before the first look at a field of this class: after it, they are properties.
+            # Called only until a field of this class is first read: then all fields are properties.
             cls = type(self)
             if name not in cls.fields:
                 raise AttributeError(f"{cls.__name__} has no field {name!r}")
@@ -97,7 +97,7 @@ class Record(metaclass=RecordType):
 
 
 def record(cls: type[R], row: Row) -> R:
-    """Make a record of a row, which is kept as it is."""
+    """Make a record from a row, which is kept as it is."""
     made = _new(cls)
     made._row = row  # type: ignore[misc]
     return made
@@ -107,7 +107,7 @@ _new = object.__new__
 
 
 def row_of(record: Record) -> Row:
-    """The row behind a record: what is stored, in the order of its fields."""
+    """The row of a record: the stored values, in the order of its fields."""
     return record._row
 
 
@@ -167,7 +167,7 @@ def _stored_json(value: Any) -> str | None:
     return json_text(value)
 
 
-# What a field's type means: how a stored value is shown, and how a shown value is stored again.
+# For each kind of field: how a stored value is shown, and how a shown value is stored.
 _VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "Time": (_seconds, _stored_time),
     "Json": (_parsed, _stored_json),
@@ -181,7 +181,7 @@ _VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 class Task(Record):
     """A piece of work. `holder`, `epoch` and `until` are the current grant, if it is claimed.
 
-    `lapsed`: its lease has run out, and nobody has written that down yet. Until then the holder may still come.
+    `lapsed`: its lease has run out, but the lapse is not written yet. Until then the holder may still renew or finish.
     """
 
     number: int
@@ -216,7 +216,7 @@ class Task(Record):
 
 
 class Job(Record):
-    """A claimed job as whoever has to run it needs it. `settings` may hold secrets and is in no other record."""
+    """A claimed job, with all that a worker needs to run it. `settings` may hold secrets and is in no other record."""
 
     number: int
     id: str
@@ -234,7 +234,7 @@ class Job(Record):
 
 
 class Queue(Record):
-    """A queue and what waits in it. `paused_at` is set while nobody takes from it."""
+    """A queue of tasks. `ready` is the number of its ready tasks; `paused_at` is set while it is paused."""
 
     project: str
     queue: str
@@ -245,7 +245,7 @@ class Queue(Record):
 
 
 class Hold(Record):
-    """A right to a resource. `slot` counts from 0 in a pool and is 0 for everything else."""
+    """An exclusive right to a resource. `slot` counts from 0 in a pool and is 0 for all other resources."""
 
     project: str
     resource: str
@@ -259,10 +259,10 @@ class Hold(Record):
 
 
 class Released(Record):
-    """What the board says about a resource that was given back.
+    """The answer about a hold that was released.
 
-    `changed` compares a file with what its holder last vouched for (when taking or renewing the
-    hold): True means that somebody else wrote to it meanwhile, None that nothing is known.
+    `changed` compares a file with the hash that its holder gave last (when taking or renewing the hold). True means
+    that somebody else wrote to it meanwhile, None that nothing is known.
     """
 
     resource: str
@@ -272,7 +272,7 @@ class Released(Record):
 
 
 class Wait(Record):
-    """A place in line. `waits_for` are those in the way: `{agent, resource, how}`, `how` being `holds` or `ahead`."""
+    """A place in the wait queue. `waits_for` lists `{agent, resource, how}`, where `how` is `holds` or `ahead`."""
 
     number: int
     project: str
@@ -285,7 +285,7 @@ class Wait(Record):
 
 
 class Message(Record):
-    """A message. No `recipient`: it is for everybody. `thread` is the number of the first one."""
+    """A message. Without a `recipient` it is for everybody. `thread` is the number of the first one in its thread."""
 
     number: int
     project: str
@@ -301,7 +301,7 @@ class Message(Record):
 
 
 class Agent(Record):
-    """One incarnation of somebody who acts, and when it was last heard of."""
+    """One incarnation of an agent, and when it was last seen."""
 
     id: str
     project: str
@@ -349,7 +349,7 @@ class Session(Record):
 
 
 class Event(Record):
-    """Something that happened, numbered. It tells its story alone, also when its subject is gone."""
+    """A numbered entry of the log. It has all that a reader needs, even if its subject was pruned."""
 
     number: int
     at: Time
@@ -369,7 +369,7 @@ class Event(Record):
 
 
 class Sentence(Record):
-    """One line of a story that `why` tells. `event` is the event's number, 0 for what is so now."""
+    """One sentence of the history that `why` tells. `event` is the event's number, 0 for the present state."""
 
     event: int
     at: Time
@@ -377,7 +377,7 @@ class Sentence(Record):
 
 
 class Schedule(Record):
-    """A job that comes round. `due` is the next instant, `last` the one before; `epoch` counts those that were won."""
+    """A scheduled job. `due` is its next instant, `last` the one before; `epoch` counts the instants that were won."""
 
     project: str
     name: str
@@ -451,7 +451,7 @@ def columns(cls: type[Record], prefix: str = "") -> str:
 
 
 def holder_id(row: Task | Job | Hold) -> str | None:
-    """The full id of who has it, session included; the field `holder` shows the name alone."""
+    """The full id of the holder with its session; the field `holder` shows the name alone."""
     return row._row[row.fields.index("holder")]  # type: ignore[no-any-return]
 
 
@@ -466,7 +466,7 @@ _WITH_SESSION = ("holder", "agent")
 
 
 def wire_kinds(cls: type[Record]) -> dict[str, Kind]:
-    """What a record has on the wire: as `kinds_of`, and the session of who has it beside the name."""
+    """The fields of a record on the wire: those of `kinds_of`, and the session beside the holder's name."""
     found = {}
     for name, kind in kinds_of(cls).items():
         found[name] = kind
@@ -478,7 +478,7 @@ def wire_kinds(cls: type[Record]) -> dict[str, Kind]:
 def encode(value: Any) -> Any:
     """A record, a list of records or a plain value as JSON, with times in RFC 3339.
 
-    Who acts is split in a name and a session, so that the wire carries the whole identity and the name is plain.
+    An agent is split into a name and a session, so that the wire carries the full id and the name stays readable.
     """
     cls = type(value)
     if cls is list:
@@ -492,7 +492,7 @@ def encode(value: Any) -> Any:
     return {key: row[i] if show is None else show(row[i]) for key, i, show in form}
 
 
-# For each record class what its JSON has: a key, the column that it comes from, and how that is shown.
+# For each record class the entries of its JSON: a key, the index of its column, and how the value is shown.
 _wire: dict[type, list[tuple[str, int, Callable[[Any], Any] | None]]] = {}
 
 

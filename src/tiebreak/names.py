@@ -1,7 +1,7 @@
-"""What names and values may look like: a check for each, the same for every way in.
+"""Checks for names and values, the same for every interface.
 
-An operation declares its parameters with the types below (`ref: Ref`, `lease: Lease = CLAIM_LEASE`). `kinds` finds the
-check of a type by its name; how large a value may be stands in `limits`.
+An operation declares its parameters with the types below (`ref: Ref`, `lease: Lease = CLAIM_LEASE`). `kinds` maps each
+type to its check. `limits` says how large a value may be.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ PRIORITIES = ("low", "normal", "high", "urgent")
 STATES = ("blocked", "pending", "claimed", "completed", "failed", "cancelled")
 FINAL = ("completed", "failed", "cancelled")
 ANNOUNCEMENTS = ("ack", "knowledge", "decision")
-"""Kinds that are published, not worked on: born completed."""
+"""Kinds of tasks that are published, not worked on. They are completed from the start."""
 JOB = "job"
 """The kind of a task that carries a command."""
 OF_SCHEDULES = "cron:"
-"""How the keys of jobs that a schedule submits begin, and no others."""
+"""The prefix of the keys of scheduled jobs. No other key has it."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
 POLICIES = ("skip", "run-once", "run-all")
-"""What becomes of a schedule's instants that nobody was there for."""
+"""What to do about a schedule's instants that no process fired in time."""
 ROLES = ("coordinator", "worker")
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -90,7 +90,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
 
 
 def shown(value: object) -> str:
-    """A value as an error message may quote it: escaped and short."""
+    """A value as error messages quote it: escaped and short."""
     try:
         text = ascii(value)
     except (ValueError, RecursionError):  # a number with thousands of digits, a list in itself
@@ -99,7 +99,7 @@ def shown(value: object) -> str:
 
 
 def checksum(data: bytes) -> int:
-    """A stable 64-bit number for a name (FNV-1a): no secret, no import, a few microseconds."""
+    """A stable 64-bit number for a name (FNV-1a). It is not secret, needs no import and takes a few microseconds."""
     out = 0xCBF29CE484222325
     for byte in data:
         out = (out ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -115,7 +115,7 @@ def _text(value: Any, what: str, limit: int) -> str:
 
 
 def within(value: str, what: str, limit: int) -> str:
-    """A text that can be stored and has at most so many bytes; raises `Invalid`."""
+    """A text that can be stored and has at most `limit` bytes; raises `Invalid`."""
     try:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
@@ -126,7 +126,7 @@ def within(value: str, what: str, limit: int) -> str:
 
 
 def cut(value: str, limit: int) -> str:
-    """The beginning of a text that has at most so many bytes, without half a character at its end."""
+    """The beginning of a text, at most `limit` bytes, cut between two characters."""
     if len(value) * 4 <= limit:
         return value
     return value.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
@@ -140,17 +140,17 @@ def _line(value: Any, what: str, limit: int) -> str:
 
 
 def name(value: Any, what: str = "name") -> str:
-    """One printable line: what people read."""
+    """One printable line that people read."""
     return _line(value, what, MAX_NAME)
 
 
 def note(value: Any, what: str = "note") -> str:
-    """One printable line, longer: a reason, what somebody is doing."""
+    """One longer printable line: a reason, or what an agent is doing."""
     return _line(value, what, MAX_NOTE)
 
 
 def text(value: Any, what: str = "text") -> str:
-    """Several lines: a message's body."""
+    """Text of several lines, such as the body of a message."""
     out = _text(value, what, MAX_TEXT)
     if "\0" in out:
         raise Invalid(f"{what}: NUL characters are not allowed")
@@ -166,7 +166,7 @@ def label(value: Any, what: str = "label") -> str:
 
 
 def key(value: Any, what: str = "key") -> str:
-    """What agents agree to call a task: printable, without blanks, not like a number or an id."""
+    """A name for a task that agents agree on: printable, without blanks, and not like a number or an id."""
     out = _line(value, what, MAX_KEY)
     if out.startswith("#") or is_uuid(out) or any(c.isspace() for c in out):
         raise Invalid(f"{what}: must not start with '#', look like an id or contain blanks, got {shown(out)}")
@@ -186,7 +186,7 @@ def is_uuid(value: str) -> bool:
 
 
 def agent(value: Any, what: str = "agent") -> str:
-    """Who acts: `name`, or `name~session` for one incarnation of it."""
+    """An agent: `name`, or `name~session` for one incarnation of it."""
     if value == "":
         raise Invalid(f"{what}: required (who acts?)", reason="agent-missing")
     if isinstance(value, str) and value in _known:
@@ -224,7 +224,7 @@ def project(value: Any, what: str = "project") -> str:
 
 
 def resource(value: Any, what: str = "resource") -> str:
-    """What can be held: `file:PATH`, `lock:NAME`, `seat:NAME` or `pool:NAME`, in its one spelling."""
+    """What can be held: `file:PATH`, `lock:NAME`, `seat:NAME` or `pool:NAME`, in its canonical spelling."""
     out = _line(value, what, MAX_RESOURCE)
     kind, mark, rest = out.partition(":")
     if not mark or kind not in RESOURCE_TYPES:
@@ -263,7 +263,7 @@ def seconds(value: Any, what: str = "duration", *, limit: float = MAX_DELAY) -> 
 
 
 def written(duration: float) -> str:
-    """A duration as `seconds` reads it, in its largest unit without a rest: `5m` for 300."""
+    """A duration as `seconds` reads it, in the largest unit that divides it: `5m` for 300."""
     for unit in ("d", "h", "m"):
         if duration >= _UNITS[unit] and duration % _UNITS[unit] == 0:
             return f"{duration / _UNITS[unit]:.0f}{unit}"
@@ -310,7 +310,7 @@ def lease(value: Any, what: str = "lease") -> float:
 
 
 def integer(low: int, high: int) -> Callable[[Any, str], int]:
-    """A check for a whole number between these two, which are allowed too."""
+    """A check for a whole number from `low` to `high`, both included."""
 
     def check(value: Any, what: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -323,14 +323,14 @@ def integer(low: int, high: int) -> Callable[[Any, str], int]:
 
 
 def boolean(value: Any, what: str) -> bool:
-    """True or false, and nothing that merely looks like it."""
+    """True or false, and no other value that Python would accept as one."""
     if not isinstance(value, bool):
         raise Invalid(f"{what}: expected true or false, got {shown(value)}")
     return value
 
 
 def json_text(value: Any, what: str = "payload") -> str | None:
-    """A JSON value as the text that is stored; None for null."""
+    """A JSON value as the text to store; None for null."""
     if value is None:
         return None
     import json
@@ -359,6 +359,6 @@ def _depth(value: Any) -> int:
 
 
 def json_value(value: Any, what: str) -> Any:
-    """A JSON value that fits; it is encoded where it is stored."""
+    """A JSON value within the limits. It is checked here and encoded where it is stored."""
     json_text(value, what)
     return value

@@ -1,6 +1,6 @@
-"""Projects in which `next` has much to pass by: thousands of live claims, paused queues, dependents or limit groups.
+"""Large projects in which `tasks.next` must skip a lot: thousands of live claims, paused queues, dependents or groups.
 
-The rows are made by SQL that both databases understand, in the states in which operations leave them.
+The rows are inserted by SQL that both databases understand, in the states in which operations leave them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The engines that the conformance suite runs on: a new engine is one class here and nothing else.
+"""The engines that the conformance suite runs on. A new engine is one class here and nothing else.
 
-The suite is the definition of an engine. It knows a board only through `Place`: somewhere to open boards as
-this agent or that one, and a clock that a test can move.
+The suite defines what an engine must do. It knows a board only through `Place`, which opens boards as different agents
+and has a clock that a test can move.
 """
 
 from __future__ import annotations

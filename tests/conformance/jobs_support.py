@@ -1,4 +1,4 @@
-"""What the cases about jobs have in common: winning jobs, and saying what became of them."""
+"""Helpers for the cases about jobs: winning jobs and reporting their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cases about tasks have in common: bringing a task into a state, and seeing that nothing changed."""
+"""Helpers for the cases about tasks: bringing a task into a state, and checking that nothing changed."""
 
 from __future__ import annotations
 

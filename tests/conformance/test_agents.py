@@ -1,4 +1,4 @@
-"""Agents: who is here, judged by the clock and by the process that they live in, and never by a guess."""
+"""Agents: their status follows from the clock and from their process, never from a guess."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_board_itself_can_announce_this_session(alice: Board) -> None:
     assert found.pid > 0
 
 
-def test_announcing_again_keeps_what_is_not_said_anew(place: Place, alice: Board) -> None:
+def test_announcing_again_keeps_fields_that_are_not_given(place: Place, alice: Board) -> None:
     first = announce(alice, identity(), doing="reviewing", program="codex")
     place.advance(10)
     second = alice.agents.announce(doing="testing")
@@ -103,7 +103,7 @@ def test_an_announcement_with_something_wrong_is_refused(alice: Board, wrong: di
     [("agents.heartbeat", {"doing": ""}), ("agents.leave", {"reason": "two\nlines"}), ("agents.leave", {"agent": "~"})],
     ids=str,
 )
-def test_a_sign_of_life_with_something_wrong_is_none(place: Place, alice: Board, operation: str, wrong: Any) -> None:
+def test_an_invalid_heartbeat_is_no_sign_of_life(place: Place, alice: Board, operation: str, wrong: Any) -> None:
     before = alice.agents.announce()
     place.advance(10)
     with pytest.raises(Invalid):
@@ -149,14 +149,14 @@ def test_a_bare_heartbeat_leaves_no_event(bob: Board) -> None:
     assert bob.events.last() == before
 
 
-def test_a_heartbeat_may_say_what_one_does_now(alice: Board, bob: Board) -> None:
+def test_a_heartbeat_may_say_what_the_agent_does_now(alice: Board, bob: Board) -> None:
     bob.agents.announce(doing="reviewing")
     bob.agents.heartbeat(doing="testing")
     assert alice.agents.list(agent="bob")[0].doing == "testing"
     assert [e.note for e in alice.events.read(event="agent.doing")] == ["testing"]
 
 
-def test_a_heartbeat_of_a_stranger_announces_it(alice: Board, bob: Board) -> None:
+def test_a_heartbeat_of_an_unknown_agent_announces_it(alice: Board, bob: Board) -> None:
     bob.agents.heartbeat(doing="testing")
     assert alice.agents.list(agent="bob")[0].doing == "testing"
     assert [e.agent for e in alice.events.read(event="agent.announced")] == ["bob"]
@@ -204,7 +204,7 @@ def test_losing_a_lease_is_no_sign_of_life(place: Place, alice: Board, bob: Boar
     assert status(alice, "bob") == "stale"
 
 
-def test_being_given_something_is_no_sign_of_life(place: Place, alice: Board, bob: Board) -> None:
+def test_receiving_a_hold_is_no_sign_of_life(place: Place, alice: Board, bob: Board) -> None:
     bob.agents.announce()
     place.advance(4000)
     alice.holds.take(resources=["lock:deploy"])
@@ -275,7 +275,7 @@ def test_an_agent_that_comes_back_in_a_new_process_is_judged_by_that_one(
 # ── Leaving ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_said_good_bye_is_gone(place: Place, alice: Board, bob: Board) -> None:
+def test_an_agent_that_left_is_gone(place: Place, alice: Board, bob: Board) -> None:
     bob.agents.announce()
     place.advance(5)
     left = bob.agents.leave(reason="done for today")
@@ -284,7 +284,7 @@ def test_who_said_good_bye_is_gone(place: Place, alice: Board, bob: Board) -> No
     assert [e.note for e in alice.events.read(event="agent.left")] == ["done for today"]
 
 
-def test_leaving_does_not_give_up_what_is_held(alice: Board, bob: Board) -> None:
+def test_leaving_does_not_release_claims_and_holds(alice: Board, bob: Board) -> None:
     bob.agents.announce()
     bob.holds.take(resources=["lock:deploy"])
     bob.agents.leave()
@@ -292,7 +292,7 @@ def test_leaving_does_not_give_up_what_is_held(alice: Board, bob: Board) -> None
         alice.holds.take(resources=["lock:deploy"])
 
 
-def test_a_stranger_cannot_leave(place: Place, bob: Board) -> None:
+def test_an_unknown_agent_cannot_leave(place: Place, bob: Board) -> None:
     place.open("bob~other").agents.announce()
     before = bob.events.last()
     with pytest.raises(NotFound):
@@ -301,7 +301,7 @@ def test_a_stranger_cannot_leave(place: Place, bob: Board) -> None:
 
 
 @pytest.mark.parametrize("sign", ["agents.heartbeat", "agents.announce"])
-def test_who_comes_back_is_not_gone_any_more(alice: Board, bob: Board, sign: str) -> None:
+def test_an_agent_that_comes_back_is_not_gone(alice: Board, bob: Board, sign: str) -> None:
     bob.agents.announce()
     bob.agents.leave()
     bob.call(sign, {})
@@ -309,7 +309,7 @@ def test_who_comes_back_is_not_gone_any_more(alice: Board, bob: Board, sign: str
     assert status(alice, "bob") == "active"
 
 
-def test_who_acts_after_a_good_bye_is_not_gone(place: Place, alice: Board, bob: Board) -> None:
+def test_an_agent_that_acts_after_leaving_is_not_gone(place: Place, alice: Board, bob: Board) -> None:
     bob.agents.announce()
     bob.agents.leave()
     place.advance(5)
@@ -320,7 +320,7 @@ def test_who_acts_after_a_good_bye_is_not_gone(place: Place, alice: Board, bob: 
 # ── The list ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_list_starts_with_who_was_seen_last(place: Place, alice: Board, bob: Board) -> None:
+def test_the_list_starts_with_the_agent_that_was_seen_last(place: Place, alice: Board, bob: Board) -> None:
     bob.agents.announce()
     place.advance(1)
     alice.agents.announce()
@@ -330,7 +330,7 @@ def test_the_list_starts_with_who_was_seen_last(place: Place, alice: Board, bob:
 
 
 @pytest.mark.parametrize("wanted", ["active", "idle", "stale", "gone"])
-def test_a_status_filters_by_what_is_so_now(place: Place, alice: Board, wanted: str) -> None:
+def test_a_status_filters_by_the_present_status(place: Place, alice: Board, wanted: str) -> None:
     for name, silence in (("gone", 86_000), ("stale", 3900), ("idle", 100), ("active", 0)):
         place.open(name).agents.announce()
         place.advance(silence)
@@ -352,7 +352,7 @@ def test_a_senseless_list_is_refused(alice: Board, wrong: dict[str, Any]) -> Non
 # ── Everything that an agent has ─────────────────────────────────────────────────────────────────────
 
 
-def test_one_sign_of_life_keeps_claims_and_holds(place: Place, alice: Board) -> None:
+def test_one_renewal_keeps_claims_and_holds(place: Place, alice: Board) -> None:
     alice.tasks.claim(ref="work", lease=100)
     alice.holds.take(resources=["file:a.py", "lock:db"], lease=100)
     place.advance(90)
@@ -399,7 +399,7 @@ def test_a_renewal_can_vouch_for_files(alice: Board) -> None:
     assert {hold.resource: hold.hash for hold in alice.holds.list()} == {"file:a.py": "new", "file:b.py": "old"}
 
 
-def test_a_warning_is_there_for_whoever_watches(alice: Board, bob: Board) -> None:
+def test_a_warning_is_recorded_as_an_event(alice: Board, bob: Board) -> None:
     alice.agents.warn(note="the guard could not check this")
     [event] = bob.events.read(event="agent.warned")
     assert (event.agent, event.note) == ("alice", "the guard could not check this")

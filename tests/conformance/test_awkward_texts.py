@@ -1,6 +1,6 @@
-"""What one engine stores and another never could: every text is refused by both, or stored by both as it is.
+"""Awkward texts: every engine refuses a text, or every engine stores it unchanged.
 
-Each text is tried as every parameter of every operation that takes a text, on a file and on a server side by side.
+Each text is tried as every text parameter of every operation, on SQLite and PostgreSQL side by side.
 """
 
 from __future__ import annotations

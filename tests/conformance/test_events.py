@@ -1,4 +1,4 @@
-"""Events: every change leaves one, with the change itself, numbered without a gap; a refusal leaves none of its own."""
+"""Events: every change appends one in its own transaction, numbered without a gap; a refusal appends none itself."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_what_changes_nothing_for_others_leaves_no_event(place: Place, alice: Bo
 
 
 @pytest.mark.parametrize("name", ["tasks.sweep", "tasks.next", "tasks.cascade", "upkeep.prune"])
-def test_nothing_to_do_leaves_no_event(alice: Board, name: str) -> None:
+def test_a_write_that_finds_nothing_to_do_leaves_no_event(alice: Board, name: str) -> None:
     alice.tasks.claim(ref="work")
     before = alice.events.last()
     alice.call(name, {})
@@ -309,7 +309,7 @@ def test_a_repeated_write_is_logged_once(alice: Board) -> None:
     assert names(everything(alice)) == ["message.sent"]
 
 
-def test_an_event_tells_its_story_alone(place: Place, alice: Board) -> None:
+def test_an_event_has_all_that_a_reader_needs(place: Place, alice: Board) -> None:
     task = alice.tasks.post(name="fix login", kind="bug", priority="high", key="login")
     alice.tasks.claim(ref="login", lease=60)
     event = everything(alice)[-1]
@@ -444,7 +444,7 @@ def test_refusals_are_counted_for_each_agent(place: Place, alice: Board, bob: Bo
     assert counts == {"bob": 3, "carol": 2}
 
 
-def test_refusals_are_carried_once(alice: Board, bob: Board) -> None:
+def test_refusals_are_written_to_the_log_once(alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["lock:deploy"])
     lose(bob)
     for _ in range(3):
@@ -452,7 +452,7 @@ def test_refusals_are_carried_once(alice: Board, bob: Board) -> None:
     assert len(alice.events.read(event="hold.refused")) == 1
 
 
-def test_a_late_write_is_told_as_well(place: Place, alice: Board, bob: Board) -> None:
+def test_a_fenced_write_is_logged_as_well(place: Place, alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["lock:deploy"], lease=60)
     place.advance(61)
     bob.holds.take(resources=["lock:deploy"])

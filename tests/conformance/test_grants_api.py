@@ -1,4 +1,4 @@
-"""Claims and holdings as objects: they end well, end badly, renew themselves, and own up to a loss."""
+"""Claims and holdings as Python objects: how they end, renew themselves and report a loss."""
 
 # ruff: noqa: PT012  (it is the end of a block that raises)
 
@@ -215,7 +215,7 @@ def test_a_holding_knows_its_slot_and_gives_that_one_back(alice: Board) -> None:
     assert [hold.slot for hold in alice.holds.list()] == [0]
 
 
-def test_a_holding_tells_what_became_of_its_resources(alice: Board) -> None:
+def test_a_holding_says_which_grants_it_released(alice: Board) -> None:
     with alice.hold("lock:deploy") as holding:
         pass
     assert [(done.resource, done.epoch) for done in holding.released] == [("lock:deploy", 1)]
@@ -244,7 +244,7 @@ def test_a_holding_passes_on_what_it_was_asked_for(alice: Board) -> None:
     assert (hold.until or 0) - (hold.taken_at or 0) == pytest.approx(300)
 
 
-def test_a_holding_can_be_had_again(alice: Board) -> None:
+def test_a_holding_can_be_taken_again(alice: Board) -> None:
     alice.hold("lock:deploy")
     assert alice.hold("lock:deploy", again=True).epoch == 1
 
@@ -288,7 +288,7 @@ def test_a_broken_hold_is_noticed_while_the_work_goes_on(alice: Board, bob: Boar
             holding.check()
 
 
-def test_losing_one_of_several_is_losing(alice: Board, bob: Board) -> None:
+def test_losing_one_of_several_holds_loses_the_holding(alice: Board, bob: Board) -> None:
     with pytest.raises(Fenced), alice.hold("lock:a", "lock:b", lease=0.3) as holding:
         lost = noticed(holding)
         break_hold(bob, "lock:b")

@@ -1,4 +1,4 @@
-"""The fence: whoever writes with a grant that is not the current one changes nothing and is told so."""
+"""The fence of holds: a write by a grant that is not the current one changes nothing and is refused."""
 
 from __future__ import annotations
 
@@ -131,9 +131,7 @@ def test_a_late_writer_learns_who_has_it_now(place: Place) -> None:
 
 
 @pytest.mark.parametrize("write", [renew, release, transfer], ids=lambda write: write.__name__)
-def test_a_holder_that_comes_late_but_before_anybody_else_is_heard(
-    place: Place, write: Callable[[Board, int], Any]
-) -> None:
+def test_a_late_holder_may_still_write_until_another_wins(place: Place, write: Callable[[Board, int], Any]) -> None:
     alice = place.open("alice")
     alice.holds.take(resources=[LOCK], lease=60)
     place.advance(61)
@@ -176,7 +174,7 @@ def test_a_lapsed_slot_is_over_for_good_once_its_room_was_given_away(place: Plac
     assert [(hold.slot, hold.holder) for hold in bob.holds.list()] == [(taken[0].slot, "bob")]
 
 
-def test_a_refused_write_tells_no_destructive_way_out(place: Place) -> None:
+def test_a_refusal_never_suggests_a_destructive_command(place: Place) -> None:
     alice, epoch = expired_and_taken(place)
     with pytest.raises(Fenced) as refusal:
         release(alice, epoch)

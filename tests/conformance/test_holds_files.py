@@ -1,4 +1,4 @@
-"""File holds: one name for each file, globs in the way of paths, and files that changed meanwhile."""
+"""File holds: one name for each file, globs that conflict with paths, and files that changed meanwhile."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_same_glob_has_one_holder(alice: Board, bob: Board) -> None:
         bob.holds.take(resources=["file:src/**"])
 
 
-def test_a_refusal_names_the_glob_in_the_way(alice: Board, bob: Board) -> None:
+def test_a_refusal_names_the_conflicting_glob(alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["file:src/**"], note="renaming everything")
     with pytest.raises(Lost, match=r"src/\*\*") as refusal:
         bob.holds.take(resources=["file:src/a.py"])
@@ -96,31 +96,31 @@ def test_a_refusal_names_the_glob_in_the_way(alice: Board, bob: Board) -> None:
 
 
 @pytest.mark.parametrize("order", [["file:src/**", "file:src/a.py"], ["file:src/a.py", "file:src/**"]], ids=str)
-def test_an_agent_is_not_in_its_own_way(alice: Board, order: list[str]) -> None:
+def test_an_agents_holds_do_not_conflict_with_each_other(alice: Board, order: list[str]) -> None:
     for resource in order:
         alice.holds.take(resources=[resource])
     assert len(alice.holds.list()) == 2
 
 
-def test_an_agents_earlier_incarnation_is_in_its_way(place: Place) -> None:
+def test_holds_of_an_earlier_incarnation_conflict(place: Place) -> None:
     place.open("alice~one").holds.take(resources=["file:src/**"])
     with pytest.raises(Lost, match="another alice"):
         place.open("alice~two").holds.take(resources=["file:src/a.py"])
 
 
-def test_an_expired_glob_is_in_nobodys_way(place: Place, alice: Board, bob: Board) -> None:
+def test_an_expired_glob_blocks_nobody(place: Place, alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["file:src/**"], lease=60)
     place.advance(60)
     assert bob.holds.take(resources=["file:src/a.py"])[0].holder == "bob"
 
 
-def test_an_expired_path_is_not_in_the_way_of_a_glob(place: Place, alice: Board, bob: Board) -> None:
+def test_an_expired_path_does_not_block_a_glob(place: Place, alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["file:src/a.py"], lease=60)
     place.advance(60)
     assert bob.holds.take(resources=["file:src/**"])[0].holder == "bob"
 
 
-def test_a_released_glob_is_in_nobodys_way(alice: Board, bob: Board) -> None:
+def test_a_released_glob_blocks_nobody(alice: Board, bob: Board) -> None:
     alice.holds.take(resources=["file:src/**"])
     alice.holds.release(resources=["file:src/**"])
     assert bob.holds.take(resources=["file:src/a.py"])[0].holder == "bob"
@@ -148,12 +148,12 @@ def test_a_glob_counts_its_own_epochs(alice: Board) -> None:
 # ── Files that changed meanwhile ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_hash_that_was_not_given_is_not_judged(alice: Board) -> None:
+def test_without_a_hash_at_taking_no_change_is_reported(alice: Board) -> None:
     alice.holds.take(resources=["file:a"])
     assert alice.holds.release(resources=["file:a"], hashes=["now"])[0].changed is None
 
 
-def test_a_release_without_a_hash_is_not_judged(alice: Board) -> None:
+def test_without_a_hash_at_release_no_change_is_reported(alice: Board) -> None:
     alice.holds.take(resources=["file:a"], hashes=["then"])
     assert alice.holds.release(resources=["file:a"])[0].changed is None
 
@@ -210,14 +210,14 @@ def test_a_file_that_was_written_under_a_hold_is_reported(alice: Board, reposito
     assert holding.release()[0].changed is True
 
 
-def test_a_change_that_was_vouched_for_is_ones_own(alice: Board, repository: Path) -> None:
+def test_a_change_before_vouching_is_not_reported(alice: Board, repository: Path) -> None:
     holding = alice.hold("a.py")
     (repository / "a.py").write_text("two")
     holding.vouch()
     assert holding.release()[0].changed is False
 
 
-def test_a_change_after_vouching_is_somebody_elses(alice: Board, repository: Path) -> None:
+def test_a_change_after_vouching_is_reported(alice: Board, repository: Path) -> None:
     holding = alice.hold("a.py")
     holding.vouch()
     (repository / "a.py").write_text("two")
@@ -239,7 +239,7 @@ def test_a_file_that_is_not_there_yet_can_be_held(alice: Board, repository: Path
 
 
 @pytest.mark.parametrize("resource", ["*.py", "folder", "lock:deploy"])
-def test_of_what_is_not_one_file_nothing_is_claimed(alice: Board, repository: Path, resource: str) -> None:
+def test_no_change_is_reported_for_globs_and_folders(alice: Board, repository: Path, resource: str) -> None:
     holding = alice.hold(resource)
     (repository / "folder" / "b.py").write_text("new")
     assert holding.release()[0].changed is None

@@ -62,7 +62,7 @@ def test_one_agent_may_have_two_slots(alice: Board) -> None:
 
 
 @pytest.mark.parametrize("operation", ["holds.renew", "holds.release"])
-def test_which_of_two_own_slots_is_meant_is_not_guessed(alice: Board, operation: str) -> None:
+def test_a_release_does_not_guess_between_two_own_slots(alice: Board, operation: str) -> None:
     take(alice, 2)
     take(alice)
     with pytest.raises(Invalid, match="more than one slot"):
@@ -168,7 +168,7 @@ def test_a_shrunk_pool_gives_its_upper_slots_to_nobody(alice: Board, bob: Board)
         take(bob)
 
 
-def test_who_has_a_slot_that_was_shrunk_away_keeps_it(alice: Board, bob: Board) -> None:
+def test_a_held_slot_beyond_the_new_size_is_kept(alice: Board, bob: Board) -> None:
     take(alice, 3)
     take(alice)
     take(bob)

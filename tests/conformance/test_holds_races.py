@@ -1,4 +1,4 @@
-"""Holds under contention: whoever comes at the same moment, the counting argument still holds."""
+"""Holds under contention: of many callers at the same moment, the right number wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking holds: one winner, all or nothing, told apart by project and incarnation, and over when it is over."""
+"""Taking holds: one winner, all or nothing, separate by project and incarnation, and free after the lease."""
 
 from __future__ import annotations
 
@@ -280,18 +280,18 @@ def test_the_list_shows_one_project_unless_all_are_asked_for(place: Place, alice
     assert held(alice) == ["lock:here", "lock:there"]
 
 
-def test_matching_finds_the_globs_in_the_way_of_a_path(alice: Board) -> None:
+def test_matching_finds_the_globs_that_conflict_with_a_path(alice: Board) -> None:
     take(alice, "file:src/**", "file:docs/**", "lock:src")
     found = alice.holds.list(matching="file:src/x/y.py")
     assert [hold.resource for hold in found] == ["file:src/**"]
 
 
-def test_matching_finds_the_paths_in_the_way_of_a_glob(alice: Board) -> None:
+def test_matching_finds_the_paths_that_conflict_with_a_glob(alice: Board) -> None:
     take(alice, "file:src/a.py", "file:docs/a.md")
     assert [hold.resource for hold in alice.holds.list(matching="file:src/**")] == ["file:src/a.py"]
 
 
-def test_a_limit_does_not_hide_what_is_in_the_way(alice: Board) -> None:
+def test_a_limit_does_not_hide_conflicting_holds(alice: Board) -> None:
     take(alice, "lock:other", lease=10)
     take(alice, "lock:deploy", lease=20)
     found = alice.holds.list(matching="lock:deploy", limit=1)

@@ -1,7 +1,7 @@
-"""Ready tasks that nobody could take are set aside, and every `next` wins just what it would win without that.
+"""Hidden tasks: a ready task that nobody may take is hidden, and `next` wins what it would win without that.
 
-What is aside is decided in other transactions than those that win. So it is compared with a plain look over all tasks,
-after everything that may happen to them.
+Other transactions than those that win decide which tasks are hidden. So each result is compared with a plain search of
+all tasks, after everything that may happen to them.
 """
 
 from __future__ import annotations
@@ -153,15 +153,15 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_next_wins_what_a_look_at_all_tasks_would_win(
+def test_next_wins_what_a_search_of_all_tasks_would_win(
     place: Place, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With one paused queue at most, and one open task of a group at most, all that is rare happens all the time.
     monkeypatch.setattr("tiebreak.operations.picking.MOST_PAUSED", seed % 2)
     monkeypatch.setattr("tiebreak.operations.queues.MOST_PAUSED", seed % 2)
     if seed % 3 == 0:
-        monkeypatch.setattr("tiebreak.operations.concurrency.MOST_OPEN", 2)
-        monkeypatch.setattr("tiebreak.operations.picking.MOST_OPEN", 2)
+        monkeypatch.setattr("tiebreak.operations.concurrency.MOST_VISIBLE", 2)
+        monkeypatch.setattr("tiebreak.operations.picking.MOST_VISIBLE", 2)
 
     story = Story(place, seed)
     story.go(120)
@@ -213,7 +213,7 @@ def test_a_job_of_a_paused_queue_can_be_won_by_its_name_and_given_back(paused: B
 
 
 @pytest.mark.parametrize("detour", ["cancelled", "blocked"])
-def test_a_job_that_was_aside_and_not_ready_when_its_queue_was_resumed_is_found(paused: Board, detour: str) -> None:
+def test_a_hidden_job_that_was_not_ready_when_its_queue_was_resumed_is_found(paused: Board, detour: str) -> None:
     job = next(task for task in paused.tasks.list() if task.name == MANY[-1])
     other = submit(paused, "other")
 
@@ -239,7 +239,7 @@ def all_of(board: Board, queue: str) -> list[str]:
     return names
 
 
-def test_a_queue_with_more_tasks_than_are_dealt_with_at_once_goes_on_with_all(
+def test_a_resumed_queue_with_more_tasks_than_one_step_handles_resumes_all(
     paused: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chores, "BUDGET", 2)
@@ -251,7 +251,7 @@ def test_a_queue_with_more_tasks_than_are_dealt_with_at_once_goes_on_with_all(
     assert all_of(paused, MANY[-1]) == [MANY[-1], *map(str, range(7))]
 
 
-def test_a_queue_that_is_paused_again_before_all_go_on_stays_paused(
+def test_a_queue_that_is_paused_again_before_all_tasks_are_back_stays_paused(
     paused: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chores, "BUDGET", 2)
@@ -282,7 +282,7 @@ def test_limited_jobs_of_many_paused_queues_are_found_when_they_are_resumed(alic
         report(alice, outcome(job))
 
 
-def test_more_room_than_is_kept_open_at_once_is_used(alice: Board) -> None:
+def test_a_group_with_more_room_than_visible_tasks_is_filled(alice: Board) -> None:
     alice.jobs.submit_many(jobs=[{"command": "true", "limit": "g=250"} for _ in range(300)])
 
     sizes = [len(win(alice, count=100)) for _ in range(4)]

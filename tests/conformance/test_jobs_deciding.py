@@ -1,4 +1,4 @@
-"""Claims of the dead are given up, failed jobs are tried again by filter, and a graph shows what hangs together."""
+"""Claims of dead workers are forfeited, failed jobs are retried by filter, and a graph shows dependencies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_job_that_killed_its_last_worker_has_failed_and_says_why(place: Place,
     assert states(alice, after) == ["cancelled"]
 
 
-def test_only_the_claims_of_that_incarnation_are_given_up(place: Place, alice: Board) -> None:
+def test_only_the_claims_of_that_incarnation_are_forfeited(place: Place, alice: Board) -> None:
     gone = f"worker~{dead()}"
     kept = running(place.open("worker~other"))
     running(place.open(gone))
@@ -82,18 +82,18 @@ def test_a_living_process_keeps_its_claims(place: Place, alice: Board) -> None:
     assert states(alice, job) == ["claimed"]
 
 
-def test_where_a_process_cannot_be_seen_its_death_is_believed(place: Place, alice: Board) -> None:
+def test_the_caller_is_believed_about_a_process_on_another_machine(place: Place, alice: Board) -> None:
     running(place.open("worker~elsewhere"))
 
     assert alice.tasks.forfeit(holder="worker~elsewhere") == 1
 
 
-def test_a_name_alone_is_nobody_who_could_be_dead(alice: Board) -> None:
+def test_a_name_without_a_session_cannot_forfeit(alice: Board) -> None:
     with unchanged(alice), pytest.raises(Invalid, match="incarnation"):
         alice.tasks.forfeit(holder="worker")
 
 
-def test_who_holds_nothing_gives_nothing_up(alice: Board) -> None:
+def test_forfeiting_without_claims_changes_nothing(alice: Board) -> None:
     with unchanged(alice):
         assert alice.tasks.forfeit(holder="worker~nothing") == 0
 
@@ -180,7 +180,7 @@ def test_a_graph_that_is_too_large_says_so(alice: Board) -> None:
     assert (len(seen["nodes"]), seen["cut"]) == (5, True)
 
 
-def test_a_graph_shows_how_things_are(place: Place, alice: Board) -> None:
+def test_a_graph_shows_the_present_states(place: Place, alice: Board) -> None:
     job = running(alice)
     place.advance(61)
 

@@ -1,4 +1,4 @@
-"""What a job writes belongs to its attempt, is kept within its cap, and tells what was cut."""
+"""The output of a job belongs to its attempt, is kept within its cap, and says what was cut."""
 
 from __future__ import annotations
 

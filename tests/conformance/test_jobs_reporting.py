@@ -1,4 +1,4 @@
-"""A report counts if its attempt is the current one; what comes too late is kept aside and never applied."""
+"""A report counts if its attempt is the current one; a late report is stored in an event and never applied."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_completed_job_has_its_result(alice: Board) -> None:
     assert happened(alice, done) == ["posted", "claimed", "completed"]
 
 
-def test_a_failed_attempt_is_tried_again_and_tells_what_was(place: Place, alice: Board) -> None:
+def test_a_failed_attempt_is_tried_again_and_keeps_its_reason(place: Place, alice: Board) -> None:
     job = running(alice, backoff=10)
 
     [answer] = report(alice, outcome(job, ok=False, reason="exit code 3", result={"exit": 3}))
@@ -167,7 +167,7 @@ def test_a_hundred_and_thirty_are_reported_at_once(alice: Board) -> None:
     assert [(e.subject, e.epoch) for e in ended] == [(job.id, 1) for job in jobs]
 
 
-def test_one_report_may_say_all_sorts_of_things(alice: Board) -> None:
+def test_one_report_may_mix_all_kinds_of_outcomes(alice: Board) -> None:
     for name in "abcd":
         submit(alice, name, backoff=0)
     a, b, c, d = win(alice)
@@ -181,7 +181,7 @@ def test_one_report_may_say_all_sorts_of_things(alice: Board) -> None:
     assert states(alice, a, b, c, d) == ["completed", "pending", "pending", "cancelled"]
 
 
-def test_those_that_come_after_a_reported_job_go_on(alice: Board) -> None:
+def test_tasks_after_a_reported_job_are_released(alice: Board) -> None:
     first, second = submit(alice, "1"), submit(alice, "2")
     last = submit(alice, "3", after=[first.id, second.id])
     a, b = win(alice)
@@ -193,7 +193,7 @@ def test_those_that_come_after_a_reported_job_go_on(alice: Board) -> None:
     assert states(alice, last) == ["pending"]
 
 
-def test_those_that_come_after_a_failed_job_are_cancelled_with_that_reason(alice: Board) -> None:
+def test_tasks_after_a_failed_job_are_cancelled_with_that_reason(alice: Board) -> None:
     first = submit(alice, "1", max_attempts=1)
     second, anyway = submit(alice, "2", after=[first.id]), submit(alice, "3", after=[first.id], run_anyway=True)
 
@@ -224,7 +224,9 @@ def test_what_is_no_outcome_is_refused(alice: Board, said: Any) -> None:
 
 
 @pytest.mark.parametrize("said", [{"ok": True}, {"ok": False}, {"ok": False, "drained": True}])
-def test_a_late_report_is_refused_and_kept_aside(place: Place, alice: Board, bob: Board, said: dict[str, bool]) -> None:
+def test_a_late_report_is_refused_and_stored_in_an_event(
+    place: Place, alice: Board, bob: Board, said: dict[str, bool]
+) -> None:
     late = running(alice)
     place.advance(61)
     [current] = win(bob)
@@ -293,14 +295,14 @@ def test_a_second_report_changes_nothing(alice: Board) -> None:
     assert alice.tasks.get(ref=job.id).result == 1
 
 
-def test_a_report_about_nothing_is_kept_aside(alice: Board) -> None:
+def test_a_report_about_an_unknown_job_is_stored_in_an_event(alice: Board) -> None:
     [answer] = report(alice, {"number": 999, "epoch": 1, "ok": True, "result": "lost"})
 
     assert (answer["accepted"], answer["state"]) == (False, None)
     assert orphans(alice)[0].data["result"] == "lost"
 
 
-def test_the_story_tells_of_an_orphan(place: Place, alice: Board) -> None:
+def test_the_history_has_a_late_report(place: Place, alice: Board) -> None:
     job = running(alice)
     place.advance(61)
     alice.tasks.sweep()
@@ -308,20 +310,20 @@ def test_the_story_tells_of_an_orphan(place: Place, alice: Board) -> None:
 
     told = [sentence.text for sentence in alice.events.why(ref=job.id)]
 
-    assert any("kept aside" in text for text in told)
+    assert any("was not applied" in text for text in told)
 
 
 # ── Checking ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_whoever_holds_a_job_may_go_on(alice: Board) -> None:
+def test_the_holder_of_a_job_may_continue(alice: Board) -> None:
     job = running(alice)
 
     assert alice.tasks.check(ref=job.id, epoch=job.epoch).state == "claimed"
 
 
 @pytest.mark.parametrize("how", ["lapsed", "passed on", "old epoch", "cancelled", "other incarnation", "completed"])
-def test_whoever_does_not_hold_it_is_told_to_stop(place: Place, alice: Board, bob: Board, how: str) -> None:
+def test_an_agent_that_does_not_hold_the_job_is_refused(place: Place, alice: Board, bob: Board, how: str) -> None:
     job, asks, epoch = running(alice), alice, 1
     if how in ("lapsed", "passed on", "old epoch"):
         place.advance(61)
@@ -366,7 +368,7 @@ def test_no_backoff_is_no_wait(place: Place, alice: Board) -> None:
     assert waits(alice, place, 4, 0.0) == [0.0, 0.0, 0.0]
 
 
-def test_those_that_failed_together_part(alice: Board) -> None:
+def test_tasks_that_failed_together_are_retried_at_different_times(alice: Board) -> None:
     alice.jobs.submit_many(jobs=[{"command": "true", "backoff": 3600} for _ in range(20)])
     jobs = win(alice)
     report(alice, *(outcome(job, ok=False) for job in jobs))

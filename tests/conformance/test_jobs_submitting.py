@@ -1,4 +1,4 @@
-"""A job is a task that carries a command, and what it brings along is told to nobody but who runs it."""
+"""A job is a task that carries a command; only the worker that runs it learns its settings."""
 
 from __future__ import annotations
 

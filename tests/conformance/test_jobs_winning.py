@@ -1,4 +1,4 @@
-"""The next jobs are the best of the queues that are open and of the groups that have room, and no others."""
+"""The next jobs are the best of the queues that are not paused and of the groups that have room, and no others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_job_is_a_task_like_any_other(alice: Board) -> None:
     assert [task.name for task in alice.tasks.next(kind="job")] == ["work"]
 
 
-def test_functions_are_only_for_those_who_know_them(alice: Board) -> None:
+def test_jobs_that_call_functions_go_only_to_workers_that_name_them(alice: Board) -> None:
     submit(alice, "shell")
     for name in ("mail.send", "mail.fetch", "other.thing"):
         submit(alice, name, command={"call": name})
@@ -107,7 +107,7 @@ def test_functions_are_only_for_those_who_know_them(alice: Board) -> None:
     assert won(alice, calls=["other.thing"], commands=True) == ["other.thing"]
 
 
-def test_who_knows_functions_may_take_commands_too(alice: Board) -> None:
+def test_a_worker_with_functions_may_take_commands_too(alice: Board) -> None:
     submit(alice, "shell")
     submit(alice, "call", command={"call": "m.f"}, priority="high")
 
@@ -140,7 +140,7 @@ def test_nothing_is_taken_from_a_paused_queue(alice: Board, bob: Board) -> None:
     assert alice.tasks.next() == []
 
 
-def test_a_resumed_queue_goes_on(alice: Board) -> None:
+def test_tasks_of_a_resumed_queue_are_won(alice: Board) -> None:
     submit(alice, queue="a")
     alice.queues.pause(queue="a")
     alice.queues.resume(queue="a")
@@ -175,7 +175,7 @@ def test_a_task_of_a_paused_queue_can_be_claimed_by_name(alice: Board) -> None:
     assert alice.tasks.claim(ref=task.id).state == "claimed"
 
 
-def test_what_runs_in_a_paused_queue_goes_on(alice: Board) -> None:
+def test_a_pause_does_not_affect_claimed_tasks(alice: Board) -> None:
     job = running(alice, queue="a")
     alice.queues.pause(queue="a")
 
@@ -252,7 +252,7 @@ def test_room_is_made_however_an_attempt_ends(place: Place, alice: Board, how: s
     assert won(alice, count=1) == ["second"]
 
 
-def test_a_full_group_keeps_nobody_else_waiting(alice: Board) -> None:
+def test_a_full_group_does_not_block_other_groups(alice: Board) -> None:
     for i in range(120):
         submit(alice, f"limited {i}", limit="db=1", priority="urgent")
     submit(alice, "free", priority="low")
@@ -320,7 +320,7 @@ def test_a_claim_by_name_obeys_the_limit_and_says_so(alice: Board) -> None:
 
 
 @pytest.mark.parametrize("how", ["completed", "not ready", "blocked"])
-def test_a_task_that_no_room_would_help_says_what_is_in_the_way(alice: Board, how: str) -> None:
+def test_a_limited_task_that_could_not_be_won_anyway_says_why(alice: Board, how: str) -> None:
     first = running(alice, "first", limit="db=1")
     if how == "completed":
         report(alice, outcome(first))
@@ -358,7 +358,7 @@ def test_limited_jobs_are_counted_as_pending(alice: Board) -> None:
     assert alice.upkeep.status().pending == 2
 
 
-def test_whoever_waits_for_room_gets_it(place: Place, alice: Board, bob: Board) -> None:
+def test_a_waiting_claim_wins_when_its_group_has_room(place: Place, alice: Board, bob: Board) -> None:
     job = running(alice, "first", limit="g=1")
     second = submit(alice, "second", limit="g=1")
     report(alice, outcome(job))

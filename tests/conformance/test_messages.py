@@ -1,4 +1,4 @@
-"""Messages: they reach whom they are for, nobody else, once, in order, and are never changed."""
+"""Messages: each reaches its recipients and nobody else, once, in order, and is never changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refusal may be about any name that a caller makes up, and must never stop what is written after it."""
+"""A refusal may be about any name that a caller makes up, and must never prevent later writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: one seat for each project, passed on and returned in one step, and a fence for whoever has lost it."""
+"""Sessions: one seat for each project, passed on and returned in one step, and a fence for the session that lost it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_only_the_supervisor_itself_can_say_that_it_lives(alice: Board) -> None:
     alive(alice)
 
 
-def test_who_found_a_process_dead_does_not_end_what_is_in_other_hands_by_now(alice: Board, bob: Board) -> None:
+def test_ending_for_a_dead_starter_spares_a_session_that_was_adopted(alice: Board, bob: Board) -> None:
     begin(alice)
     adopt(alice)
     with pytest.raises(Refused, match="pid 8"):
@@ -296,7 +296,7 @@ def test_a_replacement_that_lived_keeps_the_old_one_out(alice: Board, bob: Board
         alice.tasks.post(name="late", agent=LEAD)
 
 
-def test_a_seat_does_not_return_to_somebody_who_has_ended(alice: Board, bob: Board) -> None:
+def test_a_seat_does_not_return_to_an_ended_session(alice: Board, bob: Board) -> None:
     live(alice)
     begin(bob, NEXT, replaces=LEAD)
     alice.sessions.end(session=LEAD, note="over")
@@ -305,7 +305,7 @@ def test_a_seat_does_not_return_to_somebody_who_has_ended(alice: Board, bob: Boa
     assert seat(bob) == (None, 0)
 
 
-def test_whoever_replaces_one_that_has_no_seat_must_win_it(place: Place, alice: Board, bob: Board) -> None:
+def test_replacing_a_session_without_the_seat_still_has_to_win_it(place: Place, alice: Board, bob: Board) -> None:
     live(alice, lease=60)
     place.advance(100)
     live(bob, NEXT, 20)
@@ -330,7 +330,7 @@ def test_a_message_as_the_coordinator_needs_the_seat_by_that_epoch(place: Place,
         alice.messages.send(body="to all", agent=LEAD, epoch=1)
 
 
-def test_breaking_a_grant_that_has_passed_on_breaks_nothing(alice: Board, bob: Board) -> None:
+def test_breaking_an_earlier_grant_changes_nothing(alice: Board, bob: Board) -> None:
     live(alice)
     live(bob, NEXT, 20, replaces=LEAD)
     with pytest.raises(NotFound):
@@ -358,7 +358,7 @@ def test_a_list_can_be_narrowed(alice: Board) -> None:
     assert names(session="lead~spawn-9", every=True) == []
 
 
-def test_only_what_has_ended_is_forgotten(alice: Board) -> None:
+def test_only_an_ended_session_can_be_removed(alice: Board) -> None:
     live(alice)
     with pytest.raises(Refused):
         alice.sessions.remove(session=LEAD)
@@ -368,7 +368,7 @@ def test_only_what_has_ended_is_forgotten(alice: Board) -> None:
     assert begin(alice, NEXT).epoch == 2, "its epochs are not forgotten"
 
 
-def test_a_coordinator_that_was_forgotten_stays_fenced(alice: Board) -> None:
+def test_a_removed_coordinator_stays_fenced(alice: Board) -> None:
     live(alice)
     live(alice, NEXT, 18, replaces=LEAD)
     for each in (LEAD, NEXT):

@@ -1,4 +1,4 @@
-"""Exactly one wins a task; everybody else learns who."""
+"""Exactly one agent wins a task, and every other agent learns who."""
 
 from __future__ import annotations
 
@@ -236,20 +236,20 @@ def test_several_are_won_in_one_step(alice: Board) -> None:
 
 
 @pytest.mark.parametrize("state", ["blocked", "claimed", "completed", "failed", "cancelled"])
-def test_those_not_free_are_left_out(alice: Board, bob: Board, state: str) -> None:
+def test_claim_many_omits_tasks_that_are_not_free(alice: Board, bob: Board, state: str) -> None:
     free, other = bob.tasks.post(name="free"), in_state(bob, state)
 
     assert [task.id for task in alice.tasks.claim_many(refs=[other.id, free.id])] == [free.id]
     assert alice.tasks.get(ref=other.id) == other
 
 
-def test_a_delayed_one_is_left_out(alice: Board) -> None:
+def test_claim_many_omits_a_delayed_task(alice: Board) -> None:
     later = alice.tasks.post(name="later", delay=60)
 
     assert alice.tasks.claim_many(refs=[later.id]) == []
 
 
-def test_a_lapsed_one_is_won(place: Place, alice: Board, bob: Board) -> None:
+def test_claim_many_wins_a_lapsed_task(place: Place, alice: Board, bob: Board) -> None:
     task = claimed(bob, lease=10)
     place.advance(10)
 
@@ -287,12 +287,12 @@ def test_unknown_ones_are_neither_created_nor_an_error(alice: Board, ref: str) -
         assert alice.tasks.claim_many(refs=[ref]) == []
 
 
-def test_none_wanted_is_none_won(alice: Board) -> None:
+def test_claiming_no_tasks_wins_none(alice: Board) -> None:
     with unchanged(alice):
         assert alice.tasks.claim_many(refs=[]) == []
 
 
-def test_one_malformed_reference_spoils_no_task(alice: Board) -> None:
+def test_one_malformed_reference_refuses_the_whole_call(alice: Board) -> None:
     task = alice.tasks.post(name="work")
 
     with unchanged(alice), pytest.raises(Invalid):

@@ -1,4 +1,4 @@
-"""Calling off and reopening: anybody may decide about a task, but what is over stays over."""
+"""Cancelling and retrying: anybody may decide about a task, but a finished task stays finished."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tasks_support import changes, claimed, in_state, unchanged
 
 
 @pytest.mark.parametrize("state", ["blocked", "pending", "claimed"])
-def test_what_is_not_over_can_be_called_off_by_anybody(alice: Board, bob: Board, state: str) -> None:
+def test_anybody_can_cancel_an_unfinished_task(alice: Board, bob: Board, state: str) -> None:
     task = in_state(alice, state)
 
     off = bob.tasks.cancel(ref=task.id, reason="not needed")
@@ -25,28 +25,28 @@ def test_what_is_not_over_can_be_called_off_by_anybody(alice: Board, bob: Board,
 
 
 @pytest.mark.parametrize("state", FINAL)
-def test_a_late_cancel_does_not_undo_what_is_over(alice: Board, bob: Board, state: str) -> None:
+def test_a_late_cancel_does_not_undo_a_finished_task(alice: Board, bob: Board, state: str) -> None:
     task = in_state(alice, state)
 
     with unchanged(alice), pytest.raises(Refused, match=state):
         bob.tasks.cancel(ref=task.id)
 
 
-def test_a_lapsed_claim_can_be_called_off(place: Place, alice: Board) -> None:
+def test_a_lapsed_claim_can_be_cancelled(place: Place, alice: Board) -> None:
     task = claimed(alice, lease=10)
     place.advance(10)
 
     assert alice.tasks.cancel(ref=task.id).state == "cancelled"
 
 
-def test_a_lapsed_last_attempt_can_be_called_off_until_its_failure_is_written(place: Place, alice: Board) -> None:
+def test_a_lapsed_last_attempt_can_be_cancelled_until_its_failure_is_written(place: Place, alice: Board) -> None:
     task = claimed(alice, max_attempts=1, lease=10)
     place.advance(10)
 
     assert alice.tasks.cancel(ref=task.id).state == "cancelled"
 
 
-def test_a_claim_that_lapsed_for_good_cannot_be_called_off(place: Place, alice: Board) -> None:
+def test_a_written_last_lapse_cannot_be_cancelled(place: Place, alice: Board) -> None:
     task = claimed(alice, max_attempts=1, lease=10)
     place.advance(10)
     alice.tasks.sweep()
@@ -63,7 +63,7 @@ def test_a_cancelled_delay_never_becomes_ready(place: Place, alice: Board) -> No
     assert alice.tasks.next() == []
 
 
-def test_the_log_tells_who_called_it_off_and_why(alice: Board, bob: Board) -> None:
+def test_the_log_tells_who_cancelled_it_and_why(alice: Board, bob: Board) -> None:
     bob.tasks.cancel(ref=claimed(alice).id, reason="not needed")
 
     last = changes(alice)[-1]
@@ -79,7 +79,7 @@ def test_the_log_tells_who_called_it_off_and_why(alice: Board, bob: Board) -> No
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-def test_a_reopened_task_is_as_good_as_new_but_for_its_epoch(alice: Board, bob: Board, state: str) -> None:
+def test_a_reopened_task_starts_afresh_but_keeps_its_epoch(alice: Board, bob: Board, state: str) -> None:
     task = in_state(alice, state)
 
     again = bob.tasks.retry(ref=task.id)
@@ -89,14 +89,14 @@ def test_a_reopened_task_is_as_good_as_new_but_for_its_epoch(alice: Board, bob: 
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state not in ("failed", "cancelled")])
-def test_only_what_failed_or_was_called_off_can_be_reopened(alice: Board, state: str) -> None:
+def test_only_failed_or_cancelled_tasks_can_be_reopened(alice: Board, state: str) -> None:
     task = in_state(alice, state)
 
     with unchanged(alice), pytest.raises(Refused, match=state):
         alice.tasks.retry(ref=task.id)
 
 
-def test_a_claim_that_lapsed_for_good_can_be_reopened(place: Place, alice: Board) -> None:
+def test_a_lapsed_last_attempt_can_be_reopened(place: Place, alice: Board) -> None:
     task = claimed(alice, max_attempts=1, lease=10)
     place.advance(10)
 

@@ -1,4 +1,4 @@
-"""A task waits for all that it comes after, and does not run when they failed."""
+"""A task waits for all tasks that it comes after, and does not run when one of them failed."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_failure_that_used_the_attempts_up_cancels_too(alice: Board) -> None:
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
-def test_nothing_is_posted_after_what_will_never_complete(alice: Board, end: str) -> None:
+def test_posting_after_a_failed_or_cancelled_task_is_refused(alice: Board, end: str) -> None:
     first = in_state(alice, end)
 
     with unchanged(alice), pytest.raises(Refused, match=end):
@@ -226,7 +226,7 @@ def test_what_runs_anyway_waits_for_the_others(alice: Board) -> None:
     assert state(alice, last) == "blocked"
 
 
-def test_what_runs_anyway_stops_the_cancelling(alice: Board) -> None:
+def test_a_run_anyway_task_ends_the_chain_of_cancellations(alice: Board) -> None:
     first = alice.tasks.post(name="first")
     second = alice.tasks.post(name="second", after=[first.id], run_anyway=True)
     third = alice.tasks.post(name="third", after=[second.id])
@@ -242,7 +242,7 @@ def test_what_runs_anyway_may_be_posted_after_a_failure(alice: Board, end: str) 
     assert alice.tasks.post(name="clean up", after=[first.id], run_anyway=True).state == "pending"
 
 
-def test_a_predecessor_that_ends_twice_does_not_count_for_two(alice: Board) -> None:
+def test_a_predecessor_that_ends_twice_is_counted_once(alice: Board) -> None:
     flaky, slow = alice.tasks.post(name="flaky"), alice.tasks.post(name="slow")
     last = alice.tasks.post(name="clean up", after=[flaky.id, slow.id], run_anyway=True)
     fail(alice, flaky)
@@ -261,7 +261,7 @@ def test_a_predecessor_that_had_failed_before_does_not_count_later(alice: Board)
     assert state(alice, last) == "blocked"
 
 
-def test_a_lapse_that_is_written_down_late_does_not_count_for_another(place: Place, alice: Board) -> None:
+def test_a_late_written_lapse_does_not_release_a_task_that_still_waits(place: Place, alice: Board) -> None:
     lapsed, slow = claimed(alice, max_attempts=1, lease=10), alice.tasks.post(name="slow")
     place.advance(10)
     last = alice.tasks.post(name="clean up", after=[lapsed.id, slow.id], run_anyway=True)
@@ -294,7 +294,7 @@ def test_a_chain_that_was_reopened_from_its_start_runs_in_order(alice: Board) ->
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
-def test_what_comes_after_a_task_that_ended_badly_is_not_reopened_to_wait_for_ever(alice: Board, end: str) -> None:
+def test_a_task_after_a_failed_one_cannot_be_reopened(alice: Board, end: str) -> None:
     first = alice.tasks.post(name="first")
     second = alice.tasks.post(name="second", after=[first.id])
     if end == "failed":
@@ -315,7 +315,7 @@ def test_what_runs_anyway_is_reopened_after_a_task_that_failed(alice: Board) -> 
     assert alice.tasks.retry(ref=second.id).state == "pending"
 
 
-def test_reopening_several_leaves_out_what_would_wait_for_ever(alice: Board) -> None:
+def test_reopening_several_omits_tasks_after_a_failed_one(alice: Board) -> None:
     lost, kept = alice.tasks.post(name="lost", tags=["no"]), alice.tasks.post(name="kept")
     after_lost = alice.tasks.post(name="after lost", after=[lost.id])
     after_kept = alice.tasks.post(name="after kept", after=[kept.id])

@@ -1,4 +1,4 @@
-"""A claim whose lease ran out can be won by everybody at once; it is over when somebody has written that down."""
+"""A claim whose lease ran out can be won by anybody at once; it is over when its lapse is written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_completion_of_a_lapsed_last_attempt_is_never_preceded_by_a_failure(pl
 
 @pytest.mark.parametrize("write", ["extend", "complete", "fail", "release"])
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_a_holder_that_comes_late_but_before_anybody_else_is_heard(
+def test_a_late_holder_may_still_write_until_another_wins(
     place: Place, alice: Board, write: str, attempts: int
 ) -> None:
     task = claimed(alice, max_attempts=attempts, lease=LEASE)
@@ -85,7 +85,7 @@ def test_a_holder_that_comes_late_but_before_anybody_else_is_heard(
     assert "expired" not in happened(alice, task)
 
 
-def test_a_look_before_a_side_effect_asks_for_a_lease_that_runs(place: Place, alice: Board) -> None:
+def test_a_check_is_refused_after_the_lease_ran_out(place: Place, alice: Board) -> None:
     task = claimed(alice, lease=LEASE)
     place.advance(LEASE)
 
@@ -95,7 +95,7 @@ def test_a_look_before_a_side_effect_asks_for_a_lease_that_runs(place: Place, al
     assert alice.tasks.check(ref=task.id, epoch=task.epoch).holder == "alice"
 
 
-def test_looking_does_not_change_anything(place: Place, alice: Board) -> None:
+def test_reading_a_lapsed_claim_changes_nothing(place: Place, alice: Board) -> None:
     claimed(alice, lease=LEASE)
     place.advance(LEASE)
 
@@ -168,7 +168,7 @@ def settle(board: Board, way: str, task: Task) -> None:
 
 
 @pytest.mark.parametrize("way", ["claim", "claim_many", "next", "sweep"])
-def test_the_log_tells_who_lost_it_to_time(place: Place, alice: Board, bob: Board, way: str) -> None:
+def test_the_log_tells_whose_lease_ran_out(place: Place, alice: Board, bob: Board, way: str) -> None:
     task = claimed(alice, lease=LEASE)
     place.advance(LEASE)
 
@@ -298,7 +298,9 @@ def test_what_runs_anyway_is_ready_without_a_sweep_of_another_project(place: Pla
     assert alice.tasks.claim(ref=second.id).holder == "alice"
 
 
-def test_who_claims_what_a_lapse_has_doomed_is_told_why_not(place: Place, alice: Board, bob: Board) -> None:
+def test_claiming_a_task_after_a_lapsed_last_attempt_says_why_it_is_cancelled(
+    place: Place, alice: Board, bob: Board
+) -> None:
     first = claimed(alice, max_attempts=1, lease=LEASE)
     second = alice.tasks.post(name="second", after=[first.id])
     place.advance(LEASE)

@@ -1,4 +1,4 @@
-"""A task that very many come after: its end is told in steps, and whoever comes between two steps is right too."""
+"""A task with very many dependents: its end is propagated in steps, and calls between two steps are right too."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def told(board: Board, event: str) -> Counter[str | None]:
 
 
 @END
-def test_a_small_family_is_dealt_with_at_once(alice: Board, end: End, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_dependents_are_updated_at_once(alice: Board, end: End, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chores, "_write", lambda tx, chore, left: pytest.fail("a chore") if left else None)
     root, later = family(alice, 40)
     ended = end(alice, root)
@@ -96,7 +96,7 @@ def test_a_small_family_is_dealt_with_at_once(alice: Board, end: End, monkeypatc
 
 
 @END
-def test_a_large_family_is_dealt_with_in_steps(alice: Board, end: End) -> None:
+def test_very_many_dependents_are_updated_in_steps(alice: Board, end: End) -> None:
     root, later = family(alice, LARGE)
     ended = end(alice, root)
     finish(alice)
@@ -110,7 +110,7 @@ def test_a_large_family_is_dealt_with_in_steps(alice: Board, end: End) -> None:
 
 
 @END
-def test_whoever_ends_a_task_goes_on_until_all_are_told(alice: Board, small_steps: None, end: End) -> None:
+def test_the_board_that_ends_a_task_updates_all_dependents(alice: Board, small_steps: None, end: End) -> None:
     root, later = family(alice, 33)
     ended = end(alice, root)
 
@@ -118,7 +118,7 @@ def test_whoever_ends_a_task_goes_on_until_all_are_told(alice: Board, small_step
     assert {state(alice, task) for task in later} == {BECOMES[ended.state][0]}
 
 
-def test_one_step_deals_with_so_many_and_no_more(alice: Board, nobody_goes_on: None) -> None:
+def test_one_step_handles_no_more_tasks_than_its_budget(alice: Board, nobody_goes_on: None) -> None:
     root, _ = family(alice, 17)
     cancel(alice, root)
 
@@ -129,7 +129,7 @@ def test_one_step_deals_with_so_many_and_no_more(alice: Board, nobody_goes_on: N
     assert states(alice)["blocked"] == 0
 
 
-def test_a_report_about_several_jobs_leaves_what_is_too_much(alice: Board, nobody_goes_on: None) -> None:
+def test_a_report_about_several_jobs_leaves_a_chore_beyond_its_budget(alice: Board, nobody_goes_on: None) -> None:
     jobs = [alice.jobs.submit(command="true") for _ in range(4)]
     for job in jobs:
         family(alice, 4, alice.tasks.get(ref=job.id))
@@ -144,7 +144,9 @@ def test_a_report_about_several_jobs_leaves_what_is_too_much(alice: Board, nobod
     assert states(alice) == Counter(pending=8, completed=2, failed=2, cancelled=8, blocked=0)
 
 
-def test_a_last_attempt_that_lapses_ends_a_large_family(place: Place, alice: Board, nobody_goes_on: None) -> None:
+def test_a_last_attempt_that_lapses_cancels_very_many_dependents(
+    place: Place, alice: Board, nobody_goes_on: None
+) -> None:
     task = claimed(alice, max_attempts=1, lease=10.0)
     family(alice, 13, task)
     place.advance(11.0)
@@ -170,7 +172,7 @@ def test_a_chain_is_followed_to_its_end(alice: Board, small_steps: None, end: En
 
 
 @BAD_END
-def test_a_task_behind_two_is_cancelled_once(alice: Board, small_steps: None, end: End) -> None:
+def test_a_task_after_two_cancelled_ones_is_cancelled_once(alice: Board, small_steps: None, end: End) -> None:
     root, middle = family(alice, 12)
     last = [alice.tasks.post(name="last", after=[task.id for task in middle]) for _ in range(12)]
     end(alice, root)
@@ -192,7 +194,9 @@ def test_what_runs_anyway_is_released(alice: Board, small_steps: None, end: End)
 
 
 @BAD_END
-def test_a_family_over_several_projects_ends(place: Place, alice: Board, small_steps: None, end: End) -> None:
+def test_dependents_in_several_projects_are_all_updated(
+    place: Place, alice: Board, small_steps: None, end: End
+) -> None:
     elsewhere, third = place.open("bob", "elsewhere"), place.open("carol", "third")
     root, _ = family(alice, 8)
     _, far = family(elsewhere, 8, root)
@@ -208,7 +212,7 @@ def test_a_family_over_several_projects_ends(place: Place, alice: Board, small_s
 # ── After a crash ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_next_goes_on_with_what_a_dead_one_left(alice: Board, bob: Board, nobody_goes_on: None) -> None:
+def test_next_continues_a_chore_of_a_dead_process(alice: Board, bob: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 23)
     complete(alice, root)
 
@@ -231,7 +235,7 @@ def test_jobs_of_another_project_are_not_forgotten(place: Place, alice: Board, n
     assert sorted(won) == sorted(job.number for job in jobs)
 
 
-def test_a_sweep_goes_on_with_what_a_dead_one_left(alice: Board, small_steps: None, monkeypatch: Any) -> None:
+def test_a_sweep_continues_a_chore_of_a_dead_process(alice: Board, small_steps: None, monkeypatch: Any) -> None:
     _cancelled_by_a_dead_one(alice, monkeypatch)
     assert alice.tasks.due() == 0
     alice.tasks.sweep(project=None)
@@ -240,7 +244,7 @@ def test_a_sweep_goes_on_with_what_a_dead_one_left(alice: Board, small_steps: No
     assert states(alice)["cancelled"] == 24
 
 
-def test_whoever_waits_for_a_task_goes_on_with_what_a_dead_one_left(
+def test_a_waiter_continues_a_chore_of_a_dead_process(
     place: Place, alice: Board, small_steps: None, monkeypatch: Any
 ) -> None:
     later = _cancelled_by_a_dead_one(alice, monkeypatch)
@@ -262,7 +266,7 @@ def _cancelled_by_a_dead_one(alice: Board, monkeypatch: Any) -> list[Task]:
 # ── Between two steps ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_task_that_was_not_told_yet_can_be_claimed(alice: Board, nobody_goes_on: None) -> None:
+def test_a_task_that_no_chore_has_reached_yet_can_be_claimed(alice: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 12)
     complete(alice, root)
     assert state(alice, later[-1]) == "blocked"
@@ -272,9 +276,7 @@ def test_a_task_that_was_not_told_yet_can_be_claimed(alice: Board, nobody_goes_o
 
 
 @BAD_END
-def test_a_task_that_was_not_cancelled_yet_is_refused_as_cancelled(
-    alice: Board, nobody_goes_on: None, end: End
-) -> None:
+def test_a_task_that_a_chore_will_cancel_is_refused_as_cancelled(alice: Board, nobody_goes_on: None, end: End) -> None:
     root, later = family(alice, 12)
     behind = alice.tasks.post(name="behind", after=[later[-1].id])
     end(alice, root)
@@ -287,7 +289,7 @@ def test_a_task_that_was_not_cancelled_yet_is_refused_as_cancelled(
     assert happened(alice, later[-1]) == ["posted", "cancelled"]
 
 
-def test_a_retry_decides_about_the_rest_first(alice: Board, nobody_goes_on: None) -> None:
+def test_a_retry_finishes_the_chore_first(alice: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 9)
     cancel(alice, root)
     assert states(alice)["blocked"] == 4
@@ -297,11 +299,11 @@ def test_a_retry_decides_about_the_rest_first(alice: Board, nobody_goes_on: None
     assert {state(alice, task) for task in later} == {"cancelled"}
 
 
-def test_a_retry_with_a_long_rest_is_refused(alice: Board, nobody_goes_on: None) -> None:
+def test_a_retry_of_a_task_with_a_long_chore_is_refused(alice: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 30)
     cancel(alice, root)
 
-    with pytest.raises(Refused, match="still being told") as refused:
+    with pytest.raises(Refused, match="still being updated") as refused:
         alice.tasks.retry(ref=root.id)
     assert refused.value.hint == "try again in a moment"
     finish(alice)
@@ -309,7 +311,7 @@ def test_a_retry_with_a_long_rest_is_refused(alice: Board, nobody_goes_on: None)
     assert {state(alice, task) for task in later} == {"cancelled"}
 
 
-def test_several_retries_leave_out_what_is_still_being_told(alice: Board, nobody_goes_on: None) -> None:
+def test_retrying_several_never_reopens_a_task_after_a_cancelled_one(alice: Board, nobody_goes_on: None) -> None:
     root, _ = family(alice, 30)
     cancel(alice, root)
     alice.tasks.retry_many(states=["cancelled"], limit=1000)
@@ -319,7 +321,7 @@ def test_several_retries_leave_out_what_is_still_being_told(alice: Board, nobody
     assert all(state(alice, before) == "pending" for task in blocked for before in alice.tasks.after(ref=task.id))
 
 
-def test_a_task_is_posted_after_one_that_is_still_being_told(alice: Board, nobody_goes_on: None) -> None:
+def test_a_task_can_be_posted_after_one_that_has_a_chore(alice: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 12)
     complete(alice, root)
     ready = alice.tasks.post(name="new", after=[root.id])
@@ -342,7 +344,7 @@ def test_a_task_after_one_that_will_be_cancelled_is_cancelled_with_it(
     assert state(alice, new) == "cancelled"
 
 
-def test_a_task_that_is_linked_before_it_was_told_becomes_ready(alice: Board, nobody_goes_on: None) -> None:
+def test_a_task_that_is_linked_before_a_chore_reached_it_becomes_ready(alice: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 12)
     other = complete(alice, alice.tasks.post(name="other"))
     complete(alice, root)
@@ -353,7 +355,7 @@ def test_a_task_that_is_linked_before_it_was_told_becomes_ready(alice: Board, no
     assert happened(alice, later[-1]) == ["posted", "linked", "ready"]
 
 
-def test_the_end_of_another_one_decides_as_well(alice: Board, nobody_goes_on: None) -> None:
+def test_the_end_of_another_predecessor_updates_the_task_as_well(alice: Board, nobody_goes_on: None) -> None:
     root, _ = family(alice, 12)
     other = alice.tasks.post(name="other")
     both = alice.tasks.post(name="both", after=[root.id, other.id])
@@ -367,7 +369,7 @@ def test_the_end_of_another_one_decides_as_well(alice: Board, nobody_goes_on: No
 # ── Forgetting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_task_is_kept_while_its_end_is_told(place: Place, alice: Board, nobody_goes_on: None) -> None:
+def test_a_task_with_a_chore_is_not_pruned(place: Place, alice: Board, nobody_goes_on: None) -> None:
     root, later = family(alice, 8)
     cancel(alice, root)
     for task in later[5:]:
@@ -383,7 +385,7 @@ def test_a_task_is_kept_while_its_end_is_told(place: Place, alice: Board, nobody
         state(alice, root)
 
 
-def test_pruning_forgets_no_more_edges_than_it_is_told(place: Place, alice: Board) -> None:
+def test_pruning_deletes_no_more_edges_than_its_limit(place: Place, alice: Board) -> None:
     root, _ = family(alice, 25)
     cancel(alice, root)
     alice.tasks.post(name="newest")

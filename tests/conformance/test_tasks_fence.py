@@ -1,7 +1,7 @@
-"""No write by anybody but the current holder, under the current epoch, takes effect.
+"""The fence of tasks: only a write by the current holder, under the current epoch, takes effect.
 
-That a lease ran out ends nothing by itself. Its holder is refused from the moment that the lapse is written down, or
-that somebody else has won the task.
+A lease that ran out ends nothing by itself. The holder is refused from the moment at which the lapse is written, or at
+which another agent has won the task.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ WRITES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.__name__.strip("_"))
-def test_a_write_by_who_is_not_the_holder_has_no_effect(place: Place, situation: Situation, write: str) -> None:
+def test_a_write_by_another_agent_than_the_holder_has_no_effect(place: Place, situation: Situation, write: str) -> None:
     board, task, epoch = situation(place)
     operation, extra = WRITES[write]
 

@@ -1,4 +1,4 @@
-"""A claim is extended, completed, failed or given back by its holder, and each leaves the task as it should be."""
+"""A holder extends, completes, fails or releases its claim, and each leaves the task in the right state."""
 
 from __future__ import annotations
 

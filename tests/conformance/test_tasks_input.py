@@ -1,4 +1,4 @@
-"""A request that is wrong is refused in one line and changes nothing, whichever parameter is wrong and however."""
+"""An invalid call is refused in one line and changes nothing, whichever parameter is wrong and however."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task that nobody has started can be made to wait for others, but never in a circle."""
+"""A task that nobody has claimed can be made to wait for others, but never in a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list shows all that was asked for, nothing else, newest first and page by page."""
+"""A list shows all matching tasks and no others, newest first, page by page."""
 
 from __future__ import annotations
 

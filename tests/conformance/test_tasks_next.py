@@ -1,4 +1,4 @@
-"""The next task is the most urgent, then the oldest, that is really ready and really asked for."""
+"""The next task is the most urgent, then the oldest, among those that are ready and match the filters."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_a_lapsed_claim_of_another_project_is_left_alone(place: Place, alice: Bo
 # ── When to look again ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_nothing_to_wait_for_is_no_time(alice: Board) -> None:
+def test_without_delays_and_claims_nothing_is_due(alice: Board) -> None:
     alice.tasks.post(name="ready")
 
     assert alice.tasks.due() is None
@@ -276,7 +276,7 @@ def test_the_time_to_look_again_is_when_the_first_lease_ends(alice: Board) -> No
     assert alice.tasks.due() == pytest.approx(40, abs=1e-3)
 
 
-def test_a_time_that_has_passed_is_not_negative(place: Place, alice: Board) -> None:
+def test_a_lapsed_claim_is_due_in_zero_seconds(place: Place, alice: Board) -> None:
     claimed(alice, lease=40)
     place.advance(100)
 

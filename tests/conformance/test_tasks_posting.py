@@ -1,4 +1,4 @@
-"""What is posted is there for everybody, as it was posted, and once."""
+"""A posted task is visible to everybody, as it was posted, and exists once."""
 
 from __future__ import annotations
 

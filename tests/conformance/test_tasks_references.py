@@ -1,4 +1,4 @@
-"""A reference means one task, the same one to every operation, or nothing at all."""
+"""A reference means one task, the same one to every operation, or none."""
 
 from __future__ import annotations
 

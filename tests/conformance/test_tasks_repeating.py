@@ -1,4 +1,4 @@
-"""A call can be repeated without being done twice, and many calls at once do not spoil each other."""
+"""A call can be repeated without a second effect, and the calls of a batch do not affect each other."""
 
 from __future__ import annotations
 

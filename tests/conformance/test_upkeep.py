@@ -1,4 +1,4 @@
-"""Upkeep: honest numbers, and pruning that forgets stories but never truths."""
+"""Upkeep: correct numbers, and pruning that removes history but nothing that a decision needs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_numbers_are_those_of_one_project_or_of_all(place: Place, alice: Boa
 # ── What is forgotten ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_old_and_over_is_forgotten(place: Place, alice: Board, bob: Board) -> None:
+def test_old_tasks_messages_and_agents_are_pruned(place: Place, alice: Board, bob: Board) -> None:
     alice.agents.announce()
     alice.tasks.claim(ref="old")
     alice.tasks.complete(ref="old")
@@ -114,7 +114,7 @@ def test_what_is_old_and_over_is_forgotten(place: Place, alice: Board, bob: Boar
 
 
 @pytest.mark.parametrize(("age", "forgotten"), [(2 * DAY, 1), (0.5 * DAY, 0)])
-def test_only_what_is_older_than_asked_is_forgotten(place: Place, alice: Board, age: float, forgotten: int) -> None:
+def test_only_rows_older_than_asked_are_pruned(place: Place, alice: Board, age: float, forgotten: int) -> None:
     alice.tasks.claim(ref="old")
     alice.tasks.complete(ref="old")
     alice.tasks.post(name="newer")
@@ -276,7 +276,7 @@ def test_an_agent_that_still_acts_is_kept(place: Place, alice: Board, bob: Board
     assert [(a.status, a.doing) for a in alice.agents.list(agent="bob")] == [("active", "a long story")]
 
 
-def test_an_agent_that_still_beats_is_kept(place: Place, alice: Board, bob: Board) -> None:
+def test_an_agent_that_sends_heartbeats_is_kept(place: Place, alice: Board, bob: Board) -> None:
     bob.agents.announce(doing="a long story")
     place.advance(40 * DAY)
     bob.agents.heartbeat()

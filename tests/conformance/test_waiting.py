@@ -1,4 +1,4 @@
-"""Waiting: no change after the cursor is missed, whoever made it, and nobody waits longer than asked."""
+"""Waiting: no change after the cursor is missed, whichever process made it, and no wait lasts longer than asked."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_next_waits_for_a_lease_to_run_out(
     assert [claim.epoch for claim in waiting.result(SOON / 2)] == [2]
 
 
-def test_two_who_wait_for_one_task_do_not_both_get_it(
+def test_two_waiters_for_one_task_do_not_both_get_it(
     place: Place, alice: Board, bob: Board, threads: ThreadPoolExecutor
 ) -> None:
     waiting = [threads.submit(Board.next, board, wait=SOON) for board in (alice, bob)]
@@ -383,7 +383,7 @@ def test_a_waiting_hold_gets_a_slot_when_one_is_released(alice: Board, bob: Boar
 
 
 @pytest.mark.parametrize("what", ["task", "hold"])
-def test_who_waits_does_not_try_again_for_what_does_not_concern_it(
+def test_a_waiter_does_not_try_again_after_unrelated_changes(
     alice: Board, bob: Board, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     alice.tasks.claim(ref="work")
@@ -416,7 +416,7 @@ def test_waiting_for_several_gets_them_all_together(
     assert [hold.epoch for hold in waiting.result(SOON).holds] == [2, 2]
 
 
-def test_of_two_who_wait_for_a_hold_one_gets_it(
+def test_of_two_waiters_for_a_hold_one_gets_it(
     place: Place, alice: Board, bob: Board, threads: ThreadPoolExecutor
 ) -> None:
     carol = place.open("carol")

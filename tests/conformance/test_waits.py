@@ -1,4 +1,4 @@
-"""Standing in line: first come, first served; nobody overtakes, starves, or waits for what cannot come."""
+"""The wait queue: first come, first served; no waiter is overtaken, starved, or left in a deadlock."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def waiting(threads: ThreadPoolExecutor, board: Board, *resources: str) -> Futur
 # ── Turns ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_becomes_free_goes_to_the_first_in_line(alice: Board, bob: Board, carol: Board) -> None:
+def test_a_freed_resource_goes_to_the_first_waiter(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     first, second = queue(bob, "lock:x"), queue(carol, "lock:x")
     drop(alice, "lock:x")
@@ -91,7 +91,7 @@ def test_a_newcomer_does_not_overtake_the_line(alice: Board, bob: Board, carol: 
     assert (refusal.value.data["waiting"], refusal.value.data["next"], refusal.value.holder) == (2, "bob", "")
 
 
-def test_the_last_holder_is_a_newcomer_too(place: Place, alice: Board, bob: Board) -> None:
+def test_the_last_holder_waits_behind_the_others(place: Place, alice: Board, bob: Board) -> None:
     take(alice, "lock:x", lease=60)
     place_of_bob = queue(bob, "lock:x")
     place.advance(59.9)
@@ -102,19 +102,19 @@ def test_the_last_holder_is_a_newcomer_too(place: Place, alice: Board, bob: Boar
     take(bob, "lock:x", place=place_of_bob)
 
 
-def test_a_holder_renews_whoever_waits(alice: Board, bob: Board) -> None:
+def test_a_holder_can_renew_while_others_wait(alice: Board, bob: Board) -> None:
     take(alice, "lock:x")
     queue(bob, "lock:x")
     assert take(alice, "lock:x", again=True)[0].epoch == 1
 
 
-def test_who_wants_something_else_does_not_wait(alice: Board, bob: Board, carol: Board) -> None:
+def test_an_agent_that_wants_another_resource_is_not_refused(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     queue(bob, "lock:x")
     assert take(carol, "lock:y")
 
 
-def test_a_line_in_one_project_is_none_in_another(place: Place, alice: Board, bob: Board) -> None:
+def test_waiters_of_one_project_do_not_block_another(place: Place, alice: Board, bob: Board) -> None:
     take(alice, "lock:x")
     queue(bob, "lock:x")
     elsewhere = place.open("carol", project="other")
@@ -132,7 +132,7 @@ def test_a_glob_in_line_comes_before_a_later_path_in_it(alice: Board, bob: Board
     take(bob, "file:src/**", place=first)
 
 
-def test_who_needs_several_is_not_starved_by_those_who_need_one(alice: Board, bob: Board, carol: Board) -> None:
+def test_a_waiter_for_several_resources_is_not_starved(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     first = queue(bob, "lock:x", "lock:y")
     with pytest.raises(Lost, match="lock:y is free, but 1 is waiting"):
@@ -141,13 +141,13 @@ def test_who_needs_several_is_not_starved_by_those_who_need_one(alice: Board, bo
     assert len(take(bob, "lock:x", "lock:y", place=first)) == 2
 
 
-def test_one_in_line_gives_way_to_whom_it_waits_for(alice: Board, bob: Board) -> None:
+def test_a_waiter_does_not_block_the_agent_it_waits_for(alice: Board, bob: Board) -> None:
     take(alice, "lock:x")
     queue(bob, "lock:x", "lock:y")
     assert take(alice, "lock:y"), "bob cannot go on before alice does"
 
 
-def test_one_in_line_gives_way_to_whom_it_waits_for_over_others(
+def test_a_waiter_does_not_block_an_agent_it_waits_for_through_others(
     alice: Board, bob: Board, carol: Board, dave: Board
 ) -> None:
     take(alice, "lock:x")
@@ -160,7 +160,7 @@ def test_one_in_line_gives_way_to_whom_it_waits_for_over_others(
         take(dave, "lock:y")
 
 
-def test_who_is_later_than_the_one_that_is_given_way_still_waits(alice: Board, bob: Board, carol: Board) -> None:
+def test_a_later_waiter_still_waits_when_an_earlier_one_does_not_block(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:y")
     queue(bob, "lock:x", "lock:y")
     place_of_carol = queue(carol, "lock:x")
@@ -196,7 +196,7 @@ def test_a_pool_with_room_for_all_who_wait_has_room_for_a_newcomer(alice: Board,
 # ── Places ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_does_not_keep_its_place_loses_it(place: Place, alice: Board, bob: Board, carol: Board) -> None:
+def test_a_place_that_is_not_renewed_is_lost(place: Place, alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     lapsed = queue(bob, "lock:x")
     drop(alice, "lock:x")
@@ -209,7 +209,7 @@ def test_who_does_not_keep_its_place_loses_it(place: Place, alice: Board, bob: B
     assert again > second
 
 
-def test_who_keeps_its_place_keeps_its_turn(place: Place, alice: Board, bob: Board, carol: Board) -> None:
+def test_a_renewed_place_keeps_its_turn(place: Place, alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     first, second = queue(bob, "lock:x"), queue(carol, "lock:x")
     for _ in range(4):
@@ -219,7 +219,7 @@ def test_who_keeps_its_place_keeps_its_turn(place: Place, alice: Board, bob: Boa
     assert line(alice) == ["bob", "carol"]
 
 
-def test_a_waiter_whose_process_died_holds_nobody_up(alice: Board, bob: Board, carol: Board) -> None:
+def test_a_waiter_whose_process_died_blocks_nobody(alice: Board, bob: Board, carol: Board) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         take(alice, "lock:x")
         bob.waits.enter(resources=["lock:x"], process=token(identity(child.pid)))
@@ -259,7 +259,7 @@ def test_a_number_is_not_given_again_when_the_last_in_line_has_left(place: Place
     assert numbers == sorted(set(numbers))
 
 
-def test_a_place_that_nobody_kept_holds_up_nobody(place: Place, alice: Board, bob: Board, carol: Board) -> None:
+def test_a_lapsed_place_blocks_nobody(place: Place, alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     queue(bob, "lock:x")
     drop(alice, "lock:x")
@@ -268,7 +268,7 @@ def test_a_place_that_nobody_kept_holds_up_nobody(place: Place, alice: Board, bo
     assert take(carol, "lock:x")
 
 
-def test_a_line_has_an_end(alice: Board, bob: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_wait_queue_refuses_further_waiters(alice: Board, bob: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits_operations, "MOST", 2)
     take(alice, "lock:x")
     queue(bob, "lock:x"), queue(bob, "lock:x")
@@ -284,7 +284,7 @@ def test_a_place_for_nothing_is_refused(alice: Board) -> None:
 # ── Deadlocks ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_two_that_wait_for_each_other_are_told_at_once(alice: Board, bob: Board) -> None:
+def test_two_waiters_in_a_deadlock_are_told_at_once(alice: Board, bob: Board) -> None:
     take(alice, "lock:a")
     take(bob, "lock:b")
     queue(alice, "lock:b")
@@ -298,7 +298,7 @@ def test_two_that_wait_for_each_other_are_told_at_once(alice: Board, bob: Board)
     assert line(alice) == ["alice"], "the older one goes on waiting"
 
 
-def test_three_in_a_circle_are_told_at_once(alice: Board, bob: Board, carol: Board, dave: Board) -> None:
+def test_three_waiters_in_a_deadlock_are_told_at_once(alice: Board, bob: Board, carol: Board, dave: Board) -> None:
     take(alice, "lock:a")
     take(bob, "file:b/**")
     take(carol, "lock:c")
@@ -310,7 +310,7 @@ def test_three_in_a_circle_are_told_at_once(alice: Board, bob: Board, carol: Boa
     assert [step["agent"] for step in told.value.data["cycle"]] == ["carol", "alice", "bob"]
 
 
-def test_a_chain_is_no_circle(alice: Board, bob: Board, carol: Board) -> None:
+def test_a_chain_of_waiters_is_no_deadlock(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:a")
     take(bob, "lock:b")
     queue(carol, "lock:a", "lock:b")
@@ -340,7 +340,7 @@ def test_nobody_waits_for_itself(alice: Board) -> None:
     assert alice.waits.list()[0].waits_for == []
 
 
-def test_a_handover_that_closes_the_circle_tells_the_youngest(alice: Board, bob: Board, carol: Board) -> None:
+def test_a_handover_that_closes_a_deadlock_tells_the_youngest_waiter(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:a")
     take(carol, "lock:c")
     older = queue(alice, "lock:c")
@@ -395,14 +395,14 @@ def test_waiters_are_served_in_the_order_in_which_they_came(
     assert line(alice) == []
 
 
-def test_who_gives_up_leaves_the_line(alice: Board, bob: Board) -> None:
+def test_a_waiter_that_gives_up_leaves_its_place(alice: Board, bob: Board) -> None:
     take(alice, "lock:x")
     with pytest.raises(Lost, match="held by alice"):
         bob.hold("lock:x", wait=0.01)
     assert line(alice) == []
 
 
-def test_a_waiter_behind_one_who_gives_up_is_woken(
+def test_a_waiter_behind_one_that_gives_up_is_woken(
     alice: Board, bob: Board, carol: Board, threads: ThreadPoolExecutor
 ) -> None:
     take(alice, "lock:x")
@@ -414,7 +414,7 @@ def test_a_waiter_behind_one_who_gives_up_is_woken(
     assert second.result(SOON).epoch == 2
 
 
-def test_the_graph_is_on_the_board(alice: Board, bob: Board, carol: Board) -> None:
+def test_the_board_shows_who_waits_for_whom(alice: Board, bob: Board, carol: Board) -> None:
     take(alice, "lock:x")
     queue(bob, "lock:x")
     queue(carol, "lock:x")

@@ -1,4 +1,4 @@
-"""Stories: `why` tells every grant, refusal, renewal, expiry and break, in order, and how things stand now."""
+"""Histories: `why` tells every grant, refusal, renewal, expiry and break, in order, and the present state."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_every_sentence_names_its_event(alice: Board) -> None:
 
 
 @pytest.mark.parametrize("ref", ["nothing", "#7", "lock:deploy", "src/a.py", "01234567-89ab-7def-8123-456789abcdef"])
-def test_the_unknown_has_no_story(alice: Board, ref: str) -> None:
+def test_an_unknown_subject_has_no_history(alice: Board, ref: str) -> None:
     with pytest.raises(NotFound):
         alice.events.why(ref=ref)
 

@@ -79,7 +79,7 @@ def test_a_limit_that_is_not_decided_alone_is_spent_twice(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (limits, picking):
-        monkeypatch.setattr(module, "alone", lambda tx, project: None)
+        monkeypatch.setattr(module, "lock_limits", lambda tx, project: None)
     limited(board, 2)
     slow = Stopped(other, lambda: other.jobs.next())
     second = board.tasks.claim(ref="#2")
@@ -381,8 +381,8 @@ def test_two_agents_that_claim_in_opposite_orders_both_get_an_answer(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refs = [task.id for task in board.batch([("tasks.post", {"name": "t"}) for _ in range(2)])]
-    embrace = Embrace(claims.granted)
-    monkeypatch.setattr(claims, "granted", embrace)
+    embrace = Embrace(claims.record_grant)
+    monkeypatch.setattr(claims, "record_grant", embrace)
     won = meeting(lambda: board.tasks.claim_many(refs=refs), lambda: other.tasks.claim_many(refs=refs[::-1]))
     assert sorted(map(len, won)) == [0, 2], "one of them has both"
     assert embrace.calls >= 3, "and the other had one before it was undone"

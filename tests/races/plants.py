@@ -130,14 +130,14 @@ def nobody_waits_its_turn(put: Set) -> None:
     """What is free goes to whoever reaches for it, whatever the line says."""
     from tiebreak.operations import waits
 
-    put(waits, "wait_your_turn", lambda *_: None)
+    put(waits, "refuse_out_of_turn", lambda *_: None)
 
 
 def circles_are_not_looked_for(put: Set) -> None:
     """Those who wait for each other are let wait."""
-    from tiebreak.operations import wait_queue as line
+    from tiebreak.operations import wait_queue
 
-    put(line.Line, "circle", lambda *_: [])
+    put(wait_queue.WaitQueue, "find_cycle", lambda *_: [])
 
 
 def no_gate(put: Set) -> None:
@@ -274,11 +274,11 @@ def instants_are_run_by_whoever_saw_them(put: Set) -> None:
     from tiebreak.operations import schedules
 
     put(schedules, "_WIN", schedules._WIN.replace(grants.FREE, "TRUE").replace("due = :due", ":due > 0"))
-    sound, names = schedules._wanted, iter(range(10**9))
+    sound, names = schedules._instants_to_run, iter(range(10**9))
 
     def slowly(*args: Any) -> Any:
         time.sleep(0.01)  # so that others see the same
         return sound(*args)
 
-    put(schedules, "_wanted", slowly)
+    put(schedules, "_instants_to_run", slowly)
     put(schedules, "key", lambda name, instant: f"{name}:{instant}:{os.getpid()}:{next(names)}")

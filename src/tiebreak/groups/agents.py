@@ -29,11 +29,11 @@ class Agents(Group):
         pid: int = 0,
         started: int = 0,
     ) -> Agent:
-        """Say who one is, what one works on and in which process one lives."""
+        """Announce an agent: what it works on, and the process that it runs in."""
 
     @sends("agents.heartbeat")
     def heartbeat(self, *, agent: str = "", project: str = "", doing: str | None = None) -> Agent:
-        """Give a sign of life, and perhaps say what one works on now."""
+        """Record a sign of life of an agent, and what it works on now if `doing` is given."""
 
     @sends("agents.renew")
     def renew(
@@ -46,19 +46,20 @@ class Agents(Group):
         resources: Sequence[str] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Task]:
-        """Keep all that an agent has, and give a sign of life: for whoever sees it work. Answers its claims.
+        """Renew all claims and holds of an agent, record a sign of life, and return its claims.
 
-        Claims last at least another `lease`, holds another `hold_lease`; nothing becomes shorter, and nothing that has
-        run out comes back. `hashes` vouch for files among the holds as they are now, in the order of `resources`.
+        It is for a program that sees the agent work, such as a hook. Claims last at least another `lease`, holds another
+        `hold_lease`. Nothing becomes shorter, and nothing that has run out comes back. `hashes` declare the present
+        contents of held files to be the holder's own, in the order of `resources`.
         """
 
     @sends("agents.warn", "note")
     def warn(self, note: str, *, agent: str = "", project: str = "") -> bool:
-        """Leave a warning for whoever watches the board."""
+        """Record a warning as an event, for people who watch the board."""
 
     @sends("agents.leave")
     def leave(self, *, agent: str = "", project: str = "", reason: str | None = None) -> Agent:
-        """Say good-bye. Claims and holds stay until they are released or run out."""
+        """Record that an agent leaves. Its claims and holds stay until they are released or run out."""
 
     @sends("agents.list")
     def list(
@@ -69,8 +70,8 @@ class Agents(Group):
         status: str | None = None,
         limit: int = 1000,
     ) -> builtins.list[Agent]:
-        """Who is here, most recently seen first: `active`, `idle`, `stale` or `gone`.
+        """List the agents with their status, most recently seen first: `active`, `idle`, `stale` or `gone`.
 
-        Active: seen within a minute. Idle: within half an hour. Stale: longer ago. Gone: said good-bye, its
-        process is known to be dead, or silent for a day.
+        Active: seen within a minute. Idle: seen within half an hour. Stale: seen longer ago. Gone: the agent has left, its
+        process is known to have ended, or it was silent for a day.
         """

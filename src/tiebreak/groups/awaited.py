@@ -41,10 +41,10 @@ class AsyncTasks(AsyncGroup):
         lease: float | str = 300.0,
         create: bool = True,
     ) -> Task:
-        """Win a ready task, or learn who has it.
+        """Win a ready task, or learn who holds it.
 
-        With `create`, a key that nobody has posted yet is posted and won in one step, so that agents need
-        not agree on who posts.
+        With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
+        it.
         """
 
     @awaits
@@ -56,7 +56,7 @@ class AsyncTasks(AsyncGroup):
         project: str = "",
         lease: float | str = 300.0,
     ) -> builtins.list[Task]:
-        """Win as many of these tasks as are free, in one step; those not won are left out."""
+        """Win as many of these tasks as are free, in one step; the answer has only those that were won."""
 
     @awaits
     async def extend(
@@ -68,13 +68,13 @@ class AsyncTasks(AsyncGroup):
         epoch: int = 0,
         lease: float | str = 300.0,
     ) -> Task:
-        """Keep a claim for another lease, counted from now."""
+        """Renew a claim for another lease, counted from now."""
 
     @awaits
     async def check(self, ref: str | int, *, agent: str = "", project: str = "", epoch: int = 0) -> Task:
-        """The task, if this agent holds it now by the grant with that epoch, and its lease has not run out.
+        """Return the task if this agent holds it by the grant with this epoch and the lease has not run out.
 
-        For a look before a side effect that the board cannot fence. It may be over a moment later.
+        Use it before a side effect that the board cannot fence. The claim may still be lost a moment later.
         """
 
     @awaits
@@ -91,7 +91,7 @@ class AsyncTasks(AsyncGroup):
         ack_priority: str = "normal",
         ack_payload: Any = None,
     ) -> Task:
-        """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
+        """Complete a claimed task. With `ack`, an announcement about it is posted in the same step."""
 
     @awaits
     async def fail(
@@ -105,9 +105,10 @@ class AsyncTasks(AsyncGroup):
         retry: bool = True,
         result: Any = None,
     ) -> Task:
-        """Report that an attempt failed. With attempts left and `retry`, it becomes ready again after a backoff.
+        """Report that an attempt failed. With attempts left and `retry`, the task becomes ready again after a backoff.
 
-        The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
+        The wait is a random time between half and all of `backoff`, which doubles with each attempt. So tasks that failed
+        together are not retried together.
         """
 
     @awaits
@@ -120,21 +121,21 @@ class AsyncTasks(AsyncGroup):
         epoch: int = 0,
         reason: str | None = None,
     ) -> Task:
-        """Give a claim back at once, without using the attempt up."""
+        """Give a claim back at once, without using up the attempt."""
 
     @awaits
     async def due(self, *, project: str | None = "") -> float | None:
-        """In how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
+        """Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 
-        A claim that is renewed meanwhile does not: then ask again. 0 while there are chores in the project (see
-        `tasks.cascade`). Those of other projects may concern it: then at most a second.
+        A claim that is renewed meanwhile does not become ready: then ask again. The answer is 0 while the project has
+        chores (see `tasks.cascade`), and at most 1 while another project has some, because they may concern this one.
         """
 
     @awaits
     async def sweep(self, *, project: str | None = "") -> int:
-        """Write down the claims that have lapsed, and do a step of what was left to be done; how many claims there were.
+        """Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
 
-        It only makes events timely, nothing depends on it.
+        It only makes events timely: no other operation depends on it.
         """
 
     @awaits
@@ -149,7 +150,7 @@ class AsyncTasks(AsyncGroup):
         count: int = 1,
         lease: float | str = 300.0,
     ) -> builtins.list[Task]:
-        """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list.
+        """Win the next ready tasks, up to `count`: highest priority first, then oldest; an empty list if none is ready.
 
         Nothing is taken from a paused queue, nor from a group that has reached its limit.
         """
@@ -174,22 +175,23 @@ class AsyncTasks(AsyncGroup):
         tags: Sequence[str] = (),
         about: str | int | None = None,
     ) -> Task:
-        """Put a task on the board. A key that is known already answers with the task that has it.
+        """Put a task on the board. If a task with the same key exists, that task is returned instead.
 
-        `after` names tasks that must be completed first; with `run_anyway` it runs also when one of them
-        failed. `backoff` is the wait before the second attempt, doubled with each further one. Announcements
-        (kinds `ack`, `knowledge` and `decision`) are born completed.
+        `after` names tasks that must be completed first; with `run_anyway` the task runs even if one of them failed or was
+        cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
+        `ack`, `knowledge` and `decision`) are completed from the start.
         """
 
     @awaits
     async def cancel(self, ref: str | int, *, agent: str = "", project: str = "", reason: str | None = None) -> Task:
-        """Call a task off, also while somebody works on it; what is finished stays finished."""
+        """Cancel a task, even while an agent works on it; a finished task is refused."""
 
     @awaits
     async def retry(self, ref: str | int, *, agent: str = "", project: str = "", reason: str | None = None) -> Task:
-        """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
+        """Reopen a failed or cancelled task with all its attempts again; its epochs continue.
 
-        Refused while a task that it comes after has failed or is cancelled, unless it runs anyway: retry that one first.
+        Refused while a task that it comes after is failed or cancelled, unless it was posted with `run_anyway`: retry that
+        task first.
         """
 
     @awaits
@@ -206,14 +208,14 @@ class AsyncTasks(AsyncGroup):
         reason: str | None = None,
         limit: int = 100,
     ) -> builtins.list[Task]:
-        """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
+        """Reopen the failed (or cancelled) tasks that match all the given filters; if more than `limit` do, the newest.
 
-        One that comes after a task that stays failed or cancelled is left out.
+        A task that comes after a task which stays failed or cancelled is not reopened.
         """
 
     @awaits
     async def get(self, ref: str | int, *, project: str = "") -> Task:
-        """One task."""
+        """Return one task."""
 
     @awaits
     async def list(
@@ -231,30 +233,31 @@ class AsyncTasks(AsyncGroup):
         before: int | None = None,
         limit: int = 100,
     ) -> builtins.list[Task]:
-        """Tasks that match all the given filters, newest first; page on with `before` = the last number seen."""
+        """List the tasks that match all the given filters, newest first; for the next page, `before` is the last number."""
 
     @awaits
     async def depend(self, ref: str | int, *, after: Sequence[str | int], agent: str = "", project: str = "") -> Task:
-        """Let a task that nobody has started come after others; a circle is refused."""
+        """Make a task that nobody has claimed come after others; a dependency that closes a cycle is refused."""
 
     @awaits
     async def after(self, ref: str | int, *, project: str = "") -> builtins.list[Task]:
-        """The tasks that a task comes after."""
+        """List the tasks that a task comes after."""
 
     @awaits
     async def cascade(self, *, project: str | None = "") -> int:
-        """Do one step of what operations have left to be done, and tell how many chores are left.
+        """Do one step of the work that operations have left, and return how many chores remain.
 
-        When a task ends that very many come after, only the first of them are released or cancelled at once. Call this
-        again until it answers 0. Whoever ends such a task does so by itself; this is for what a crash has left.
+        When a task ends that very many tasks come after, only the first of them are released or cancelled at once. Call
+        this again until it answers 0. The board that ended such a task does so by itself; this operation is for chores that
+        a crash has left.
         """
 
     @awaits
     async def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
-        """Write down as expired all claims of an incarnation whose process is known to be dead; how many there were.
+        """End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
 
-        Whoever calls this has seen it dead. Where the process can be looked at from here, it is looked at once more, and
-        one that lives, or may live, is refused.
+        The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
+        refused if the process is alive or may be.
         """
 
 
@@ -289,16 +292,16 @@ class AsyncJobs(AsyncGroup):
         cap: int | None = None,
         limit: str | None = None,
     ) -> Task:
-        """Put a job on the board: a task of kind `job` with a command for some worker to run.
+        """Put a job on the board: a task of kind `job` with a command for a worker to run.
 
-        A key that is known already answers with the job that has it. With `unique_for`, it does so only while that job is
-        open or younger than this; an older one gives its key up. `limit` (`GROUP=N`) lets at most N jobs of a group be
-        claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are told to the worker that runs it.
+        If a job with the same key exists, that job is returned instead. With `unique_for`, this is so only while that job
+        is open or younger than this; an older finished job loses its key to the new one. `limit` (`GROUP=N`) lets at most N
+        jobs of a group be claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are passed to the worker.
         """
 
     @awaits
     async def submit_many(self, jobs: Sequence[Any], *, agent: str = "", project: str = "") -> builtins.list[Task]:
-        """Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`."""
+        """Put several jobs on the board, all or none; each is an object with the parameters of `jobs.submit`."""
 
     @awaits
     async def next(
@@ -313,11 +316,11 @@ class AsyncJobs(AsyncGroup):
         count: int = 1,
         lease: float | str = 30.0,
     ) -> builtins.list[Job]:
-        """Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
+        """Win the next jobs, up to `count`, with all that is needed to run them: highest priority first, then oldest.
 
-        With `calls`, only jobs that call one of these functions, and with `commands` also those that have a command;
-        without, only jobs that have a command. With `tags`, only those that have one of them. Nothing is taken from
-        paused queues nor beyond a limit.
+        With `calls`, only jobs that call one of these functions, and with `commands` also jobs that have a command; without
+        `calls`, only jobs that have a command. With `tags`, only jobs that have one of them. Nothing is taken from a paused
+        queue nor beyond a limit.
         """
 
     @awaits
@@ -329,23 +332,24 @@ class AsyncJobs(AsyncGroup):
         project: str = "",
         lease: float | str = 30.0,
     ) -> Any:
-        """Keep all these claims for another lease, counted from now; answers with those that are not held any more.
+        """Renew all these claims for another lease, counted from now, and return those that are lost.
 
-        Each of them is `{number, epoch, reason}`; the reason is what became of the task (`pending`, `completed`, `failed`,
-        `cancelled`), `lost` if somebody else has it, or `gone`. Nothing changes hands, so it leaves no event.
+        Each lost claim is `{number, epoch, reason}`. The reason is the task's state (`pending`, `completed`, `failed`,
+        `cancelled`), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
+        hands, so this leaves no event.
         """
 
     @awaits
     async def report(self, outcomes: Sequence[dict[str, Any]], *, agent: str = "", project: str = "") -> Any:
-        """Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
+        """Report the outcomes of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 
-        Each is fenced as `tasks.complete`, `tasks.fail` and `tasks.release` (for `drained` ones) are. One that comes too
-        late is not applied but kept aside, as an event `job.orphaned` with all that it said.
+        Each outcome is fenced like `tasks.complete`, `tasks.fail` and, if it is `drained`, `tasks.release`. An outcome that
+        comes too late is not applied. All that it said is stored in an event `job.orphaned`.
         """
 
     @awaits
     async def inspect(self, ref: str | int, *, project: str = "") -> Any:
-        """How a job is to run: its command, limit and settings. Values that look secret are masked."""
+        """Show how a job will run: its command, limit and settings. Values that look secret are masked."""
 
     @awaits
     async def append(
@@ -357,18 +361,19 @@ class AsyncJobs(AsyncGroup):
         agent: str = "",
         project: str = "",
     ) -> int:
-        """Add what a job wrote to the output of its current attempt; how many bytes there are in all.
+        """Append to the output of a job's current attempt, and return how many bytes it has in all.
 
         `start` is where a chunk begins, in bytes of UTF-8 from the beginning of the attempt, over both streams. A chunk
-        that is there already is not added again, so that a call may be repeated.
+        that is stored already is not added again, so a call may be repeated.
         """
 
     @awaits
     async def output(self, ref: str | int, *, epoch: int = 0, after: int = 0, project: str = "") -> Any:
-        """What a job wrote in the attempt with this epoch (0: the latest that wrote something), from a byte on.
+        """Read the output of the attempt with this epoch (0: the latest that wrote something), after a byte offset.
 
-        `chunks` are `{start, stream, at, text, cut}`; `cut` is how many bytes before it were not kept. `next` is what to
-        ask after to go on, `total` how many bytes were written, and `more` tells whether more is there or may come.
+        `chunks` are `{start, stream, at, text, cut}`; `cut` is how many bytes right before the chunk were not kept. `next`
+        is the `after` of the next call, `total` how many bytes were written, and `more` whether more output exists or may
+        come.
         """
 
     @awaits
@@ -382,13 +387,13 @@ class AsyncJobs(AsyncGroup):
         project: str = "",
         epoch: int = 0,
     ) -> Task:
-        """Say how far the current attempt of a job is; only its holder may, and the next claim begins anew."""
+        """Record the progress of a job's current attempt, as its holder; the next claim starts without progress."""
 
     @awaits
     async def graph(self, ref: str | int, *, project: str = "", limit: int = 200) -> Any:
-        """The tasks that a task comes after and those that come after it, near and far, and what connects them.
+        """Return the tasks that a task comes after and those that come after it, directly or indirectly, as a graph.
 
-        `nodes` are in the order of their numbers, `edges` are `[before, after]`; `cut` tells that there are more.
+        `nodes` are in the order of their numbers. `edges` are `[before, after]`. `cut` says that there are more tasks.
         """
 
 
@@ -397,15 +402,15 @@ class AsyncQueues(AsyncGroup):
 
     @awaits
     async def pause(self, queue: str, *, agent: str = "", project: str = "", reason: str | None = None) -> Queue:
-        """Let nobody take from a queue until it is resumed. One that is paused already stays as it is."""
+        """Pause a queue: nothing is taken from it until it is resumed. A queue that is paused already stays as it is."""
 
     @awaits
     async def resume(self, queue: str, *, agent: str = "", project: str = "") -> Queue:
-        """Let a paused queue go on. One that is not paused stays as it is."""
+        """Resume a paused queue. A queue that is not paused stays as it is."""
 
     @awaits
     async def list(self, *, project: str = "") -> builtins.list[Queue]:
-        """The queues that are paused or have something ready, by name."""
+        """List the queues that are paused or have ready tasks, by name."""
 
 
 class AsyncHolds(AsyncGroup):
@@ -425,12 +430,12 @@ class AsyncHolds(AsyncGroup):
         again: bool = False,
         place: int = 0,
     ) -> builtins.list[Hold]:
-        """Take all of these resources, or none and learn who is in the way.
+        """Take all of these resources, or none of them and learn who holds one.
 
-        `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
-        named here. With `again`, what this agent holds already is renewed instead of refused, its slots of a pool too.
-        What is free goes to those who wait in line first; `place` is one's own place there (see `waits.enter`), and ends
-        with the grant.
+        `hashes` are hashes of the files' present contents, in the order of `resources`. `slots` sets the size of the pools
+        named here. With `again`, resources that this agent already holds are renewed instead of refused, its slots of a
+        pool too. A free resource goes to the agents that wait for it first. `place` is the caller's own place in the wait
+        queue (see `waits.enter`); the grant ends it.
         """
 
     @awaits
@@ -445,7 +450,10 @@ class AsyncHolds(AsyncGroup):
         slots: Sequence[int] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Hold]:
-        """Keep holds for another lease, all of them or none. A given hash vouches for the file as it is now."""
+        """Renew holds for another lease, all of them or none.
+
+        A hash declares that the file's present content is the holder's own: a later change was made by somebody else.
+        """
 
     @awaits
     async def release(
@@ -458,7 +466,7 @@ class AsyncHolds(AsyncGroup):
         slots: Sequence[int] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Released]:
-        """Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile."""
+        """Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile."""
 
     @awaits
     async def transfer(
@@ -472,7 +480,7 @@ class AsyncHolds(AsyncGroup):
         slot: int | None = None,
         lease: float | str = 1800.0,
     ) -> Hold:
-        """Hand a hold to another agent: a new grant, so the giver is fenced from that moment on."""
+        """Hand a hold over to another agent. This is a new grant, so the giver is fenced from that moment on."""
 
     @awaits
     async def break_(
@@ -485,9 +493,9 @@ class AsyncHolds(AsyncGroup):
         slot: int | None = None,
         epoch: int = 0,
     ) -> Hold:
-        """Take a hold away from whoever has it, as an operator, with a reason that everybody can read.
+        """Take a hold away from its holder, as an operator, with a reason that everybody can read.
 
-        With an epoch, only that grant: nothing happens to whoever has it by a later one.
+        With an epoch, only that grant is ended: a later holder is not affected.
         """
 
     @awaits
@@ -499,7 +507,7 @@ class AsyncHolds(AsyncGroup):
         matching: str | None = None,
         limit: int = 1000,
     ) -> builtins.list[Hold]:
-        """The live holds, those that run out first coming first; `matching` keeps those in the way of a resource."""
+        """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""
 
 
 class AsyncWaits(AsyncGroup):
@@ -516,18 +524,18 @@ class AsyncWaits(AsyncGroup):
         note: str | None = None,
         process: str | None = None,
     ) -> Wait:
-        """Stand in line for all of these resources, or keep the place that one has; refused if the wait could not end.
+        """Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 
-        A place lapses after 30 seconds. `process` is a token of the process that waits.
+        A place lapses after 30 seconds unless it is kept. `process` is a token of the process that waits.
         """
 
     @awaits
     async def leave(self, place: int, *, agent: str = "", project: str = "") -> bool:
-        """Give up one's place in line; false if one had none any more."""
+        """Leave the wait queue; false if the place is gone already."""
 
     @awaits
     async def list(self, *, project: str = "", matching: str | None = None, limit: int = 1000) -> builtins.list[Wait]:
-        """Who waits for what and for whom, the first in line first; `matching` keeps those that want this resource."""
+        """List who waits for which resources and for whom, in order of arrival; `matching` selects those for a resource."""
 
 
 class AsyncMessages(AsyncGroup):
@@ -547,9 +555,9 @@ class AsyncMessages(AsyncGroup):
         ack_requested: bool = False,
         epoch: int = 0,
     ) -> Message:
-        """Send a message to one agent, or to everybody; a reply goes into the thread it answers.
+        """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
 
-        With an epoch, as the project's coordinator: refused unless the sender has the seat by that very grant.
+        With an epoch, the sender acts as the project's coordinator: refused unless it holds the seat by exactly that grant.
         """
 
     @awaits
@@ -564,15 +572,15 @@ class AsyncMessages(AsyncGroup):
         after: int = 0,
         limit: int = 100,
     ) -> builtins.list[Message]:
-        """What an agent has not read yet, oldest first: what was sent to it, and what was sent to everybody.
+        """List the messages that an agent has not read yet, oldest first: those to it and those to everybody.
 
-        `every` shows what it has read too. What was sent to everybody before the agent first came is not new
-        to it. Nothing is marked as read by looking.
+        `every` includes the messages that it has read. Messages to everybody from before the agent first came do not count
+        as unread. Listing does not mark anything as read.
         """
 
     @awaits
     async def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
-        """Remember that an agent has read up to this message; the cursor never goes back. Returns the cursor."""
+        """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back."""
 
     @awaits
     async def ack(self, number: int, *, agent: str = "", project: str = "") -> Message:
@@ -587,7 +595,10 @@ class AsyncMessages(AsyncGroup):
         project: str = "",
         limit: int = 100,
     ) -> builtins.list[Message]:
-        """Messages that contain all these words (`word*` for a beginning), oldest first; only what one may read."""
+        """Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
+
+        Only messages that the agent may read are found: its own, those to it and those to everybody.
+        """
 
 
 class AsyncAgents(AsyncGroup):
@@ -607,11 +618,11 @@ class AsyncAgents(AsyncGroup):
         pid: int = 0,
         started: int = 0,
     ) -> Agent:
-        """Say who one is, what one works on and in which process one lives."""
+        """Announce an agent: what it works on, and the process that it runs in."""
 
     @awaits
     async def heartbeat(self, *, agent: str = "", project: str = "", doing: str | None = None) -> Agent:
-        """Give a sign of life, and perhaps say what one works on now."""
+        """Record a sign of life of an agent, and what it works on now if `doing` is given."""
 
     @awaits
     async def renew(
@@ -624,19 +635,20 @@ class AsyncAgents(AsyncGroup):
         resources: Sequence[str] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Task]:
-        """Keep all that an agent has, and give a sign of life: for whoever sees it work. Answers its claims.
+        """Renew all claims and holds of an agent, record a sign of life, and return its claims.
 
-        Claims last at least another `lease`, holds another `hold_lease`; nothing becomes shorter, and nothing that has
-        run out comes back. `hashes` vouch for files among the holds as they are now, in the order of `resources`.
+        It is for a program that sees the agent work, such as a hook. Claims last at least another `lease`, holds another
+        `hold_lease`. Nothing becomes shorter, and nothing that has run out comes back. `hashes` declare the present
+        contents of held files to be the holder's own, in the order of `resources`.
         """
 
     @awaits
     async def warn(self, note: str, *, agent: str = "", project: str = "") -> bool:
-        """Leave a warning for whoever watches the board."""
+        """Record a warning as an event, for people who watch the board."""
 
     @awaits
     async def leave(self, *, agent: str = "", project: str = "", reason: str | None = None) -> Agent:
-        """Say good-bye. Claims and holds stay until they are released or run out."""
+        """Record that an agent leaves. Its claims and holds stay until they are released or run out."""
 
     @awaits
     async def list(
@@ -647,10 +659,10 @@ class AsyncAgents(AsyncGroup):
         status: str | None = None,
         limit: int = 1000,
     ) -> builtins.list[Agent]:
-        """Who is here, most recently seen first: `active`, `idle`, `stale` or `gone`.
+        """List the agents with their status, most recently seen first: `active`, `idle`, `stale` or `gone`.
 
-        Active: seen within a minute. Idle: within half an hour. Stale: longer ago. Gone: said good-bye, its
-        process is known to be dead, or silent for a day.
+        Active: seen within a minute. Idle: seen within half an hour. Stale: seen longer ago. Gone: the agent has left, its
+        process is known to have ended, or it was silent for a day.
         """
 
 
@@ -677,10 +689,11 @@ class AsyncSessions(AsyncGroup):
         replaces: str | None = None,
         ticket: str | None = None,
     ) -> Session:
-        """Write down that an agent is being started, and for a coordinator take its seat in the same step.
+        """Record that an agent is being started; a coordinator takes its seat in the same step.
 
-        `host`, `boot`, `pid` and `started` are the process that starts it. The seat passes on from the session that this
-        one `replaces`, or is taken if it is free; otherwise nothing happens and the answer says who has it.
+        `host`, `boot`, `pid` and `started` identify the process that starts it. The seat passes on from the session that
+        this one `replaces`, or is taken if it is free. Otherwise the call is refused, and the refusal says who has the
+        seat.
         """
 
     @awaits
@@ -697,20 +710,21 @@ class AsyncSessions(AsyncGroup):
         project: str = "",
         lease: float | str = 60.0,
     ) -> Session:
-        """Answer for a session from now on, as its supervisor; `child` is the process that will become its command.
+        """Take over a session as its supervisor; `child` is the process that will become its command.
 
-        Refused when its starter was given up meanwhile: then the command must not run.
+        Refused if the session was ended meanwhile because its starter seemed dead: then the command must not run.
         """
 
     @awaits
     async def alive(self, session: str, *, pid: int, started: int, project: str = "") -> Session:
-        """Say, as its supervisor, that the command lives. Whom it replaces is replaced for good from now on."""
+        """Record, as the supervisor, that the command is alive. The session that it replaces is replaced for good now."""
 
     @awaits
     async def renew(self, session: str, *, project: str = "", lease: float | str = 60.0) -> Session:
-        """Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
+        """Record a sign of life as a supervisor, and renew the session's seat, or win it again if it is free.
 
-        If somebody else has it the session is marked as fenced, and nothing more: who is to end is for people to decide.
+        If another session has the seat, this session is marked as fenced and nothing else happens: people decide which one
+        to end.
         """
 
     @awaits
@@ -725,9 +739,10 @@ class AsyncSessions(AsyncGroup):
         started: int = 0,
         lease: float | str = 60.0,
     ) -> Session:
-        """Say that a session is over, and give back what it held. Its seat returns to whom it was to replace.
+        """End a session and release its holds. If it never became alive, its seat returns to the session it replaces.
 
-        With `pid` and `started`, only while that process answers for it: for those who found it dead.
+        With `pid` and `started`, the session is ended only while that process answers for it: for a caller that found this
+        process dead.
         """
 
     @awaits
@@ -741,11 +756,11 @@ class AsyncSessions(AsyncGroup):
         every: bool = False,
         limit: int = 1000,
     ) -> builtins.list[Session]:
-        """The sessions, newest first; those that have ended only with `every`. `session` is a name or a whole id."""
+        """List the sessions, newest first; with `every`, also those that have ended. `session` is a name or a whole id."""
 
     @awaits
     async def remove(self, session: str, *, agent: str = "", project: str = "") -> Session:
-        """Forget a session that has ended. Of a coordinator its name stays, so that it stays fenced."""
+        """Remove a session that has ended. A coordinator's id is kept, so that its session stays fenced."""
 
 
 class AsyncEvents(AsyncGroup):
@@ -753,7 +768,7 @@ class AsyncEvents(AsyncGroup):
 
     @awaits
     async def last(self) -> int:
-        """The number of the newest event: where to start reading what happens from now on."""
+        """Return the number of the newest event: read on from it to see what happens from now on."""
 
     @awaits
     async def read(
@@ -771,16 +786,15 @@ class AsyncEvents(AsyncGroup):
         agent: str | None = None,
         newest: bool = False,
     ) -> builtins.list[Event]:
-        """The events after a number that match all the given filters, oldest first.
+        """List the events after a number that match all the given filters, oldest first.
 
-        With more than `limit` of them, the first ones, or the last ones with `newest`.
-        `event` may be a whole name (`task.claimed`) or its first half (`task`). `agent` matches every
-        incarnation of that name.
+        If there are more than `limit`, the answer has the first ones, or with `newest` the last ones. `event` may be a
+        whole name (`task.claimed`) or its first half (`task`). `agent` matches every incarnation of that name.
         """
 
     @awaits
     async def why(self, ref: str, *, project: str = "", limit: int = 200) -> builtins.list[Sentence]:
-        """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
+        """Tell the history of a task or a resource in plain sentences: every grant, refusal, renewal, expiry and break."""
 
 
 class AsyncSchedules(AsyncGroup):
@@ -799,32 +813,32 @@ class AsyncSchedules(AsyncGroup):
         policy: str = "run-once",
         options: Any = {},
     ) -> Schedule:
-        """Let a job come round, from the next instant on. A schedule of that name is changed.
+        """Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 
-        `expression` is a cron expression (five fields, or six with seconds first, or `@daily`); `options` are those of
-        `jobs.submit`. A schedule with another expression or zone goes on with its next instant from now: it fires
-        nothing of the past.
+        `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are those of
+        `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant from now and
+        fires nothing of the past.
         """
 
     @awaits
     async def list(self, *, project: str | None = "", name: str | None = None) -> builtins.list[Schedule]:
-        """The schedules, by name; what their jobs are given beside the command is not shown."""
+        """List the schedules by name, without the options of their jobs."""
 
     @awaits
     async def pause(self, name: str, *, agent: str = "", project: str = "", reason: str | None = None) -> Schedule:
-        """Let no instant run until it is resumed; those that fall into the pause are not made up for."""
+        """Pause a schedule: no instant runs until it is resumed, and instants during the pause are not made up for."""
 
     @awaits
     async def resume(self, name: str, *, agent: str = "", project: str = "") -> Schedule:
-        """Go on with the next instant from now."""
+        """Resume a paused schedule with the next instant from now."""
 
     @awaits
     async def remove(self, name: str, *, agent: str = "", project: str = "") -> Schedule:
-        """Forget a schedule and what its jobs were given; jobs that it has submitted stay."""
+        """Remove a schedule with its command and options; the jobs that it has submitted stay."""
 
     @awaits
     async def next(self, name: str, *, project: str = "", count: int = 5) -> builtins.list[float]:
-        """The next instants of a schedule, in Unix seconds, as if it were not paused."""
+        """List the next instants of a schedule, in Unix seconds, as if it were not paused."""
 
     @awaits
     async def history(
@@ -835,17 +849,17 @@ class AsyncSchedules(AsyncGroup):
         before: int | None = None,
         limit: int = 20,
     ) -> builtins.list[Task]:
-        """The jobs that a schedule has submitted, newest first; the end of a job's key is its instant."""
+        """List the jobs that a schedule has submitted, newest first; each job's key ends with its instant."""
 
     @awaits
     async def due(self, *, project: str | None = "") -> float | None:
-        """In how many seconds the next instant is due; None if there is none, or none that this side could fire."""
+        """Return in how many seconds the next instant is due; None if there is none, or this process cannot fire it."""
 
     @awaits
     async def fire(self, *, agent: str = "", project: str | None = "", most: int = 10) -> builtins.list[Task]:
-        """Submit the jobs of the instants that are due and that nobody else has won; one small step.
+        """Submit the jobs of the instants that are due and that no other process has won; one small step.
 
-        Of one schedule at most so many; call it again while `schedules.due` says 0, and not before.
+        It submits at most `most` jobs of each schedule. Call it again when `schedules.due` answers 0.
         """
 
 
@@ -854,23 +868,23 @@ class AsyncUpkeep(AsyncGroup):
 
     @awaits
     async def status(self, *, project: str | None = "") -> Status:
-        """How many tasks are in each state, and how many holds, agents, messages and events there are."""
+        """Count the tasks in each state, and the live holds, agents, messages and events."""
 
     @awaits
     async def now(self) -> float:
-        """Board time, in Unix seconds: what ages and remaining leases are counted from."""
+        """Return board time in Unix seconds, by which ages and remaining leases are counted."""
 
     @awaits
     async def probe(self) -> float:
-        """Write a mark and tell it: whether the board takes writes at all. Nothing changes hands, so it leaves no event."""
+        """Write a mark and return it, to check that the board accepts writes. It leaves no event."""
 
     @awaits
     async def probed(self) -> float:
-        """The mark that was written last; 0 if none was."""
+        """Return the mark that `upkeep.probe` wrote last; 0 if there is none."""
 
     @awaits
     async def prune(self, *, older_than: float | str = 2592000.0, limit: int = 1000) -> Pruned:
-        """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
+        """Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 
         Call it again while the answer says that there is more.
         """

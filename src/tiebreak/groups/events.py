@@ -16,7 +16,7 @@ class Events(Group):
 
     @sends("events.last")
     def last(self) -> int:
-        """The number of the newest event: where to start reading what happens from now on."""
+        """Return the number of the newest event: read on from it to see what happens from now on."""
 
     @sends("events.read")
     def read(
@@ -34,13 +34,12 @@ class Events(Group):
         agent: str | None = None,
         newest: bool = False,
     ) -> builtins.list[Event]:
-        """The events after a number that match all the given filters, oldest first.
+        """List the events after a number that match all the given filters, oldest first.
 
-        With more than `limit` of them, the first ones, or the last ones with `newest`.
-        `event` may be a whole name (`task.claimed`) or its first half (`task`). `agent` matches every
-        incarnation of that name.
+        If there are more than `limit`, the answer has the first ones, or with `newest` the last ones. `event` may be a
+        whole name (`task.claimed`) or its first half (`task`). `agent` matches every incarnation of that name.
         """
 
     @sends("events.why", "ref")
     def why(self, ref: str, *, project: str = "", limit: int = 200) -> builtins.list[Sentence]:
-        """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
+        """Tell the history of a task or a resource in plain sentences: every grant, refusal, renewal, expiry and break."""

@@ -29,12 +29,12 @@ class Holds(Group):
         again: bool = False,
         place: int = 0,
     ) -> builtins.list[Hold]:
-        """Take all of these resources, or none and learn who is in the way.
+        """Take all of these resources, or none of them and learn who holds one.
 
-        `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
-        named here. With `again`, what this agent holds already is renewed instead of refused, its slots of a pool too.
-        What is free goes to those who wait in line first; `place` is one's own place there (see `waits.enter`), and ends
-        with the grant.
+        `hashes` are hashes of the files' present contents, in the order of `resources`. `slots` sets the size of the pools
+        named here. With `again`, resources that this agent already holds are renewed instead of refused, its slots of a
+        pool too. A free resource goes to the agents that wait for it first. `place` is the caller's own place in the wait
+        queue (see `waits.enter`); the grant ends it.
         """
 
     @sends("holds.renew", "resources")
@@ -49,7 +49,10 @@ class Holds(Group):
         slots: Sequence[int] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Hold]:
-        """Keep holds for another lease, all of them or none. A given hash vouches for the file as it is now."""
+        """Renew holds for another lease, all of them or none.
+
+        A hash declares that the file's present content is the holder's own: a later change was made by somebody else.
+        """
 
     @sends("holds.release", "resources")
     def release(
@@ -62,7 +65,7 @@ class Holds(Group):
         slots: Sequence[int] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Released]:
-        """Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile."""
+        """Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile."""
 
     @sends("holds.transfer", "resource")
     def transfer(
@@ -76,7 +79,7 @@ class Holds(Group):
         slot: int | None = None,
         lease: float | str = 1800.0,
     ) -> Hold:
-        """Hand a hold to another agent: a new grant, so the giver is fenced from that moment on."""
+        """Hand a hold over to another agent. This is a new grant, so the giver is fenced from that moment on."""
 
     @sends("holds.break", "resource")
     def break_(
@@ -89,9 +92,9 @@ class Holds(Group):
         slot: int | None = None,
         epoch: int = 0,
     ) -> Hold:
-        """Take a hold away from whoever has it, as an operator, with a reason that everybody can read.
+        """Take a hold away from its holder, as an operator, with a reason that everybody can read.
 
-        With an epoch, only that grant: nothing happens to whoever has it by a later one.
+        With an epoch, only that grant is ended: a later holder is not affected.
         """
 
     @sends("holds.list")
@@ -103,4 +106,4 @@ class Holds(Group):
         matching: str | None = None,
         limit: int = 1000,
     ) -> builtins.list[Hold]:
-        """The live holds, those that run out first coming first; `matching` keeps those in the way of a resource."""
+        """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""

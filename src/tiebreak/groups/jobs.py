@@ -44,16 +44,16 @@ class Jobs(Group):
         cap: int | None = None,
         limit: str | None = None,
     ) -> Task:
-        """Put a job on the board: a task of kind `job` with a command for some worker to run.
+        """Put a job on the board: a task of kind `job` with a command for a worker to run.
 
-        A key that is known already answers with the job that has it. With `unique_for`, it does so only while that job is
-        open or younger than this; an older one gives its key up. `limit` (`GROUP=N`) lets at most N jobs of a group be
-        claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are told to the worker that runs it.
+        If a job with the same key exists, that job is returned instead. With `unique_for`, this is so only while that job
+        is open or younger than this; an older finished job loses its key to the new one. `limit` (`GROUP=N`) lets at most N
+        jobs of a group be claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are passed to the worker.
         """
 
     @sends("jobs.submit_many", "jobs")
     def submit_many(self, jobs: Sequence[Any], *, agent: str = "", project: str = "") -> builtins.list[Task]:
-        """Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`."""
+        """Put several jobs on the board, all or none; each is an object with the parameters of `jobs.submit`."""
 
     @sends("jobs.next")
     def next(
@@ -68,11 +68,11 @@ class Jobs(Group):
         count: int = 1,
         lease: float | str = 30.0,
     ) -> builtins.list[Job]:
-        """Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
+        """Win the next jobs, up to `count`, with all that is needed to run them: highest priority first, then oldest.
 
-        With `calls`, only jobs that call one of these functions, and with `commands` also those that have a command;
-        without, only jobs that have a command. With `tags`, only those that have one of them. Nothing is taken from
-        paused queues nor beyond a limit.
+        With `calls`, only jobs that call one of these functions, and with `commands` also jobs that have a command; without
+        `calls`, only jobs that have a command. With `tags`, only jobs that have one of them. Nothing is taken from a paused
+        queue nor beyond a limit.
         """
 
     @sends("jobs.heartbeat", "grants")
@@ -84,23 +84,24 @@ class Jobs(Group):
         project: str = "",
         lease: float | str = 30.0,
     ) -> Any:
-        """Keep all these claims for another lease, counted from now; answers with those that are not held any more.
+        """Renew all these claims for another lease, counted from now, and return those that are lost.
 
-        Each of them is `{number, epoch, reason}`; the reason is what became of the task (`pending`, `completed`, `failed`,
-        `cancelled`), `lost` if somebody else has it, or `gone`. Nothing changes hands, so it leaves no event.
+        Each lost claim is `{number, epoch, reason}`. The reason is the task's state (`pending`, `completed`, `failed`,
+        `cancelled`), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
+        hands, so this leaves no event.
         """
 
     @sends("jobs.report", "outcomes")
     def report(self, outcomes: Sequence[dict[str, Any]], *, agent: str = "", project: str = "") -> Any:
-        """Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
+        """Report the outcomes of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 
-        Each is fenced as `tasks.complete`, `tasks.fail` and `tasks.release` (for `drained` ones) are. One that comes too
-        late is not applied but kept aside, as an event `job.orphaned` with all that it said.
+        Each outcome is fenced like `tasks.complete`, `tasks.fail` and, if it is `drained`, `tasks.release`. An outcome that
+        comes too late is not applied. All that it said is stored in an event `job.orphaned`.
         """
 
     @sends("jobs.inspect", "ref")
     def inspect(self, ref: str | int, *, project: str = "") -> Any:
-        """How a job is to run: its command, limit and settings. Values that look secret are masked."""
+        """Show how a job will run: its command, limit and settings. Values that look secret are masked."""
 
     @sends("jobs.append", "ref")
     def append(
@@ -112,18 +113,19 @@ class Jobs(Group):
         agent: str = "",
         project: str = "",
     ) -> int:
-        """Add what a job wrote to the output of its current attempt; how many bytes there are in all.
+        """Append to the output of a job's current attempt, and return how many bytes it has in all.
 
         `start` is where a chunk begins, in bytes of UTF-8 from the beginning of the attempt, over both streams. A chunk
-        that is there already is not added again, so that a call may be repeated.
+        that is stored already is not added again, so a call may be repeated.
         """
 
     @sends("jobs.output", "ref")
     def output(self, ref: str | int, *, epoch: int = 0, after: int = 0, project: str = "") -> Any:
-        """What a job wrote in the attempt with this epoch (0: the latest that wrote something), from a byte on.
+        """Read the output of the attempt with this epoch (0: the latest that wrote something), after a byte offset.
 
-        `chunks` are `{start, stream, at, text, cut}`; `cut` is how many bytes before it were not kept. `next` is what to
-        ask after to go on, `total` how many bytes were written, and `more` tells whether more is there or may come.
+        `chunks` are `{start, stream, at, text, cut}`; `cut` is how many bytes right before the chunk were not kept. `next`
+        is the `after` of the next call, `total` how many bytes were written, and `more` whether more output exists or may
+        come.
         """
 
     @sends("jobs.progress", "ref")
@@ -137,11 +139,11 @@ class Jobs(Group):
         project: str = "",
         epoch: int = 0,
     ) -> Task:
-        """Say how far the current attempt of a job is; only its holder may, and the next claim begins anew."""
+        """Record the progress of a job's current attempt, as its holder; the next claim starts without progress."""
 
     @sends("jobs.graph", "ref")
     def graph(self, ref: str | int, *, project: str = "", limit: int = 200) -> Any:
-        """The tasks that a task comes after and those that come after it, near and far, and what connects them.
+        """Return the tasks that a task comes after and those that come after it, directly or indirectly, as a graph.
 
-        `nodes` are in the order of their numbers, `edges` are `[before, after]`; `cut` tells that there are more.
+        `nodes` are in the order of their numbers. `edges` are `[before, after]`. `cut` says that there are more tasks.
         """

@@ -28,9 +28,9 @@ class Messages(Group):
         ack_requested: bool = False,
         epoch: int = 0,
     ) -> Message:
-        """Send a message to one agent, or to everybody; a reply goes into the thread it answers.
+        """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
 
-        With an epoch, as the project's coordinator: refused unless the sender has the seat by that very grant.
+        With an epoch, the sender acts as the project's coordinator: refused unless it holds the seat by exactly that grant.
         """
 
     @sends("messages.inbox")
@@ -45,15 +45,15 @@ class Messages(Group):
         after: int = 0,
         limit: int = 100,
     ) -> builtins.list[Message]:
-        """What an agent has not read yet, oldest first: what was sent to it, and what was sent to everybody.
+        """List the messages that an agent has not read yet, oldest first: those to it and those to everybody.
 
-        `every` shows what it has read too. What was sent to everybody before the agent first came is not new
-        to it. Nothing is marked as read by looking.
+        `every` includes the messages that it has read. Messages to everybody from before the agent first came do not count
+        as unread. Listing does not mark anything as read.
         """
 
     @sends("messages.mark", "upto")
     def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
-        """Remember that an agent has read up to this message; the cursor never goes back. Returns the cursor."""
+        """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back."""
 
     @sends("messages.ack", "number")
     def ack(self, number: int, *, agent: str = "", project: str = "") -> Message:
@@ -61,4 +61,7 @@ class Messages(Group):
 
     @sends("messages.search", "query")
     def search(self, query: str, *, agent: str = "", project: str = "", limit: int = 100) -> builtins.list[Message]:
-        """Messages that contain all these words (`word*` for a beginning), oldest first; only what one may read."""
+        """Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
+
+        Only messages that the agent may read are found: its own, those to it and those to everybody.
+        """

@@ -16,12 +16,12 @@ class Queues(Group):
 
     @sends("queues.pause", "queue")
     def pause(self, queue: str, *, agent: str = "", project: str = "", reason: str | None = None) -> Queue:
-        """Let nobody take from a queue until it is resumed. One that is paused already stays as it is."""
+        """Pause a queue: nothing is taken from it until it is resumed. A queue that is paused already stays as it is."""
 
     @sends("queues.resume", "queue")
     def resume(self, queue: str, *, agent: str = "", project: str = "") -> Queue:
-        """Let a paused queue go on. One that is not paused stays as it is."""
+        """Resume a paused queue. A queue that is not paused stays as it is."""
 
     @sends("queues.list")
     def list(self, *, project: str = "") -> builtins.list[Queue]:
-        """The queues that are paused or have something ready, by name."""
+        """List the queues that are paused or have ready tasks, by name."""

@@ -29,32 +29,32 @@ class Schedules(Group):
         policy: str = "run-once",
         options: Any = {},
     ) -> Schedule:
-        """Let a job come round, from the next instant on. A schedule of that name is changed.
+        """Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 
-        `expression` is a cron expression (five fields, or six with seconds first, or `@daily`); `options` are those of
-        `jobs.submit`. A schedule with another expression or zone goes on with its next instant from now: it fires
-        nothing of the past.
+        `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are those of
+        `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant from now and
+        fires nothing of the past.
         """
 
     @sends("schedules.list")
     def list(self, *, project: str | None = "", name: str | None = None) -> builtins.list[Schedule]:
-        """The schedules, by name; what their jobs are given beside the command is not shown."""
+        """List the schedules by name, without the options of their jobs."""
 
     @sends("schedules.pause", "name")
     def pause(self, name: str, *, agent: str = "", project: str = "", reason: str | None = None) -> Schedule:
-        """Let no instant run until it is resumed; those that fall into the pause are not made up for."""
+        """Pause a schedule: no instant runs until it is resumed, and instants during the pause are not made up for."""
 
     @sends("schedules.resume", "name")
     def resume(self, name: str, *, agent: str = "", project: str = "") -> Schedule:
-        """Go on with the next instant from now."""
+        """Resume a paused schedule with the next instant from now."""
 
     @sends("schedules.remove", "name")
     def remove(self, name: str, *, agent: str = "", project: str = "") -> Schedule:
-        """Forget a schedule and what its jobs were given; jobs that it has submitted stay."""
+        """Remove a schedule with its command and options; the jobs that it has submitted stay."""
 
     @sends("schedules.next", "name")
     def next(self, name: str, *, project: str = "", count: int = 5) -> builtins.list[float]:
-        """The next instants of a schedule, in Unix seconds, as if it were not paused."""
+        """List the next instants of a schedule, in Unix seconds, as if it were not paused."""
 
     @sends("schedules.history", "name")
     def history(
@@ -65,15 +65,15 @@ class Schedules(Group):
         before: int | None = None,
         limit: int = 20,
     ) -> builtins.list[Task]:
-        """The jobs that a schedule has submitted, newest first; the end of a job's key is its instant."""
+        """List the jobs that a schedule has submitted, newest first; each job's key ends with its instant."""
 
     @sends("schedules.due")
     def due(self, *, project: str | None = "") -> float | None:
-        """In how many seconds the next instant is due; None if there is none, or none that this side could fire."""
+        """Return in how many seconds the next instant is due; None if there is none, or this process cannot fire it."""
 
     @sends("schedules.fire")
     def fire(self, *, agent: str = "", project: str | None = "", most: int = 10) -> builtins.list[Task]:
-        """Submit the jobs of the instants that are due and that nobody else has won; one small step.
+        """Submit the jobs of the instants that are due and that no other process has won; one small step.
 
-        Of one schedule at most so many; call it again while `schedules.due` says 0, and not before.
+        It submits at most `most` jobs of each schedule. Call it again when `schedules.due` answers 0.
         """

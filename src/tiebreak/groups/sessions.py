@@ -36,10 +36,11 @@ class Sessions(Group):
         replaces: str | None = None,
         ticket: str | None = None,
     ) -> Session:
-        """Write down that an agent is being started, and for a coordinator take its seat in the same step.
+        """Record that an agent is being started; a coordinator takes its seat in the same step.
 
-        `host`, `boot`, `pid` and `started` are the process that starts it. The seat passes on from the session that this
-        one `replaces`, or is taken if it is free; otherwise nothing happens and the answer says who has it.
+        `host`, `boot`, `pid` and `started` identify the process that starts it. The seat passes on from the session that
+        this one `replaces`, or is taken if it is free. Otherwise the call is refused, and the refusal says who has the
+        seat.
         """
 
     @sends("sessions.adopt", "session")
@@ -56,20 +57,21 @@ class Sessions(Group):
         project: str = "",
         lease: float | str = 60.0,
     ) -> Session:
-        """Answer for a session from now on, as its supervisor; `child` is the process that will become its command.
+        """Take over a session as its supervisor; `child` is the process that will become its command.
 
-        Refused when its starter was given up meanwhile: then the command must not run.
+        Refused if the session was ended meanwhile because its starter seemed dead: then the command must not run.
         """
 
     @sends("sessions.alive", "session")
     def alive(self, session: str, *, pid: int, started: int, project: str = "") -> Session:
-        """Say, as its supervisor, that the command lives. Whom it replaces is replaced for good from now on."""
+        """Record, as the supervisor, that the command is alive. The session that it replaces is replaced for good now."""
 
     @sends("sessions.renew", "session")
     def renew(self, session: str, *, project: str = "", lease: float | str = 60.0) -> Session:
-        """Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
+        """Record a sign of life as a supervisor, and renew the session's seat, or win it again if it is free.
 
-        If somebody else has it the session is marked as fenced, and nothing more: who is to end is for people to decide.
+        If another session has the seat, this session is marked as fenced and nothing else happens: people decide which one
+        to end.
         """
 
     @sends("sessions.end", "session")
@@ -84,9 +86,10 @@ class Sessions(Group):
         started: int = 0,
         lease: float | str = 60.0,
     ) -> Session:
-        """Say that a session is over, and give back what it held. Its seat returns to whom it was to replace.
+        """End a session and release its holds. If it never became alive, its seat returns to the session it replaces.
 
-        With `pid` and `started`, only while that process answers for it: for those who found it dead.
+        With `pid` and `started`, the session is ended only while that process answers for it: for a caller that found this
+        process dead.
         """
 
     @sends("sessions.list")
@@ -100,8 +103,8 @@ class Sessions(Group):
         every: bool = False,
         limit: int = 1000,
     ) -> builtins.list[Session]:
-        """The sessions, newest first; those that have ended only with `every`. `session` is a name or a whole id."""
+        """List the sessions, newest first; with `every`, also those that have ended. `session` is a name or a whole id."""
 
     @sends("sessions.remove", "session")
     def remove(self, session: str, *, agent: str = "", project: str = "") -> Session:
-        """Forget a session that has ended. Of a coordinator its name stays, so that it stays fenced."""
+        """Remove a session that has ended. A coordinator's id is kept, so that its session stays fenced."""

@@ -26,10 +26,10 @@ class Tasks(Group):
         lease: float | str = 300.0,
         create: bool = True,
     ) -> Task:
-        """Win a ready task, or learn who has it.
+        """Win a ready task, or learn who holds it.
 
-        With `create`, a key that nobody has posted yet is posted and won in one step, so that agents need
-        not agree on who posts.
+        With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
+        it.
         """
 
     @sends("tasks.claim_many", "refs")
@@ -41,7 +41,7 @@ class Tasks(Group):
         project: str = "",
         lease: float | str = 300.0,
     ) -> builtins.list[Task]:
-        """Win as many of these tasks as are free, in one step; those not won are left out."""
+        """Win as many of these tasks as are free, in one step; the answer has only those that were won."""
 
     @sends("tasks.extend", "ref")
     def extend(
@@ -53,13 +53,13 @@ class Tasks(Group):
         epoch: int = 0,
         lease: float | str = 300.0,
     ) -> Task:
-        """Keep a claim for another lease, counted from now."""
+        """Renew a claim for another lease, counted from now."""
 
     @sends("tasks.check", "ref")
     def check(self, ref: str | int, *, agent: str = "", project: str = "", epoch: int = 0) -> Task:
-        """The task, if this agent holds it now by the grant with that epoch, and its lease has not run out.
+        """Return the task if this agent holds it by the grant with this epoch and the lease has not run out.
 
-        For a look before a side effect that the board cannot fence. It may be over a moment later.
+        Use it before a side effect that the board cannot fence. The claim may still be lost a moment later.
         """
 
     @sends("tasks.complete", "ref")
@@ -76,7 +76,7 @@ class Tasks(Group):
         ack_priority: str = "normal",
         ack_payload: Any = None,
     ) -> Task:
-        """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
+        """Complete a claimed task. With `ack`, an announcement about it is posted in the same step."""
 
     @sends("tasks.fail", "ref")
     def fail(
@@ -90,9 +90,10 @@ class Tasks(Group):
         retry: bool = True,
         result: Any = None,
     ) -> Task:
-        """Report that an attempt failed. With attempts left and `retry`, it becomes ready again after a backoff.
+        """Report that an attempt failed. With attempts left and `retry`, the task becomes ready again after a backoff.
 
-        The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
+        The wait is a random time between half and all of `backoff`, which doubles with each attempt. So tasks that failed
+        together are not retried together.
         """
 
     @sends("tasks.release", "ref")
@@ -105,21 +106,21 @@ class Tasks(Group):
         epoch: int = 0,
         reason: str | None = None,
     ) -> Task:
-        """Give a claim back at once, without using the attempt up."""
+        """Give a claim back at once, without using up the attempt."""
 
     @sends("tasks.due")
     def due(self, *, project: str | None = "") -> float | None:
-        """In how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
+        """Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 
-        A claim that is renewed meanwhile does not: then ask again. 0 while there are chores in the project (see
-        `tasks.cascade`). Those of other projects may concern it: then at most a second.
+        A claim that is renewed meanwhile does not become ready: then ask again. The answer is 0 while the project has
+        chores (see `tasks.cascade`), and at most 1 while another project has some, because they may concern this one.
         """
 
     @sends("tasks.sweep")
     def sweep(self, *, project: str | None = "") -> int:
-        """Write down the claims that have lapsed, and do a step of what was left to be done; how many claims there were.
+        """Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
 
-        It only makes events timely, nothing depends on it.
+        It only makes events timely: no other operation depends on it.
         """
 
     @sends("tasks.next")
@@ -134,7 +135,7 @@ class Tasks(Group):
         count: int = 1,
         lease: float | str = 300.0,
     ) -> builtins.list[Task]:
-        """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list.
+        """Win the next ready tasks, up to `count`: highest priority first, then oldest; an empty list if none is ready.
 
         Nothing is taken from a paused queue, nor from a group that has reached its limit.
         """
@@ -159,22 +160,23 @@ class Tasks(Group):
         tags: Sequence[str] = (),
         about: str | int | None = None,
     ) -> Task:
-        """Put a task on the board. A key that is known already answers with the task that has it.
+        """Put a task on the board. If a task with the same key exists, that task is returned instead.
 
-        `after` names tasks that must be completed first; with `run_anyway` it runs also when one of them
-        failed. `backoff` is the wait before the second attempt, doubled with each further one. Announcements
-        (kinds `ack`, `knowledge` and `decision`) are born completed.
+        `after` names tasks that must be completed first; with `run_anyway` the task runs even if one of them failed or was
+        cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
+        `ack`, `knowledge` and `decision`) are completed from the start.
         """
 
     @sends("tasks.cancel", "ref")
     def cancel(self, ref: str | int, *, agent: str = "", project: str = "", reason: str | None = None) -> Task:
-        """Call a task off, also while somebody works on it; what is finished stays finished."""
+        """Cancel a task, even while an agent works on it; a finished task is refused."""
 
     @sends("tasks.retry", "ref")
     def retry(self, ref: str | int, *, agent: str = "", project: str = "", reason: str | None = None) -> Task:
-        """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
+        """Reopen a failed or cancelled task with all its attempts again; its epochs continue.
 
-        Refused while a task that it comes after has failed or is cancelled, unless it runs anyway: retry that one first.
+        Refused while a task that it comes after is failed or cancelled, unless it was posted with `run_anyway`: retry that
+        task first.
         """
 
     @sends("tasks.retry_many")
@@ -191,14 +193,14 @@ class Tasks(Group):
         reason: str | None = None,
         limit: int = 100,
     ) -> builtins.list[Task]:
-        """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
+        """Reopen the failed (or cancelled) tasks that match all the given filters; if more than `limit` do, the newest.
 
-        One that comes after a task that stays failed or cancelled is left out.
+        A task that comes after a task which stays failed or cancelled is not reopened.
         """
 
     @sends("tasks.get", "ref")
     def get(self, ref: str | int, *, project: str = "") -> Task:
-        """One task."""
+        """Return one task."""
 
     @sends("tasks.list")
     def list(
@@ -216,28 +218,29 @@ class Tasks(Group):
         before: int | None = None,
         limit: int = 100,
     ) -> builtins.list[Task]:
-        """Tasks that match all the given filters, newest first; page on with `before` = the last number seen."""
+        """List the tasks that match all the given filters, newest first; for the next page, `before` is the last number."""
 
     @sends("tasks.depend", "ref")
     def depend(self, ref: str | int, *, after: Sequence[str | int], agent: str = "", project: str = "") -> Task:
-        """Let a task that nobody has started come after others; a circle is refused."""
+        """Make a task that nobody has claimed come after others; a dependency that closes a cycle is refused."""
 
     @sends("tasks.after", "ref")
     def after(self, ref: str | int, *, project: str = "") -> builtins.list[Task]:
-        """The tasks that a task comes after."""
+        """List the tasks that a task comes after."""
 
     @sends("tasks.cascade")
     def cascade(self, *, project: str | None = "") -> int:
-        """Do one step of what operations have left to be done, and tell how many chores are left.
+        """Do one step of the work that operations have left, and return how many chores remain.
 
-        When a task ends that very many come after, only the first of them are released or cancelled at once. Call this
-        again until it answers 0. Whoever ends such a task does so by itself; this is for what a crash has left.
+        When a task ends that very many tasks come after, only the first of them are released or cancelled at once. Call
+        this again until it answers 0. The board that ended such a task does so by itself; this operation is for chores that
+        a crash has left.
         """
 
     @sends("tasks.forfeit", "holder")
     def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
-        """Write down as expired all claims of an incarnation whose process is known to be dead; how many there were.
+        """End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
 
-        Whoever calls this has seen it dead. Where the process can be looked at from here, it is looked at once more, and
-        one that lives, or may live, is refused.
+        The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
+        refused if the process is alive or may be.
         """

@@ -14,23 +14,23 @@ class Upkeep(Group):
 
     @sends("upkeep.status")
     def status(self, *, project: str | None = "") -> Status:
-        """How many tasks are in each state, and how many holds, agents, messages and events there are."""
+        """Count the tasks in each state, and the live holds, agents, messages and events."""
 
     @sends("upkeep.now")
     def now(self) -> float:
-        """Board time, in Unix seconds: what ages and remaining leases are counted from."""
+        """Return board time in Unix seconds, by which ages and remaining leases are counted."""
 
     @sends("upkeep.probe")
     def probe(self) -> float:
-        """Write a mark and tell it: whether the board takes writes at all. Nothing changes hands, so it leaves no event."""
+        """Write a mark and return it, to check that the board accepts writes. It leaves no event."""
 
     @sends("upkeep.probed")
     def probed(self) -> float:
-        """The mark that was written last; 0 if none was."""
+        """Return the mark that `upkeep.probe` wrote last; 0 if there is none."""
 
     @sends("upkeep.prune")
     def prune(self, *, older_than: float | str = 2592000.0, limit: int = 1000) -> Pruned:
-        """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
+        """Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 
         Call it again while the answer says that there is more.
         """

@@ -26,15 +26,15 @@ class Waits(Group):
         note: str | None = None,
         process: str | None = None,
     ) -> Wait:
-        """Stand in line for all of these resources, or keep the place that one has; refused if the wait could not end.
+        """Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 
-        A place lapses after 30 seconds. `process` is a token of the process that waits.
+        A place lapses after 30 seconds unless it is kept. `process` is a token of the process that waits.
         """
 
     @sends("waits.leave", "place")
     def leave(self, place: int, *, agent: str = "", project: str = "") -> bool:
-        """Give up one's place in line; false if one had none any more."""
+        """Leave the wait queue; false if the place is gone already."""
 
     @sends("waits.list")
     def list(self, *, project: str = "", matching: str | None = None, limit: int = 1000) -> builtins.list[Wait]:
-        """Who waits for what and for whom, the first in line first; `matching` keeps those that want this resource."""
+        """List who waits for which resources and for whom, in order of arrival; `matching` selects those for a resource."""

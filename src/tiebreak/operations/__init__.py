@@ -1,20 +1,23 @@
 """Operations: everything that can be done on a board, each declared once.
 
-An operation is a function of a transaction with keyword parameters. Its decorator gives it a name
-(`tasks.claim`) and says whether it writes, and whether strangers may call it. From that one
-declaration come the local call, the JSON-RPC method, the remote client, the validation of parameters
-and the reference. Nothing in this package knows which database it runs on.
+An operation is a function of a transaction with keyword parameters. Its decorator gives it a name (`tasks.claim`) and
+says whether it writes and whether strangers may call it. The local call, the JSON-RPC method, the remote client, the
+validation of parameters and the reference are all made from that one declaration. Nothing in this package knows which
+database it runs on.
 
-A stranger is somebody who calls a daemon that is open (`tb serve --open`) without the token. Every operation declares
-whether strangers may call it at all; what such a call writes is limited by `strangers`, whatever the operation does.
+A stranger is a caller without the token on a daemon that was started with `tb serve --open`. Every operation declares
+whether strangers may call it at all. `strangers` limits what such a call can write, whatever the operation does.
 
-Locks before looks. A decision over several rows needs a scope (`tx.serialize`): of all transactions that name it, one
-runs at a time. Scopes are taken when the transaction begins, before anything is looked at and before the clock is read,
-all of them sorted. An operation declares those that it will need; one that needs another scope midway is undone and
-begins again with that scope, so nothing that was seen before the scope was taken is ever relied on. Whatever else an
-operation reads and relies on is locked (`{share}`, `{lock}`) or repeated in the condition of its write. The order of
-locks, for all operations: scopes (sorted; a key for repeated calls is one), sessions, schedules, chores that are gone
-on with, tasks (a task before those that come after it, else by number), holds, then what belongs to them.
+Locks before reads. A decision over several rows needs a scope (`tx.serialize`): of all transactions that name the same
+scope, one runs at a time. An operation declares the scopes that it will need. The engine takes them in sorted order
+when the transaction begins, before it reads any row or the clock. An operation that needs another scope midway is
+rolled back and starts again with that scope, so it never relies on anything that it read before it had the scope. Any
+other row that an operation reads and relies on is locked (`{share}`, `{lock}`) or checked again in the condition of the
+write.
+
+All operations take locks in one order: scopes (sorted; the key of a repeatable call is one of them), sessions,
+schedules, the chores of this step, tasks (a task before the tasks that come after it, otherwise by number), holds, then
+the rows that belong to them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from __future__ import annotations
 from ..errors import Invalid, Refused
 from ..kinds import Kind
 from ..limits import MAX_ONCE, MIN_ONCE
-from ..names import shown
+from ..names import JOB, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,36 +51,36 @@ if TYPE_CHECKING:
             """Run a statement and return its first row."""
 
         def write_event(self, **event: Any) -> None:
-            """Append an event to the log, with a value for each column; perhaps written together with later ones."""
+            """Append an event to the log, with a value for each column; perhaps together with later ones."""
 
         def process_of(self, session: str) -> Identity | None:
-            """The process of this machine that a session's token names; None for any other token."""
+            """The process that a session's token names, if it is on this machine; None for any other token."""
 
         def is_alive(self, process: Identity) -> bool | None:
-            """Whether that very process lives; None if that cannot be known from here."""
+            """Whether exactly this process is running; None if this machine cannot know."""
 
         def serialize(self, *names: str, shared: bool = False) -> None:
-            """Be the only transaction with this scope, since it began; begins anew with the scope if need be."""
+            """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
 
         passes_over: bool
-        """Whether `{skip_locked}` can pass over rows at all, because others change rows at the same time."""
+        """Whether `{skip_locked}` can skip rows at all: only where other writers run at the same time."""
 
         def wait_for_locked(self) -> None:
-            """Let `{skip_locked}` wait from now on; a call of a batch is run again, in a transaction of its own."""
+            """Make `{skip_locked}` wait from now on. A call in a batch is run again in its own transaction."""
 
         def leave(self, project: str) -> None:
-            """Tell that this transaction leaves chores of a project behind, which somebody should go on with."""
+            """Report that this transaction leaves chores in a project, so that the caller continues them."""
 
         def refuse(self, event: str, **facts: Any) -> None:
-            """Remember a refusal; it is written down together with a later change."""
+            """Remember a refusal. It is written to the log together with a later change."""
 
         def refusals(self, subject: str) -> list[tuple[Any, ...]]:
-            """The refusals about a subject that no change has carried yet, as rows of events."""
+            """The remembered refusals about a subject that are not in the log yet, as rows of events."""
 
 else:
 
     class Generic:
-        """A stand-in, so that nothing imports `typing` at run time."""
+        """Stands in for `typing.Generic`, so that `typing` is not imported at run time."""
 
         def __class_getitem__(cls, _):
             return cls
@@ -97,38 +100,38 @@ MODULES = {
     "schedules": ("schedules",),
     "upkeep": ("upkeep",),
 }
-"""Where the operations of each group are, those that are called most often first."""
+"""The modules that declare the operations of each group. Modules that are needed most often come first."""
 
 
 Scope = tuple[str, bool]
-"""What transactions take turns in: a name, and whether this one shares it with others that share it."""
+"""A named lock that a transaction holds until it ends: its name, and whether it is shared."""
 
 
 def scope(*names: str, shared: bool = False) -> Scope:
-    """A scope; with `shared`, it keeps out only those who do not share it."""
+    """Name a scope. With `shared`, it excludes only transactions that take it exclusively."""
     return "\0".join(names), shared
 
 
-def keys_of(project: str, *, shared: bool = True) -> Scope:
-    """The scope of a project's keys: shared by those who may add a task with a key, taken alone by pruning."""
+def keys_scope(project: str, *, shared: bool = True) -> Scope:
+    """The scope of a project's keys: shared by calls that may add a task with a key, exclusive for pruning."""
     return scope("keys", project, shared=shared)
 
 
-def edges_of(project: str, *, shared: bool = False) -> Scope:
-    """The scope of what the tasks of a project come after.
+def edges_scope(project: str, *, shared: bool = False) -> Scope:
+    """The scope of the dependencies between a project's tasks.
 
-    Taken alone by `depend`, which changes it among existing tasks; shared by operations that rely on it staying as it
-    is.
+    `tasks.depend`, which adds dependencies between existing tasks, takes it exclusively. Operations that rely on the
+    dependencies not changing share it.
     """
     return scope("edges", project, shared=shared)
 
 
 SPAWNED = "~spawn-"
-"""What tells the ids of agents that tiebreak started itself: their writes are refused once they were replaced."""
+"""Part of the id of every agent that tiebreak started itself. `session_fence` checks the writes of these agents."""
 
 
 class Operation(Generic[P, R]):
-    """A declared operation. Call it with a transaction, or hand it to an engine to run."""
+    """A declared operation. Call it with a transaction, or pass it to an engine to run."""
 
     def __init__(
         self,
@@ -144,23 +147,23 @@ class Operation(Generic[P, R]):
         self.name = name
         self.writes = writes
         self.reads_log = reads_log
-        """Whether it reads the log of events, of which a reader must see a part without gaps."""
+        """Whether it reads the log of events. The engine then shows it a part of the log without gaps."""
         self._scopes = scopes
         self.strangers = strangers
-        """Whether strangers may call it; a function decides by the parameters."""
+        """Whether strangers may call it, or a function that decides by the parameters."""
         self.glance = glance
-        """A read that may already refuse, so that whoever loses need not queue behind those who write."""
+        """A read that runs first and may already refuse the call, so that a loser does not wait for the write lock."""
         self.withheld = withheld
-        """The field of its records that is secret, and what puts it into remembered ones again."""
+        """The secret field of its records, which is not stored with the answer, and a function that restores it."""
         self.function = function
         self.__doc__ = function.__doc__
         self.defaults: dict[str, Any] = function.__kwdefaults__ or {}
-        """The parameters that may be left out, and what they are then; '' is filled in by the board."""
+        """The optional parameters with their defaults; the board fills in those whose default is ''."""
         self._declared: dict[str, str] = function.__annotations__
         self._kinds: dict[str, Kind] = {}
 
-    def seen(self, answer: R) -> R:
-        """An answer that was remembered, as whoever repeats the call may see it."""
+    def redacted(self, answer: R) -> R:
+        """A stored answer without the fields that this caller may not see: here, all fields are visible."""
         return answer
 
     def __call__(self, tx: Transaction, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -169,7 +172,7 @@ class Operation(Generic[P, R]):
 
     @property
     def parameters(self) -> dict[str, Kind]:
-        """Each parameter's name and kind; parsed when first asked for, as most operations of a group are not called."""
+        """Each parameter's name and kind. Parsed on first use, because a process calls few operations of a group."""
         if not self._kinds:
             declared = self._declared.items()
             self._kinds = {name: Kind.of(kind) for name, kind in declared if name not in ("tx", "return")}
@@ -181,7 +184,7 @@ class Operation(Generic[P, R]):
         return Kind.of(self._declared["return"])
 
     def required(self, name: str) -> bool:
-        """Whether a caller that nothing is filled in for must give a parameter: who acts, and where, among them."""
+        """Whether a caller over the wire must give this parameter. A local board fills in the agent and the project."""
         return bool(self.defaults.get(name, "") == "")
 
     def open_to_strangers(self, params: dict[str, Any]) -> bool:
@@ -189,9 +192,9 @@ class Operation(Generic[P, R]):
         return self.strangers(params) if callable(self.strangers) else self.strangers
 
     def scopes(self, params: dict[str, Any], once: str | None = None) -> list[Scope]:
-        """What a call with these checked parameters takes before it looks at anything."""
+        """The scopes that a call with these checked parameters takes before it reads anything."""
         needed = [] if self._scopes is None else self._scopes(params)
-        return [*needed, scope("once", _key(params, once))] if isinstance(once, str) else needed
+        return [*needed, scope("once", _once_key(params, once))] if isinstance(once, str) else needed
 
     def checked(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters, validated and normalised; raises `Invalid`."""
@@ -226,8 +229,8 @@ def operation(
 ) -> Callable[[Callable[Concatenate[Transaction, P], R]], Operation[P, R]]:
     """Declare a function of a transaction as an operation; `scopes` are those that a call nearly always needs.
 
-    `strangers` has no default, so that nobody adds an operation without deciding. False for whatever puts commands on
-    the board, lets them run, stops them, or tells what a job is run with or writes. True for the rest.
+    `strangers` has no default, so that the author of an operation must decide. It is False for an operation that puts
+    commands on the board, lets them run, stops them, or shows a job's settings or output. It is True for all others.
     """
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
@@ -239,7 +242,7 @@ def operation(
 
 
 def find(name: str) -> Operation[..., Any]:
-    """The operation of that name; its module is loaded on first use."""
+    """The operation with this name. Its module is imported on first use."""
     for module in MODULES.get(name.partition(".")[0], ()):
         if name in REGISTRY:
             break
@@ -250,66 +253,81 @@ def find(name: str) -> Operation[..., Any]:
 
 
 def every() -> dict[str, Operation[..., Any]]:
-    """All operations, group by group, each group in the order of its modules and of what stands in them."""
+    """All operations by name, sorted by group, then by module, then by their place in the source."""
     for module in (module for modules in MODULES.values() for module in modules):
         __import__(f"{__name__}.{module}")
-    return dict(sorted(REGISTRY.items(), key=lambda item: _place(item[1])))
+    return dict(sorted(REGISTRY.items(), key=lambda item: _sort_key(item[1])))
 
 
-def _place(wanted: Operation[..., Any]) -> tuple[int, int, int]:
-    """Where an operation stands, whichever module was loaded first."""
+def _sort_key(wanted: Operation[..., Any]) -> tuple[int, int, int]:
+    """The group, the module and the line of an operation, whichever module was imported first."""
     group = wanted.name.partition(".")[0]
     modules = [*MODULES[group], wanted.function.__module__.rpartition(".")[2]]
     return list(MODULES).index(group), modules.index(modules[-1]), wanted.function.__code__.co_firstlineno
 
 
 def changeable(tx: Transaction) -> str:
-    """A further condition for tasks that a call looks for in order to change them; for strangers it excludes jobs.
+    """A further SQL condition for tasks that a call wants to change: for strangers it excludes jobs, otherwise ''.
 
-    It only spares a stranger refusals: that no job is changed does not depend on it (see `strangers`).
+    Safety does not depend on it (see `strangers`). It keeps a stranger's call from finding a job and being refused.
     """
     return getattr(tx, "changeable", "")
 
 
 def claimable(tx: Transaction) -> str:
-    """A further condition for tasks that a call looks for in order to claim them; for strangers none before a job."""
+    """A further SQL condition for tasks that a call wants to claim: for strangers, no job may come after the task."""
     return getattr(tx, "claimable", "")
 
 
-def holds_of(params: dict[str, Any]) -> list[Scope]:
-    """The scope of whoever decides about several holds of a project."""
+def by_stranger(tx: Transaction) -> bool:
+    """Whether a stranger makes this call."""
+    return changeable(tx) != ""
+
+
+def asks_for_no_job(params: dict[str, Any]) -> bool:
+    """Whether a call does not ask for jobs by their kind: a stranger may post or claim tasks of all other kinds."""
+    return params.get("kind") != JOB
+
+
+def is_dead(tx: Transaction, process: Identity | None) -> bool:
+    """Whether a process is known to have ended; False if this machine cannot know, and if no process is known."""
+    return process is not None and tx.is_alive(process) is False
+
+
+def holds_scopes(params: dict[str, Any]) -> list[Scope]:
+    """The scope of a decision over several holds of a project."""
     return [scope("holds", params["project"])]
 
 
 def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: str | None = None) -> R | Refused:
-    """Run an operation with checked parameters; with `once`, answer a repeated call as the first time.
+    """Run an operation with checked parameters; with `once`, give a repeated call the answer of the first one.
 
-    A refusal that speaks of what it has written down is an answer, so that it is committed before it is raised.
+    A refusal that relies on changes of this call (`kept`) is returned, not raised, so that the engine commits first.
     """
     try:
         if SPAWNED in (params.get("agent") or ""):
-            from .session_fence import admit
+            from .session_fence import refuse_if_fenced
 
-            admit(tx, params["agent"])
+            refuse_if_fenced(tx, params["agent"])
         if once is None or not wanted.writes:
             return wanted.function(tx, **params)
-        return _repeatable(tx, wanted, params, once)
+        return _run_once(tx, wanted, params, once)
     except Refused as refusal:
         if not refusal.kept:
             raise
         return refusal
 
 
-def _key(params: dict[str, Any], once: str) -> str:
-    """What an answer is remembered under: a key of a caller belongs to one project.
+def _once_key(params: dict[str, Any], once: str) -> str:
+    """The key under which an answer is stored: a caller's `once` belongs to one project.
 
-    A call that names no project, or all of them, has keys of its own; no project is called "". Neither a project nor a
-    key contains a line break.
+    Calls without a project, and calls for all projects, share the name "", which no project has. Neither a project nor
+    a `once` contains a line break.
     """
     return f"{params.get('project') or ''}\n{once}"
 
 
-def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:
+def _run_once(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:
     import json
     from hashlib import blake2b
 
@@ -323,9 +341,9 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
     ):
         raise Invalid(f"once: {MIN_ONCE} to {MAX_ONCE} printable ASCII characters")
     request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
-    key = _key(params, once)
+    key = _once_key(params, once)
     tx.serialize("once", key)
-    # An answer that was remembered before keys belonged to projects is that of this call, or none of ours.
+    # Older versions stored answers without the project: such an answer counts only if the request is the same.
     found = "SELECT request, answer FROM answers WHERE once = :key OR (once = :once AND request = :request)"
     known = tx.first(f"{found} ORDER BY length(once) DESC", key=key, once=once, request=request)
     if known is not None:
@@ -334,15 +352,15 @@ def _repeatable(tx: Transaction, wanted: Operation[..., R], params: dict[str, An
         remembered = json.loads(known[1])
         if wanted.withheld is not None:
             wanted.withheld[1](tx, remembered)
-        return wanted.seen(decode(wanted.returns, remembered))
+        return wanted.redacted(decode(wanted.returns, remembered))
     answer = wanted.function(tx, **params)
-    shown_again = encode(answer)
+    stored = encode(answer)
     if wanted.withheld is not None:
-        shown_again = [{**each, wanted.withheld[0]: None} for each in shown_again]
+        stored = [{**each, wanted.withheld[0]: None} for each in stored]
     tx.all(
         "INSERT INTO answers (once, request, answer, at) VALUES (:once, :request, :answer, {now})",
         once=key,
         request=request,
-        answer=json.dumps(shown_again),
+        answer=json.dumps(stored),
     )
     return answer

@@ -1,9 +1,11 @@
-"""Agents: who is here, what they do, and whether they still live.
+"""Agents: who is here, what each agent works on, and whether it is still alive.
 
-An agent's id is `name~session`: the session stands for one incarnation, derived from the process that it
-lives in, so a restarted agent is somebody else to every claim and hold of the old one. Its row says where
-that process is (host, boot, pid, start time); nobody ever guesses that a process is dead. A sign of life
-is a heartbeat or any event that the agent caused, whichever is newer.
+An agent's id is `name~session`. The session stands for one incarnation and is derived from the agent's process, so a
+restarted agent is a different agent to every claim and hold of the old one. The agent's row says where that process is
+(host, boot, pid, start time). No agent is declared dead by a guess: only a process that is known to have ended, or a
+day of silence, counts. A sign of life is a heartbeat or any event that the agent caused, whichever is newer.
+
+Nothing that can be won depends on these rows. Claims and holds are decided by their own rows (see `grants`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from ..limits import ACTIVE, CLAIM_LEASE, FORGOTTEN, HOLD_LEASE, IDLE, MAX_LIMIT
 from ..model import Agent, Task, columns, record
 from ..names import short
 from ..process_identity import Identity
-from . import changeable, operation
+from . import changeable, is_dead, operation
 from .events import append
 from .grants import by_name, keeping
 from .references import STORED
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
 
 RECENT_EVENTS = 5000
 _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
-"""What an agent has that has not run out; a courtesy, for what ran out is not wanted any more. The fence is the row."""
+"""A condition: the agent's claims and holds that have not run out and that a renewal would make longer.
+
+It only leaves out grants that nobody wants renewed. Whether a renewal counts is decided by holder and epoch."""
 _NOT_BY_THE_AGENT = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
 LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
-"""Whoever leaves is gone, also if its last sign of life was written by a call that has read the clock later."""
+"""`left_at` is never before `seen_at`, even if a call that read the clock later wrote the last sign of life."""
 
 _COLUMNS = columns(Agent).replace("status", "'' AS status")
 
@@ -50,7 +54,7 @@ def announce(
     pid: Number = 0,
     started: Number = 0,
 ) -> Agent:
-    """Say who one is, what one works on and in which process one lives."""
+    """Announce an agent: what it works on, and the process that it runs in."""
     row = tx.first(
         "INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at) "
         "VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, {now}, {now}) "
@@ -71,12 +75,12 @@ def announce(
         started=started,
     )
     append(tx, "agent.announced", project, name=short(agent), agent=agent, note=doing)
-    return _judged(tx, row, {})
+    return _with_status(tx, row, {})
 
 
 @operation("agents.heartbeat", writes=True, strangers=True)
 def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", doing: Note | None = None) -> Agent:
-    """Give a sign of life, and perhaps say what one works on now."""
+    """Record a sign of life of an agent, and what it works on now if `doing` is given."""
     row = tx.first(
         "UPDATE agents SET seen_at = {now}, left_at = 0, doing = coalesce(:doing, doing) "
         f"WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",
@@ -88,7 +92,7 @@ def heartbeat(tx: Transaction, *, agent: AgentId = "", project: Project = "", do
         return announce(tx, agent=agent, project=project, doing=doing)
     if doing is not None:
         append(tx, "agent.doing", project, name=short(agent), agent=agent, note=doing)
-    return _judged(tx, row, {})
+    return _with_status(tx, row, {})
 
 
 @operation("agents.renew", writes=True, strangers=True)
@@ -102,18 +106,19 @@ def renew(
     resources: list[Resource] = [],  # noqa: B006  (never changed)
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Task]:
-    """Keep all that an agent has, and give a sign of life: for whoever sees it work. Answers its claims.
+    """Renew all claims and holds of an agent, record a sign of life, and return its claims.
 
-    Claims last at least another `lease`, holds another `hold_lease`; nothing becomes shorter, and nothing that has
-    run out comes back. `hashes` vouch for files among the holds as they are now, in the order of `resources`.
+    It is for a program that sees the agent work, such as a hook. Claims last at least another `lease`, holds another
+    `hold_lease`. Nothing becomes shorter, and nothing that has run out comes back. `hashes` declare the present
+    contents of held files to be the holder's own, in the order of `resources`.
     """
-    who = {"agent": agent, "project": project}
+    this = {"agent": agent, "project": project}
     claims = f" AND state = 'claimed'{changeable(tx)}"
     for table, also, length in (("tasks", claims, lease), ("holds", "", hold_lease)):
         tx.all(
             keeping(table, f"project = :project{also}", "epoch", fence=_RUNNING),
             lease=micros(length),
-            **who,
+            **this,
         )
     for resource, now in zip(resources, hashes, strict=False):
         tx.all(
@@ -121,27 +126,27 @@ def renew(
             "AND holder = :agent AND until > {now}",
             resource=resource,
             hash=now,
-            **who,
+            **this,
         )
-    tx.all("UPDATE agents SET seen_at = {now}, left_at = 0 WHERE project = :project AND id = :agent", **who)
+    tx.all("UPDATE agents SET seen_at = {now}, left_at = 0 WHERE project = :project AND id = :agent", **this)
     rows = tx.all(
         f"SELECT {STORED} FROM tasks WHERE project = :project AND state = 'claimed' AND holder = :agent "
         "AND until > {now} ORDER BY number",
-        **who,
+        **this,
     )
     return [record(Task, row) for row in rows]
 
 
 @operation("agents.warn", writes=True, strangers=True)
 def warn(tx: Transaction, *, note: Note, agent: AgentId = "", project: Project = "") -> bool:
-    """Leave a warning for whoever watches the board."""
+    """Record a warning as an event, for people who watch the board."""
     append(tx, "agent.warned", project, name=short(agent), agent=agent, note=note)
     return True
 
 
 @operation("agents.leave", writes=True, strangers=True)
 def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Agent:
-    """Say good-bye. Claims and holds stay until they are released or run out."""
+    """Record that an agent leaves. Its claims and holds stay until they are released or run out."""
     row = tx.first(
         f"UPDATE agents SET {LEFT} WHERE project = :project AND id = :agent RETURNING {_COLUMNS}",
         agent=agent,
@@ -150,7 +155,7 @@ def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason
     if row is None:
         raise NotFound(f"no agent {short(agent)} with this session in project {project}")
     append(tx, "agent.left", project, name=short(agent), agent=agent, note=reason)
-    return _judged(tx, row, {})
+    return _with_status(tx, row, {})
 
 
 @operation("agents.list", writes=False, strangers=True)
@@ -162,10 +167,10 @@ def listing(
     status: Status | None = None,
     limit: Limit = MAX_LIMIT,
 ) -> list[Agent]:
-    """Who is here, most recently seen first: `active`, `idle`, `stale` or `gone`.
+    """List the agents with their status, most recently seen first: `active`, `idle`, `stale` or `gone`.
 
-    Active: seen within a minute. Idle: within half an hour. Stale: longer ago. Gone: said good-bye, its
-    process is known to be dead, or silent for a day.
+    Active: seen within a minute. Idle: seen within half an hour. Stale: seen longer ago. Gone: the agent has left, its
+    process is known to have ended, or it was silent for a day.
     """
     where = ["TRUE"]
     if project is not None:
@@ -175,14 +180,14 @@ def listing(
     params = {"project": project, "who": agent and short(agent)}
     rows = tx.all(f"SELECT {_COLUMNS} FROM agents WHERE {' AND '.join(where)}", **params)
     signs = signs_of_life(tx, project)
-    known = [_judged(tx, row, signs) for row in rows]
+    known = [_with_status(tx, row, signs) for row in rows]
     known += _unannounced(tx, {(a.project, a.id) for a in known}, signs, agent)
     wanted = [a for a in known if status in (None, a.status)]
     return sorted(wanted, key=lambda a: (-a.seen_at, a.id))[:limit]
 
 
 def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
-    """The id that an agent means: itself with a session, else the incarnation of that name seen last."""
+    """The full id of an agent: an id with a session as it is; for a name, the incarnation that was seen last."""
     if "~" in agent:
         return agent
     present = [found for found in listing(tx, project=project, agent=agent) if found.status != "gone"]
@@ -192,7 +197,7 @@ def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
 
 
 def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str], tuple[int, int]]:
-    """The first and last recent event of each agent: acting is living, and costs no write of its own."""
+    """The times of the first and last recent event of each agent, which count as signs of life."""
     rows = tx.all(
         "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
@@ -200,7 +205,7 @@ def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str],
         recent=RECENT_EVENTS,
         project=project,
     )
-    return {(where, who): (first, latest) for where, who, first, latest in rows}
+    return {(where, agent): (first, latest) for where, agent, first, latest in rows}
 
 
 def _unannounced(
@@ -210,25 +215,21 @@ def _unannounced(
     agent: str | None,
 ) -> list[Agent]:
     return [
-        _judged(tx, (who, where, "", None, None, None, None, None, 0, 0, first, latest, 0), {})
-        for (where, who), (first, latest) in signs.items()
-        if (where, who) not in known and (agent is None or short(agent) == short(who))
+        _with_status(tx, (id_, project, "", None, None, None, None, None, 0, 0, first, latest, 0), {})
+        for (project, id_), (first, latest) in signs.items()
+        if (project, id_) not in known and (agent is None or short(agent) == short(id_))
     ]
 
 
-def _judged(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, int]]) -> Agent:
+def _with_status(tx: Transaction, row: Any, signs: dict[tuple[str, str], tuple[int, int]]) -> Agent:
     """The row with its status filled in."""
     found = dict(zip(Agent.fields, row, strict=True))
     found["seen_at"] = max(found["seen_at"], signs.get((found["project"], found["id"]), (0, 0))[1])
     process: Identity | None = Identity(found["host"] or "", found["boot"] or "", found["pid"], found["started"])
     if not found["pid"]:
-        process = tx.process_of(found["id"].partition("~")[2])  # a session that never introduced itself
+        process = tx.process_of(found["id"].partition("~")[2])  # the agent never announced its process
     silent = (tx.now - found["seen_at"]) / SECOND
-    if (
-        found["left_at"] >= found["seen_at"]
-        or silent > FORGOTTEN
-        or (process is not None and tx.is_alive(process) is False)
-    ):
+    if found["left_at"] >= found["seen_at"] or silent > FORGOTTEN or is_dead(tx, process):
         found["status"] = "gone"
     else:
         found["status"] = "active" if silent <= ACTIVE else "idle" if silent <= IDLE else "stale"

@@ -1,16 +1,17 @@
-"""Chores: what an operation has left to be done in steps, because all at once would keep others waiting.
+"""Chores: work that an operation leaves to be done in steps, because doing all of it at once would block other writers.
 
-A chore is a row that is written by the transaction which leaves it. So it survives whoever wrote it, and anybody can go
-on with it: a step locks some chores, deals with a bounded number of tasks, and deletes the chores that are done. Others
-pass between two steps. After the commit the one who left a chore goes on with it (see `Board.call`), a daemon in turn
-with the requests that wait. If that one has died, `next` does a step when it finds nothing, and so does `tasks.sweep`.
+A chore is a row that is written by the transaction which leaves it, so it survives the death of the process that wrote
+it, and any process can continue it. One step locks some chores, handles a bounded number of tasks, and deletes the
+chores that are finished. Other writers run between two steps. After the commit, the process that left a chore continues
+it (see `Board.call`); a daemon does so in turn with waiting requests. If that process has died, `tasks.next` does a
+step when it finds nothing, and so does `tasks.sweep`.
 
-Locks: chores before tasks, and never a chore after the tasks that it is about.
+Locks: a step locks its chores before any task, and never a chore after the tasks that it is about.
 """
 
 from __future__ import annotations
 
-from . import changeable, operation
+from . import by_stranger, operation
 from .rows import given
 
 TYPE_CHECKING = False
@@ -22,45 +23,45 @@ if TYPE_CHECKING:
     from . import Transaction
 
     Chore = tuple[str, str, int]
-    """A chore of a known sort: its project, its subject, and the last task that was dealt with."""
+    """A chore of a given type: its project, its subject, and the number of the last task that was handled."""
     Step = Callable[[Transaction, str, list[tuple[str, int]], int], list[Chore]]
-    """Does a step of some chores of a project, given as subject and last task, by dealing with so many tasks at most.
+    """Does one step of some chores of a project and returns the chores that are left.
 
-    Answers with the chores that are left."""
+    The chores come as (subject, last task handled). The last parameter is the number of tasks to handle at most."""
 
 BUDGET = 500
-"""How many tasks one transaction deals with."""
+"""How many tasks one transaction handles."""
 TOGETHER = 100
-"""How many chores are gone on with in one step."""
+"""How many chores one step continues."""
 
 
 def _dependents(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
-    from .dependencies import go_on
+    from .dependencies import step_dependents
 
-    return go_on(tx, project, rows, budget)
+    return step_dependents(tx, project, rows, budget)
 
 
 def _resume(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
-    from .queues import go_on
+    from .queues import step_resume
 
-    return go_on(tx, project, rows, budget)
+    return step_resume(tx, project, rows, budget)
 
 
 STEPS: dict[str, Step] = {"dependents": _dependents, "resume": _resume}
-"""What does a step of each sort of chore. A sort that is not known here is left to somebody who knows it."""
+"""The function that does a step, for each type of chore. A type that this version does not know is left alone."""
 
 
 def leave(tx: Transaction, chore: str, left: list[Chore]) -> None:
-    """Write down what is left to be done, and tell so."""
+    """Write chores, and report them to the engine so that the caller continues them."""
     _write(tx, chore, left)
     for project in dict.fromkeys(project for project, _, _ in left):
         tx.leave(project)
 
 
-def settle(tx: Transaction, project: str, chore: str, subjects: list[str], left: list[Chore]) -> None:
-    """After a step of these chores, which are locked: forget those that are done, write down those that are left.
+def save_progress(tx: Transaction, project: str, chore: str, subjects: list[str], left: list[Chore]) -> None:
+    """After a step of these chores, which are locked: delete those that are finished, and update those that are left.
 
-    Whoever goes on with the chores of one project does not look at others: chores that were added there are told of.
+    A step continues the chores of one project. If it added chores to other projects, it reports them to the engine.
     """
     for other in sorted({where for where, _, _ in left} - {project}):
         tx.leave(other)
@@ -89,14 +90,15 @@ def _write(tx: Transaction, chore: str, left: list[Chore]) -> None:
 def step(
     tx: Transaction, project: str | None, lock: str = "{skip_locked}", *, others: bool = False, share: int = 1
 ) -> bool | None:
-    """Go on with some chores, those of this project first.
+    """Do one step of some chores, those of this project first.
 
-    None: there are none. False: somebody else goes on with those of this project right now, and they were passed over.
-    With `{lock}` they are waited for. With `others`, chores of other projects count as well: a task of this project may
-    come after one of theirs. A stranger's call does none of it: what it may change was decided when the chore was
-    left. A caller that may do several steps in one transaction says how many: each of them does its share.
+    Returns None if there are no chores. Returns False if another transaction is doing a step of this project's chores,
+    which were skipped; with `{lock}` the call waits for it instead. With `others`, chores of other projects count as
+    well: a task of this project may come after a task of theirs. A stranger's call does no step: what it may change was
+    decided when the chore was written. A caller that may do several steps in one transaction says how many in `share`,
+    and each step handles that part of the budget.
     """
-    if changeable(tx):
+    if by_stranger(tx):
         return None
     here = "TRUE" if others or project is None else "project = :project"
     sorts = tx.all(
@@ -105,7 +107,7 @@ def step(
     )
     known = sorted((row for row in sorts if row[1] in STEPS), key=lambda row: row[0] != project)
     for where, chore in known:
-        # Those with the highest numbers first: usually they come after the others, and so the chores stay few.
+        # The highest numbers first: those tasks usually come after the others, so few chores are open at a time.
         rows: list[tuple[Any, ...]] = tx.all(
             "SELECT subject, passed FROM chores WHERE project = :project AND chore = :chore "
             f"ORDER BY length(subject) DESC, subject DESC LIMIT :most {lock}",
@@ -115,13 +117,13 @@ def step(
         )
         if rows:
             left = STEPS[chore](tx, where, [(subject, passed) for subject, passed in rows], max(1, BUDGET // share))
-            settle(tx, where, chore, [subject for subject, _ in rows], left)
+            save_progress(tx, where, chore, [subject for subject, _ in rows], left)
             return True
     return False if any(where == project for where, _ in known) else None
 
 
 def remain(tx: Transaction, project: str | None) -> list[str]:
-    """The projects that have chores: of all, or only this one."""
+    """The projects that have chores: among all projects, or only this one."""
     here = "TRUE" if project is None else "project = :project"
     rows = tx.all(f"SELECT DISTINCT project FROM chores WHERE {here} ORDER BY project", project=project)
     return [where for (where,) in rows]
@@ -129,10 +131,11 @@ def remain(tx: Transaction, project: str | None) -> list[str]:
 
 @operation("tasks.cascade", writes=True, strangers=False)
 def cascade(tx: Transaction, *, project: Project | None = "") -> int:
-    """Do one step of what operations have left to be done, and tell how many chores are left.
+    """Do one step of the work that operations have left, and return how many chores remain.
 
-    When a task ends that very many come after, only the first of them are released or cancelled at once. Call this
-    again until it answers 0. Whoever ends such a task does so by itself; this is for what a crash has left.
+    When a task ends that very many tasks come after, only the first of them are released or cancelled at once. Call
+    this again until it answers 0. The board that ended such a task does so by itself; this operation is for chores that
+    a crash has left.
     """
     step(tx, project, "{lock}")
     here = "TRUE" if project is None else "project = :project"

@@ -1,9 +1,11 @@
-"""Claims: won by exactly one, worked on and finished by that one alone.
+"""Claims: exactly one agent wins a task, and only that agent works on it and finishes it.
 
-A claim is a grant (see `grants`), so extending, completing, failing and releasing are fenced by holder and epoch,
-without exception. Attempts are counted when a task is won, so that one that kills its workers ends.
+A claim is a grant (see `grants`), so the task's row is authoritative: extending, completing, failing and releasing are
+always fenced by holder and epoch in the condition of the write. Attempts are counted when a task is won, so that a task
+that kills its workers ends at last.
 
-A lapsed claim can be won like a free task. Until somebody does, or writes the lapse down, its holder may still come.
+A lapsed claim can be won like a free task. Until another agent wins it, or the lapse is written, its holder may still
+renew or finish it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from ..model import Task, holder_id, record
 from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
-from . import changeable, edges_of, keys_of, operation
+from . import changeable, edges_scope, keys_scope, operation
 from .chores import remain, step
-from .events import of_task
-from .expiry import end_of, expire_before, expire_one, let_others_go_on, settle
+from .events import task_event
+from .expiry import apply_due_changes, end_of, expire_before, expire_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
 from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup
 
@@ -34,19 +36,19 @@ TRIES = 10
 """How often a claim is tried again when the task looked free but was taken in between."""
 
 ELSEWHERE = 1.0
-"""Seconds after which to look again while other projects have chores."""
+"""Seconds after which to ask again while other projects have chores."""
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
     "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, "
     "progress = NULL, aside = 0, look_at = {fresh} + :lease"
 )
 KEPT = "updated_at = {now}, look_at = CASE WHEN look_at > {fresh} + :lease THEN {fresh} + :lease ELSE look_at END"
-"""What changes with a renewal beside the grant; `look_at` only by a lease that ends earlier, so hardly any index."""
+"""What a renewal changes beside the grant. `look_at` changes only if the lease ends earlier, to spare its index."""
 WON = STORED + ", displaced"
 COMPLETED = f"state = 'completed', result = :result, reason = NULL, {FINISHED}"
 _TOUCHED = "updated_at = {now}"
 _UNTIL = Task.fields.index("until")
-# Whatever has no limit is won by one statement; the others have to be counted first.
+# One statement wins a task without a limit. For a task with one, the claims of its group are counted first.
 _WIN = {
     column: winning("tasks", f"{this} AND {READY} AND limit_group IS NULL", WON, CLAIMED)
     for column, this in ADDRESS.items()
@@ -55,15 +57,15 @@ _WIN_LIMITED = winning("tasks", f"number = :number AND {READY}", WON, CLAIMED)
 
 
 def _may_post(params: dict[str, Any]) -> list[Scope]:
-    """Whoever claims a key may be the first to name it, and posts it then."""
+    """The scope of a claim that may post its task: a key that no task has yet is posted by the claim."""
     may = params.get("create", True) and address(params["ref"])[0] == "key"
-    return [keys_of(params["project"])] if may else []
+    return [keys_scope(params["project"])] if may else []
 
 
-def _held_by_somebody(
+def _refuse_if_held(
     tx: Transaction, *, ref: str, agent: str, project: str, lease: float = CLAIM_LEASE, create: bool = True
 ) -> None:
-    """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
+    """Refuse the call at once, before it waits for the write lock, if a committed grant holds the task."""
     column, value = address(ref)
     row = tx.first(
         f"SELECT {STORED}, {granted_by('tasks.project', 'tasks.id', 'tasks.epoch')} FROM tasks "
@@ -72,10 +74,10 @@ def _held_by_somebody(
         project=project,
     )
     if row is not None and (task := record(Task, row[:-1])).state == "claimed":
-        raise _not_won(tx, task, agent, since=row[-1])
+        raise _refusal(tx, task, agent, since=row[-1])
 
 
-@operation("tasks.claim", writes=True, strangers=True, glance=_held_by_somebody, scopes=_may_post)
+@operation("tasks.claim", writes=True, strangers=True, glance=_refuse_if_held, scopes=_may_post)
 def claim(
     tx: Transaction,
     *,
@@ -85,10 +87,10 @@ def claim(
     lease: Lease = CLAIM_LEASE,
     create: bool = True,
 ) -> Task:
-    """Win a ready task, or learn who has it.
+    """Win a ready task, or learn who holds it.
 
-    With `create`, a key that nobody has posted yet is posted and won in one step, so that agents need
-    not agree on who posts.
+    With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
+    it.
     """
     column, value = address(ref)
     won = _win(tx, column, value, agent, project, lease)
@@ -97,39 +99,39 @@ def claim(
         for _ in range(TRIES):
             if won is not None:
                 return won
-            _held_by_somebody(tx, ref=ref, agent=agent, project=project)
-            task = _named(tx, ref, agent, project, create)
-            settled += _settled(tx, task)
+            _refuse_if_held(tx, ref=ref, agent=agent, project=project)
+            task = _find_or_post(tx, ref, agent, project, create)
+            settled += _bring_up_to_date(tx, task)
             won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
-            if won is None and not _free_again(tx, task := find(tx, f"#{task.number}", project)):
-                raise _not_won(tx, task, agent)
+            if won is None and not _free_by_now(tx, task := find(tx, f"#{task.number}", project)):
+                raise _refusal(tx, task, agent)
     except Refused as refusal:
-        refusal.kept = settled > 0  # or it would tell of an end that is not written
+        refusal.kept = settled > 0  # commit the ends that the refusal speaks of
         raise
     raise Refused(
         f"{called(task)} could not be won: others keep taking it", reason="task-waits", state=task.state, id=task.id
     )
 
 
-def _named(tx: Transaction, ref: str, agent: str, project: str, create: bool) -> Task:
-    """The task that is to be claimed; posted, if nobody has named its key before."""
+def _find_or_post(tx: Transaction, ref: str, agent: str, project: str, create: bool) -> Task:
+    """Find the task to claim; post it if no task has this key yet."""
     task = lookup(tx, ref, project)
     if task is not None:
         return task
     if not create or address(ref)[0] != "key":
-        return find(tx, ref, project)  # says what is missing
+        return find(tx, ref, project)  # raises `NotFound`
     from .tasks import post
 
     return post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
 
 
-def _settled(tx: Transaction, task: Task) -> int:
-    """Write down the lapses and ends that decide about a task that cannot be won as it is; how many there were."""
+def _bring_up_to_date(tx: Transaction, task: Task) -> int:
+    """Write the lapses and ends that may make a task winnable or finish it; how many there were."""
     if task.state == "blocked":
-        from .dependencies import catch_up
+        from .dependencies import resolve_blocked
 
-        # Perhaps it waits only for a claim that lapsed, or nobody has told it yet what it waited for.
-        return expire_before(tx, task.number) + catch_up(tx, task.number)
+        # It may wait for a claim that has lapsed, or for a task whose end has not reached it yet.
+        return expire_before(tx, task.number) + resolve_blocked(tx, task.number)
     return expire_one(tx, task.number) if task.state == "claimed" and task.lapsed else 0  # its last attempt
 
 
@@ -139,34 +141,34 @@ def _unfinished(tx: Transaction, task: Task) -> list[int]:
     return unfinished(tx, task.number)
 
 
-def _free_again(tx: Transaction, task: Task) -> bool:
-    """Whether a task that was just lost can be won by now: on PostgreSQL two statements are two moments."""
+def _free_by_now(tx: Transaction, task: Task) -> bool:
+    """Whether a task that was just lost is free by now: on PostgreSQL, others write between two statements."""
     if task.state == "pending":
         return micros(task.ready_at or 0) <= tx.now
     return task.state == "blocked" and not _unfinished(tx, task)
 
 
 def _win_limited(tx: Transaction, number: int, agent: str, lease: float) -> Task | None:
-    """Win a task of a group that has room; one that has no limit has been lost already."""
-    from .concurrency import refuse_full
+    """Win a task whose group has room; None for a task without a limit, which `_win` has already tried."""
+    from .concurrency import refuse_if_full
 
-    if not refuse_full(tx, number):
+    if not refuse_if_full(tx, number):
         return None
     row = tx.first(_WIN_LIMITED, number=number, agent=agent, lease=micros(lease))
-    return None if row is None else granted(tx, row)
+    return None if row is None else record_grant(tx, row)
 
 
 def _win(tx: Transaction, column: str, value: Any, agent: str, project: str, lease: float) -> Task | None:
     row = tx.first(_WIN[column], agent=agent, lease=micros(lease), value=value, project=project)
-    return None if row is None else granted(tx, row)
+    return None if row is None else record_grant(tx, row)
 
 
-def granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
-    """Write down a grant, and first the lapse of the one that it replaced."""
+def record_grant(tx: Transaction, row: tuple[Any, ...]) -> Task:
+    """Write the events of a claim: first the lapse of the claim that it replaced, if any."""
     task = record(Task, row[:-1])
     if row[-1] is not None:
-        of_task(tx, "task.expired", task, state="pending", agent=row[-1], epoch=task.epoch - 1)
-    of_task(
+        task_event(tx, "task.expired", task, state="pending", agent=row[-1], epoch=task.epoch - 1)
+    task_event(
         tx,
         "task.claimed",
         task,
@@ -177,7 +179,7 @@ def granted(tx: Transaction, row: tuple[Any, ...]) -> Task:
     return task
 
 
-def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) -> Refused:
+def _refusal(tx: Transaction, task: Task, agent: str, since: int | None = None) -> Refused:
     holder = holder_id(task)
     tx.refuse(
         "task.refused",
@@ -206,9 +208,9 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             number=task.number,
         )
     if task.state == "blocked":
-        from .dependencies import some
+        from .dependencies import numbers_shown
 
-        waits = some(_unfinished(tx, task))
+        waits = numbers_shown(_unfinished(tx, task))
         return Refused(f"{called(task)} is blocked by {waits}", reason="task-waits", state=task.state, id=task.id)
     if task.state == "pending":
         left = (task.ready_at or 0.0) - tx.now / SECOND
@@ -231,7 +233,7 @@ def _not_won(tx: Transaction, task: Task, agent: str, since: int | None = None) 
 
 
 @operation(
-    "tasks.claim_many", writes=True, strangers=True, scopes=lambda params: [edges_of(params["project"], shared=True)]
+    "tasks.claim_many", writes=True, strangers=True, scopes=lambda params: [edges_scope(params["project"], shared=True)]
 )
 def claim_many(
     tx: Transaction,
@@ -241,13 +243,13 @@ def claim_many(
     project: Project = "",
     lease: Lease = CLAIM_LEASE,
 ) -> list[Task]:
-    """Win as many of these tasks as are free, in one step; those not won are left out."""
+    """Win as many of these tasks as are free, in one step; the answer has only those that were won."""
     found = {task.number: task for task in (lookup(tx, ref, project) for ref in refs) if task is not None}
-    won = {number: _win_or_not(tx, found[number], agent, project, lease) for number in sorted(found)}
+    won = {number: _win_or_none(tx, found[number], agent, project, lease) for number in sorted(found)}
     return [task for number in found if (task := won[number]) is not None]
 
 
-def _win_or_not(tx: Transaction, task: Task, agent: str, project: str, lease: float) -> Task | None:
+def _win_or_none(tx: Transaction, task: Task, agent: str, project: str, lease: float) -> Task | None:
     try:
         won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
     except Refused:  # its group is full
@@ -258,7 +260,7 @@ def _win_or_not(tx: Transaction, task: Task, agent: str, project: str, lease: fl
     return won
 
 
-def as_holder(
+def change_as_holder(
     tx: Transaction,
     making: Callable[..., str],
     also: str,
@@ -269,9 +271,9 @@ def as_holder(
     epoch: int,
     **params: Any,
 ) -> Task:
-    """Change a task as its holder, or explain why the fence did not let it pass.
+    """Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
 
-    `making` makes the statement, by what becomes of the grant: `keeping`, `giving_back`, `closing` or just `writing`.
+    `making` is the function of `grants` that makes the statement: `keeping`, `giving_back`, `closing` or `writing`.
     """
     column, value = address(ref)
     task = None
@@ -285,8 +287,8 @@ def as_holder(
     raise stale(tx, find(tx, ref if task is None else f"#{task.number}", project), agent, epoch)
 
 
-def as_held(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) -> Task:
-    """The task, for a write beside it that only its holder may make; the grant stays until that is done."""
+def lock_as_holder(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) -> Task:
+    """Lock a task as its holder, for a write to another table; the claim cannot end before this transaction does."""
     column, value = address(ref)
     if column == "key":
         column, value = "number", find(tx, ref, project).number
@@ -297,7 +299,7 @@ def as_held(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) 
 
 
 def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
-    """The refusal for a write that the fence stopped; it is remembered for the log."""
+    """The refusal for a write that the fence stopped. It is also remembered for the log."""
     tx.refuse(
         "task.fenced",
         project=task.project,
@@ -339,17 +341,17 @@ def extend(
     epoch: Epoch = 0,
     lease: Lease = CLAIM_LEASE,
 ) -> Task:
-    """Keep a claim for another lease, counted from now."""
-    task = as_holder(tx, keeping, KEPT, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
-    of_task(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
+    """Renew a claim for another lease, counted from now."""
+    task = change_as_holder(tx, keeping, KEPT, ref=ref, agent=agent, project=project, epoch=epoch, lease=micros(lease))
+    task_event(tx, "task.extended", task, agent=agent, epoch=task.epoch, until=micros(task.until or 0))
     return task
 
 
 @operation("tasks.check", writes=False, strangers=True)
 def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", epoch: Epoch = 0) -> Task:
-    """The task, if this agent holds it now by the grant with that epoch, and its lease has not run out.
+    """Return the task if this agent holds it by the grant with this epoch and the lease has not run out.
 
-    For a look before a side effect that the board cannot fence. It may be over a moment later.
+    Use it before a side effect that the board cannot fence. The claim may still be lost a moment later.
     """
     column, value = address(ref)
     if column == "key":
@@ -380,9 +382,9 @@ def complete(
     ack_priority: Priority = "normal",
     ack_payload: Json | None = None,
 ) -> Task:
-    """Finish a claimed task. With `ack`, an announcement about it is posted in the same step."""
-    task = completed(tx, ref=ref, agent=agent, project=project, epoch=epoch, result=result)
-    let_others_go_on(tx, [end_of(task)])
+    """Complete a claimed task. With `ack`, an announcement about it is posted in the same step."""
+    task = complete_task(tx, ref=ref, agent=agent, project=project, epoch=epoch, result=result)
+    update_dependents(tx, [end_of(task)])
     if ack:
         from .tasks import post
 
@@ -399,12 +401,12 @@ def complete(
     return task
 
 
-def completed(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int, result: Any) -> Task:
-    """Finish a claimed task; those that come after it are still to be told."""
-    task = as_holder(
+def complete_task(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int, result: Any) -> Task:
+    """Complete a claimed task; the caller has to call `update_dependents`."""
+    task = change_as_holder(
         tx, closing, COMPLETED, ref=ref, agent=agent, project=project, epoch=epoch, result=json_text(result)
     )
-    of_task(tx, "task.completed", task, agent=agent, epoch=task.epoch)
+    task_event(tx, "task.completed", task, agent=agent, epoch=task.epoch)
     return task
 
 
@@ -424,17 +426,18 @@ def fail(
     retry: bool = True,
     result: Json | None = None,
 ) -> Task:
-    """Report that an attempt failed. With attempts left and `retry`, it becomes ready again after a backoff.
+    """Report that an attempt failed. With attempts left and `retry`, the task becomes ready again after a backoff.
 
-    The wait is between half and all of `backoff`, doubled with each attempt: those that failed together part.
+    The wait is a random time between half and all of `backoff`, which doubles with each attempt. So tasks that failed
+    together are not retried together.
     """
-    task = failed(tx, ref=ref, agent=agent, project=project, epoch=epoch, reason=reason, retry=retry, result=result)
+    task = fail_task(tx, ref=ref, agent=agent, project=project, epoch=epoch, reason=reason, retry=retry, result=result)
     if task.state == "failed":
-        let_others_go_on(tx, [end_of(task)])
+        update_dependents(tx, [end_of(task)])
     return task
 
 
-def failed(
+def fail_task(
     tx: Transaction,
     *,
     ref: str,
@@ -445,12 +448,12 @@ def failed(
     retry: bool,
     result: Any,
 ) -> Task:
-    """Write down a failed attempt; if it was the last one, those that come after are still to be told."""
+    """Write a failed attempt; if it was the last one, the caller has to call `update_dependents`."""
     before = find(tx, ref, project, "{lock}")
     again = retry and before.attempts < before.max_attempts
     wait = _backoff(tx, before) if again else 0
     ready_at = tx.now + wait if wait else 0
-    task = as_holder(
+    task = change_as_holder(
         tx,
         giving_back if again else closing,
         _RETRYING if again else _FAILED,
@@ -463,7 +466,7 @@ def failed(
         ready_at=ready_at,
     )
     event = "task.retrying" if again else "task.failed"
-    of_task(tx, event, task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
+    task_event(tx, event, task, agent=agent, epoch=task.epoch, note=reason, until=ready_at)
     return task
 
 
@@ -475,10 +478,10 @@ def _backoff(tx: Transaction, task: Task) -> int:
 
 
 def jitter(wait: int) -> int:
-    """Half of a wait to all of it."""
+    """A random duration between half of a wait and all of it."""
     import random
 
-    return wait - random.randint(0, wait // 2)  # noqa: S311  (to part those who met)
+    return wait - random.randint(0, wait // 2)  # noqa: S311  (spreads retries, no secret)
 
 
 @operation("tasks.release", writes=True, strangers=True)
@@ -491,19 +494,19 @@ def release(
     epoch: Epoch = 0,
     reason: Note | None = None,
 ) -> Task:
-    """Give a claim back at once, without using the attempt up."""
+    """Give a claim back at once, without using up the attempt."""
     also = f"state = 'pending', attempts = attempts - 1, {_TOUCHED}"
-    task = as_holder(tx, giving_back, also, ref=ref, agent=agent, project=project, epoch=epoch)
-    of_task(tx, "task.released", task, agent=agent, epoch=task.epoch, note=reason)
+    task = change_as_holder(tx, giving_back, also, ref=ref, agent=agent, project=project, epoch=epoch)
+    task_event(tx, "task.released", task, agent=agent, epoch=task.epoch, note=reason)
     return task
 
 
 @operation("tasks.due", writes=False, strangers=True)
 def due(tx: Transaction, *, project: Project | None = "") -> float | None:
-    """In how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
+    """Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 
-    A claim that is renewed meanwhile does not: then ask again. 0 while there are chores in the project (see
-    `tasks.cascade`). Those of other projects may concern it: then at most a second.
+    A claim that is renewed meanwhile does not become ready: then ask again. The answer is 0 while the project has
+    chores (see `tasks.cascade`), and at most 1 while another project has some, because they may concern this one.
     """
     here = "TRUE" if project is None else "project = :project"
     if left := remain(tx, None):
@@ -523,17 +526,17 @@ def _due(tx: Transaction, here: str, project: str | None) -> float | None:
 
 @operation("tasks.sweep", writes=True, strangers=True)
 def sweep(tx: Transaction, *, project: Project | None = "") -> int:
-    """Write down the claims that have lapsed, and do a step of what was left to be done; how many claims there were.
+    """Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
 
-    It only makes events timely, nothing depends on it.
+    It only makes events timely: no other operation depends on it.
     """
     if step(tx, project):
         for each in remain(tx, project):
             tx.leave(each)
     if project is not None:
-        return settle(tx, project)[0]
+        return apply_due_changes(tx, project)[0]
     rows = tx.all(
         "SELECT project FROM tasks WHERE state = 'claimed' AND look_at <= {now} UNION "
         "SELECT project FROM tasks WHERE state = 'pending' AND ready_at > 0 AND ready_at <= {now} ORDER BY project"
     )
-    return sum(settle(tx, each)[0] for (each,) in rows)
+    return sum(apply_due_changes(tx, each)[0] for (each,) in rows)

@@ -1,16 +1,16 @@
-"""Limits: of a group of tasks at most so many are claimed at any time.
+"""Concurrency limits: at most N tasks of a group are claimed at any time.
 
-A limit is a decision over several rows, so whoever wins a task that has one does so alone (`tx.serialize`): it counts
-the claims of the group, and only then claims; two transactions never spend the same room. A lapsed claim takes up
-room until its lapse is written down; one whose row somebody else has locked may be being extended. Each task brings
-the size of its group along: it may be won while fewer than that are claimed.
+A limit is a decision over several rows, so a transaction that wins a limited task takes the scope of the project's
+limits first (`lock_limits`). It counts the claims of the group, then claims. So two transactions never use the same
+free place. A lapsed claim counts until its lapse is written, because its holder may be renewing it right now. Each task
+carries the size of its group: it may be won while fewer than that are claimed.
 
-There may be thousands of groups, and most of their tasks cannot be won at the moment. Those are set aside, so that
-nobody who looks for the next task passes by them. Of each group, queue, function and size, as many of the best tasks
-are not aside as the group has room for. Whatever could change which ones those are leaves a row in `stirred`, in the
-same transaction and by a trigger, so no operation can forget it. Rows are looked at in the order in which tasks are
-won, and only as far as they could matter to whoever looks. A row is deleted first, and its group looked at afterwards:
-a change that is committed in between has a row of its own.
+There may be thousands of groups, and most of their tasks cannot be won at the moment. Those tasks are hidden (column
+`aside`), so that a search for the next task does not read them. For each combination of group, queue, function and
+size, as many of the best tasks are visible as the group has room for. Any change that may affect which tasks those are
+adds a row to the table `stirred`, in the same transaction and by a trigger, so no operation can forget it. A search
+reconsiders the groups of these rows in the order in which their tasks would be won, and only as far as they could
+matter to it. It deletes the row before it reads the group: a change that is committed in between has a new row.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from . import Transaction
 
 ROOM = 9
-"""The rank of a stirred group that may have room: before all priorities."""
-MOST_OPEN = 100
-"""How many tasks of a group, queue, function and size are not aside at once, however much room there is."""
+"""The rank of a changed group that may have room: above all priorities."""
+MOST_VISIBLE = 100
+"""How many tasks of a group, queue, function and size are visible at once, however much room there is."""
 _AT_ONCE = 100
-"""How many rows of `stirred` are looked at in one go."""
+"""How many rows of `stirred` one call handles."""
 _READY = "project = :project AND state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL"
 _TAKEN = "SELECT limit_group, count(*) FROM tasks WHERE project = :project AND state = 'claimed' AND "
 _BEST = "ORDER BY queue, callee, limit_size, priority DESC, number LIMIT 1"
 
 
-def alone(tx: Transaction, project: str) -> None:
+def lock_limits(tx: Transaction, project: str) -> None:
     """Be the only transaction that wins limited tasks of this project, from its beginning to its end."""
     tx.serialize("limits", project)
 
 
 def taken(tx: Transaction, project: str, groups: Iterable[str]) -> dict[str, int]:
-    """How many of each of these groups are claimed, lapsed ones included."""
+    """Count the claimed tasks of each of these groups, lapsed claims included."""
     counts: dict[str, int] = {}
     for table, params in given(("g",), [(group,) for group in sorted(groups)]):
         rows = tx.all(
@@ -56,8 +56,8 @@ def taken(tx: Transaction, project: str, groups: Iterable[str]) -> dict[str, int
     return counts
 
 
-def refuse_full(tx: Transaction, number: int) -> bool:
-    """Whether a task is ready but for its limit; raises `Refused` if its group is full. Nobody else fills it now."""
+def refuse_if_full(tx: Transaction, number: int) -> bool:
+    """Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready."""
     row = tx.first(
         "SELECT project, limit_group, limit_size FROM tasks WHERE number = :number AND limit_group IS NOT NULL "
         "AND state IN ('pending', 'claimed') AND ready_at <= {now}",
@@ -66,7 +66,7 @@ def refuse_full(tx: Transaction, number: int) -> bool:
     if row is None:
         return False
     project, group, size = row
-    alone(tx, project)
+    lock_limits(tx, project)
     expire(tx, project)
     others = tx.all(
         f"{_TAKEN}limit_group = :group AND number <> :number GROUP BY limit_group",
@@ -75,7 +75,7 @@ def refuse_full(tx: Transaction, number: int) -> bool:
         number=number,
     )
     if others and others[0][1] >= size:
-        # Without its id: whoever waits is woken by any change, for it is another task that has to end.
+        # Without the task's id, so that a waiter is woken by any change: another task of the group has to end.
         raise Refused(
             f"#{number} has to wait: {others[0][1]} of the group {shown(group)} are claimed, the limit is {size}",
             reason="task-waits",
@@ -86,19 +86,20 @@ def refuse_full(tx: Transaction, number: int) -> bool:
     return True
 
 
-# ── Which tasks are aside ────────────────────────────────────────────────────────────────────────────
+# ── Which tasks are hidden ───────────────────────────────────────────────────────────────────────────
 
 
-def look_again(tx: Transaction, project: str, than: tuple[int, int] | None = None) -> tuple[bool, bool]:
-    """Look at groups that were stirred, a hundred rows at most, and let their best tasks be found.
+def reconsider_groups(tx: Transaction, project: str, than: tuple[int, int] | None = None) -> tuple[bool, bool]:
+    """Reconsider groups that have changed, from a hundred rows of `stirred` at most, and show their best tasks.
 
-    With `than`, a priority and a number, only where a task that comes before that one might be. Whether there were any,
-    and whether somebody else is changing one of the best tasks; then the group has to be looked at once more.
+    With `than`, a priority and a number, only groups that may have a task that comes before that one. Returns whether
+    there were any, and whether another transaction is changing one of the best tasks, so that its group has to be
+    reconsidered once more.
     """
-    if not _stirred(tx, project, than, 1, ""):
+    if not _changed_groups(tx, project, than, 1, ""):
         return False, False
-    alone(tx, project)  # from the beginning: what follows is looked at alone
-    rows = _stirred(tx, project, than, _AT_ONCE, "{pass_over}")
+    lock_limits(tx, project)  # restarts the transaction if need be: what follows is read under the scope
+    rows = _changed_groups(tx, project, than, _AT_ONCE, "{pass_over}")
     for table, params in given(("g", "t"), rows):
         tx.all(
             f"{table}DELETE FROM stirred WHERE project = :project "
@@ -106,10 +107,10 @@ def look_again(tx: Transaction, project: str, than: tuple[int, int] | None = Non
             project=project,
             **params,
         )
-    return bool(rows), _let_be_found(tx, project, {group for group, _ in rows})
+    return bool(rows), _show_best_tasks(tx, project, {group for group, _ in rows})
 
 
-def _stirred(
+def _changed_groups(
     tx: Transaction, project: str, than: tuple[int, int] | None, most: int, lock: str
 ) -> list[tuple[str, int]]:
     rows = tx.all(
@@ -121,18 +122,18 @@ def _stirred(
     return [(group, task) for group, task, rank in rows if than is None or (-rank, task) < (-than[0], than[1])]
 
 
-def _let_be_found(tx: Transaction, project: str, groups: set[str]) -> bool:
-    """Set the best tasks of these groups aside no longer, as many as there is room for; whether some were not free."""
+def _show_best_tasks(tx: Transaction, project: str, groups: set[str]) -> bool:
+    """Show the best tasks of these groups, as many as there is room for; whether others have locked some of them."""
     used = taken(tx, project, groups)
     best: list[tuple[str, int]] = []
     wider = []
     for group, queue, callee, size, number, aside in _heads(tx, project, groups):
-        room = min(size - used[group], MOST_OPEN)
+        room = min(size - used[group], MOST_VISIBLE)
         if room > 1:
             wider.append((group, queue, callee, size, room))
         elif room == 1 and aside == 1:
             best.append((group, number))
-    best += _first_of(tx, project, wider)
+    best += _best_hidden_tasks(tx, project, wider)
     found: set[int] = set()
     for table, params in given(("n",), [(number,) for number in sorted(number for _, number in best)]):
         rows = tx.all(
@@ -143,13 +144,14 @@ def _let_be_found(tx: Transaction, project: str, groups: set[str]) -> bool:
         )
         found.update(number for (number,) in rows)
     missed = [(group, number) for group, number in best if number not in found]
-    stir(tx, project, missed)
+    mark_changed(tx, project, missed)
     return bool(missed)
 
 
-def stir(tx: Transaction, project: str, tasks: Iterable[tuple[str, int]]) -> None:
-    """Have groups looked at again, because of these tasks, before all others."""
-    # Under another number than the trigger would use: whoever changes the task at this moment is not waited for.
+def mark_changed(tx: Transaction, project: str, tasks: Iterable[tuple[str, int]]) -> None:
+    """Have the groups of these tasks reconsidered, before all other groups."""
+    # The number is negated, so that the row never conflicts with one of the trigger: this insert must not wait for the
+    # transaction that is changing the task.
     for group, number in tasks:
         tx.all(
             "INSERT INTO stirred (project, limit_group, task, rank) VALUES (:project, :group, :task, :rank) "
@@ -161,8 +163,8 @@ def stir(tx: Transaction, project: str, tasks: Iterable[tuple[str, int]]) -> Non
         )
 
 
-def set_aside(tx: Transaction, numbers: list[int]) -> int:
-    """Set tasks aside whose groups are full; how many were. One that somebody else is changing is passed over."""
+def hide_tasks(tx: Transaction, numbers: list[int]) -> int:
+    """Hide tasks whose groups are full; how many were hidden. A task that another transaction has locked is skipped."""
     count = 0
     for table, params in given(("n",), [(number,) for number in sorted(numbers)]):
         rows = tx.all(
@@ -176,7 +178,7 @@ def set_aside(tx: Transaction, numbers: list[int]) -> int:
 
 
 def _heads(tx: Transaction, project: str, groups: set[str]) -> list[tuple[str, str, str, int, int, int]]:
-    """The best ready task of each of these groups, in each queue, for each function and size, found by skipping."""
+    """The best ready task of each of these groups, for each queue, function and size, found by an index skip scan."""
     heads = []
     for table, params in given(("g",), [(group,) for group in sorted(groups)]):
         heads += tx.all(
@@ -192,8 +194,10 @@ def _heads(tx: Transaction, project: str, groups: set[str]) -> list[tuple[str, s
     return heads
 
 
-def _first_of(tx: Transaction, project: str, wider: list[tuple[str, str, str, int, int]]) -> list[tuple[str, int]]:
-    """The tasks that are still aside among the first ones of these groups, queues, functions and sizes."""
+def _best_hidden_tasks(
+    tx: Transaction, project: str, wider: list[tuple[str, str, str, int, int]]
+) -> list[tuple[str, int]]:
+    """The tasks that are still hidden among the best ones of these groups, queues, functions and sizes."""
     found = []
     for begin in range(0, len(wider), _AT_ONCE):
         arms: list[str] = []
@@ -212,8 +216,8 @@ def _first_of(tx: Transaction, project: str, wider: list[tuple[str, str, str, in
     return found
 
 
-def combinations(tx: Transaction, project: str) -> list[tuple[str, str, str, int]]:
-    """Each group, queue, function and size that has something ready, found by skipping through an index."""
+def ready_combinations(tx: Transaction, project: str) -> list[tuple[str, str, str, int]]:
+    """Each combination of group, queue, function and size that has a ready task, found by an index skip scan."""
     first = "ORDER BY limit_group, queue, callee, limit_size LIMIT 1"
     return tx.all(
         f"WITH RECURSIVE heads (n) AS (SELECT (SELECT number FROM tasks WHERE {_READY} {first}) "

@@ -1,16 +1,17 @@
-"""Instants: when a cron expression comes round, in a time zone, in board time.
+"""Cron times: the instants of a cron expression in a time zone, in board time.
 
-The library reads the expression and walks the calendar; what it gives is only trusted to be near the truth. Here an
-instant counts if it lies after the one before, so that the clock's two passes through an hour in autumn, and several
-times that fall into the hour missing in spring, never make one moment come twice.
+A library (cronsim) parses the expression and walks the calendar. Its results are checked: an instant counts only if it
+is later than the one before. So no moment comes twice, neither in the hour that the clock passes twice in autumn nor
+for several times that fall into the hour that is missing in spring.
 
-What daylight saving means, as in Debian's cron: a fixed time that the clock leaps over runs as soon as the leap is
-done, one that it passes twice runs the first time; what runs every so many minutes or every hour follows real time.
+Daylight saving follows Debian's cron. A fixed time that the clock skips runs right after the skip. A fixed time that
+the clock passes twice runs the first time. An expression that runs every so many minutes or every hour follows real
+time.
 
-To follow real time means that a moment is an instant if the clock on the wall shows a matching time then. The library
-goes from hour to hour instead and is lost where the clock is changed by half an hour. So between two changes of the
-clock it is given plain times without a zone, and starts anew at each change. Which moments are instants then depends on
-the zone alone, not on the moment from which one looks.
+To follow real time means: a moment is an instant if the wall clock shows a matching time then. The library steps from
+hour to hour instead, and goes wrong where the clock changes by half an hour. So between two changes of the clock the
+library gets plain times without a zone, and at each change it starts again. Which moments are instants then depends
+only on the zone, not on the moment at which the walk starts.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ _FIELDS = "minute hour day month weekday, e.g. '*/5 * * * *' or '0 9 * * MON-FRI
 
 
 def library() -> Any:
-    """The library that reads expressions; `Unavailable` where it is not installed."""
+    """The library that parses expressions; raises `Unavailable` if it is not installed."""
     try:
         import cronsim
     except ImportError as exc:
-        raise Unavailable("schedules: cronsim is not installed here", hint=f"they are an extra: {EXTRA}") from exc
+        raise Unavailable("schedules: cronsim is not installed here", hint=f"schedules need an extra: {EXTRA}") from exc
     return cronsim
 
 
 def installed() -> bool:
-    """Whether this process can read expressions at all."""
+    """Whether this process can parse expressions."""
     try:
         return library() is not None
     except Unavailable:
@@ -56,7 +57,7 @@ def installed() -> bool:
 
 
 def instants(expression: str, zone: str, after: int) -> Iterator[int]:
-    """The instants of an expression after a moment, in order, each once; `Invalid` if it is none."""
+    """The instants of an expression after a moment, in order, each once; raises `Invalid` for a bad expression."""
     from datetime import UTC, datetime
 
     cronsim = library()
@@ -68,7 +69,7 @@ def instants(expression: str, zone: str, after: int) -> Iterator[int]:
     except cronsim.CronSimError as exc:
         said = f"{exc}"
         raise Invalid(f"expression: {said[:1].lower()}{said[1:]} in {shown(expression)}", hint=_FIELDS) from None
-    if where is UTC or walk.fixup_tz is not None:  # there the library takes care of daylight saving itself
+    if where is UTC or walk.fixup_tz is not None:  # in these cases the library handles daylight saving itself
         return _onward(walk, after)
     return _in_real_time(lambda shown: cronsim.CronSim(expression, shown), where, after // SECOND)
 
@@ -101,7 +102,7 @@ def _offset(zone: tzinfo, at: int) -> int:
 def _change(zone: tzinfo, begin: int, end: int) -> int | None:
     """The first moment after `begin`, up to `end`, at which the wall clock has been changed; None if there is none.
 
-    Looked for from day to day: no zone changes its clock and changes it back within one.
+    The search goes from day to day: no zone changes its clock and changes it back within one day.
     """
     offset = _offset(zone, begin)
     while begin < end:
@@ -142,9 +143,9 @@ def first(expression: str, zone: str, after: int) -> int:
 
 
 def newest(expression: str, zone: str, oldest: int, now: int) -> int:
-    """The last instant until now, if `oldest` is one of them.
+    """The last instant up to now, where `oldest` is an instant.
 
-    Looked for backwards from now in growing steps: a year of missed seconds costs no more than a minute of them.
+    The search goes backwards from now in growing steps: a year of missed seconds costs no more than a minute of them.
     """
     back = 60 * SECOND
     while now - back > oldest:

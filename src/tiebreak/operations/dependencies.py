@@ -1,35 +1,35 @@
-"""Dependencies: what comes after what, and what becomes of it.
+"""Dependencies: which tasks come after which, and what happens to them when an earlier task ends.
 
-A task is blocked until every task that it comes after is completed. When one of those fails or is cancelled,
-it is cancelled with that reason, and so are those that come after it; unless it was posted to run anyway. The
-graph has no circles because an edge that would close one is refused.
+A task is blocked until every task that it comes after is completed. If one of those fails or is cancelled, the task is
+cancelled with that reason, and so are the tasks that come after it, unless it was posted with `run_anyway`. The graph
+has no cycles, because an edge that would close one is refused.
 
-Who counts what a task waits for has locked first what could change the count. Whoever ends a task has locked its row,
-then locks those that come after it, and counts anew for each. Whoever adds an edge or reopens a task locks what it
-comes after (shared), then the task. So of two that meet the later one sees what the earlier one did, and all lock a
-task before those that come after it.
+A transaction that counts a task's open predecessors has locked everything that could change the count. A transaction
+that ends a task has locked its row, then locks the tasks that come after it, and counts again for each. A transaction
+that adds an edge or reopens a task locks the predecessors (shared), then the task. So when two of them meet, the later
+one sees what the earlier one did. All of them lock a task before the tasks that come after it.
 
-A small family is dealt with by the transaction that ends its first task. Of a large one, the rest is left as a chore
-(see `chores`), written by the same transaction and done in steps. Until then a task may be blocked although all that
-it comes after has ended. So for each end: those that come after it know of it, or there is a chore for it. From that
-follows:
+If few tasks come after a task, the transaction that ends it updates all of them. If there are very many, it leaves the
+rest as a chore (see `chores`), which it writes itself and which is done in steps. Until then a task may be blocked
+although all its predecessors have ended. The invariant is, for each ended task: the tasks that come after it have been
+updated, or there is a chore for it. It follows:
 
-- To claim such a task by its name decides about it first. `next` does steps when it finds nothing.
-- To post a task after one that has ended, or to link one, counts anew: nobody has to tell it. If the earlier task has
-  not been cancelled yet but will be, the new one is cancelled with it, because its edge is there before that.
-- To reopen the task whose end is still being told would leave some undecided: the rest is done first, or it is refused.
-  To reopen one of those that came after it changes nothing about the others.
-- A task with a chore is not forgotten.
-- Two may deal with the same task at once: both lock it, and the second one counts what the first one did.
+- A claim of such a task by its name updates the task first. `tasks.next` does steps when it finds nothing.
+- Posting a task after one that has ended, or linking one to it, counts anew, so it needs no chore. If the earlier task
+  is not cancelled yet but a chore will cancel it, the new task is cancelled with it, because its edge exists by then.
+- Reopening a task that still has a chore would leave some tasks undecided: the chore is finished first, or the call is
+  refused. Reopening one of the tasks that came after it does not affect the others.
+- A task with a chore is not pruned.
+- Two transactions may update the same task at once: both lock it, and the second one counts what the first one did.
 """
 
 from __future__ import annotations
 
 from ..errors import Refused
 from ..model import Task, record
-from . import changeable, chores, edges_of, operation
-from .events import of_task
-from .expiry import end_of, expire_one, followed, let_others_go_on
+from . import by_stranger, chores, edges_scope, operation
+from .events import task_event
+from .expiry import end_of, expire_one, update_dependents, with_dependents
 from .grants import giving_back
 from .references import ARRIVING, SHOWN, STORED, called, find
 from .rows import SIZES, given, listed, parameter
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
     from .expiry import Ended
 
     End = tuple[str, int, int]
-    """A task that has ended: its project, its number, and the last one after it that knows."""
+    """An ended task: its project, its number, and the last of the tasks after it that has been updated."""
 
 ROUNDS = 50
-"""How long a chain of cancellations is followed in one transaction."""
+"""How many levels of a chain of cancellations one transaction follows."""
 MANY = 100
-"""A task that waits for more than so many is not counted anew with each that is completed."""
+"""A task that waits for more tasks than this is not counted again each time one of them is completed."""
 _LAST = 9223372036854775807
 
 
 def find_predecessors(tx: Transaction, after: list[str], project: str, run_anyway: bool) -> list[Task]:
-    """The tasks to come after; one that has already ended badly is refused.
+    """Find and lock the tasks to come after; refuse one that has failed or was cancelled.
 
-    They are locked: an end that is being written now is seen here, and a later one sees the new edge.
+    Because of the lock, an end that is being written now is seen here, and a later end sees the new edge.
     """
     numbers = {find(tx, ref, project).number for ref in after}
     found = [find(tx, f"#{number}", project, "{share}") for number in sorted(numbers)]
@@ -66,7 +66,7 @@ def find_predecessors(tx: Transaction, after: list[str], project: str, run_anywa
 
 
 def refuse_ended_badly(before: list[Task], run_anyway: bool) -> None:
-    """Refuse what would wait for ever: to come after a task that failed or was cancelled."""
+    """Refuse to come after a task that failed or was cancelled: the new task would wait for ever."""
     for task in before:
         if task.state in ("failed", "cancelled") and not run_anyway:
             raise Refused(
@@ -76,7 +76,7 @@ def refuse_ended_badly(before: list[Task], run_anyway: bool) -> None:
 
 
 def link(tx: Transaction, task: int, after: int) -> None:
-    """Write down that one task comes after another."""
+    """Add an edge: one task comes after another."""
     tx.all(
         "INSERT INTO edges (task, after) VALUES (:task, :after) ON CONFLICT DO NOTHING",
         task=task,
@@ -84,24 +84,24 @@ def link(tx: Transaction, task: int, after: int) -> None:
     )
 
 
-@operation("tasks.depend", writes=True, strangers=True, scopes=lambda params: [edges_of(params["project"])])
+@operation("tasks.depend", writes=True, strangers=True, scopes=lambda params: [edges_scope(params["project"])])
 def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", project: Project = "") -> Task:
-    """Let a task that nobody has started come after others; a circle is refused."""
+    """Make a task that nobody has claimed come after others; a dependency that closes a cycle is refused."""
     number = _startable(later := find(tx, ref, project)).number
-    tx.serialize("edges", later.project)  # two edges that are added at the same moment may close a circle together
+    tx.serialize("edges", later.project)  # two edges that are added at the same moment may close a cycle together
     before = find_predecessors(tx, after, project, runs_anyway(tx, number))
     task = was = _startable(find(tx, f"#{number}", project, "{lock}"))
     expire_one(tx, task.number)
     before = [b for b in before if not _linked(tx, task.number, b.number)]
     for b in before:
-        _refuse_circle(tx, task, b)
+        _refuse_cycle(tx, task, b)
         link(tx, task.number, b.number)
     if before:
-        if (row := _refresh(tx, task.number)) is not None:
+        if (row := _recount(tx, task.number)) is not None:
             task = record(Task, row)
-        of_task(tx, "task.linked", task, agent=agent, note=f"after {some(b.number for b in before)}")
-        if was.state == "blocked" and task.state == "pending":  # a chore would have told it later
-            of_task(tx, "task.ready", task)
+        task_event(tx, "task.linked", task, agent=agent, note=f"after {numbers_shown(b.number for b in before)}")
+        if was.state == "blocked" and task.state == "pending":  # a chore would have done so later
+            task_event(tx, "task.ready", task)
     return task
 
 
@@ -112,7 +112,7 @@ def _startable(task: Task) -> Task:
 
 
 def runs_anyway(tx: Transaction, number: int) -> bool:
-    """Whether a task runs also when one that it comes after failed or was cancelled; that never changes."""
+    """Whether a task runs even if a predecessor failed or was cancelled; this never changes."""
     row = tx.first("SELECT run_anyway FROM tasks WHERE number = :number", number=number)
     return bool(row and row[0])
 
@@ -121,11 +121,12 @@ def _linked(tx: Transaction, task: int, after: int) -> bool:
     return tx.first("SELECT 1 FROM edges WHERE task = :task AND after = :after", task=task, after=after) is not None
 
 
-def _refuse_circle(tx: Transaction, task: Task, before: Task) -> None:
-    """Refuse an edge that closes a circle, however many projects the circle leads through.
+def _refuse_cycle(tx: Transaction, task: Task, before: Task) -> None:
+    """Refuse an edge that closes a cycle, however many projects the cycle leads through.
 
-    An edge belongs to the project of its later task. Whoever adds one has the scope of that project alone and shares
-    those of all projects whose edges were walked, so of two who would close a circle together one comes later.
+    An edge belongs to the project of its later task. A transaction that adds one holds the scope of that project
+    exclusively and shares the scopes of all projects whose edges it walked. So of two transactions that would close a
+    cycle together, one runs after the other.
     """
     reached = tx.all(
         "WITH RECURSIVE earlier (number) AS (SELECT CAST(:before AS BIGINT) UNION "
@@ -144,7 +145,7 @@ def _refuse_circle(tx: Transaction, task: Task, before: Task) -> None:
 
 @operation("tasks.after", writes=False, strangers=True)
 def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Task]:
-    """The tasks that a task comes after."""
+    """List the tasks that a task comes after."""
     task = find(tx, ref, project)
     rows = tx.all(
         f"SELECT {SHOWN} FROM tasks WHERE number IN "
@@ -155,7 +156,7 @@ def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Ta
 
 
 def cancel_row(tx: Transaction, number: int, reason: str | None) -> Task | None:
-    """Call a task off; None if it had ended already."""
+    """Cancel a task; None if it had ended already."""
     row = tx.first(_CANCEL, number=number, reason=reason)
     return None if row is None else record(Task, row)
 
@@ -166,52 +167,52 @@ _CANCEL = giving_back("tasks", "number = :number", STORED, _ENDED.format(":reaso
 
 
 def release_dependents(tx: Transaction, ended: list[Ended]) -> None:
-    """Let those that come after finished tasks go on, or cancel them with them; what is too much is left as chores."""
+    """Release or cancel the tasks that come after these ended ones; what exceeds the budget is left as chores."""
     completed = {number for number, _, state in ended if state == "completed"}
-    left = _tell(tx, [(project, number, 0) for number, project, _ in ended], chores.BUDGET, completed)
+    left = _propagate(tx, [(project, number, 0) for number, project, _ in ended], chores.BUDGET, completed)
     if left:
-        if changeable(tx):
+        if by_stranger(tx):
             from .strangers import refuse_jobs_after
 
             refuse_jobs_after(tx, [(number, passed) for _, number, passed in left])
         chores.leave(tx, "dependents", _as_chores(left))
 
 
-def go_on(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
-    """One step of telling those that come after these tasks; the chores that are left."""
-    return _as_chores(_tell(tx, [(project, int(subject), passed) for subject, passed in rows], budget))
+def step_dependents(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
+    """Do one step of updating the tasks that come after these; the chores that are left."""
+    return _as_chores(_propagate(tx, [(project, int(subject), passed) for subject, passed in rows], budget))
 
 
 _THIS_CHORE = "FROM chores WHERE project = :project AND chore = 'dependents' AND subject = :subject"
 
 
 def lock_chore(tx: Transaction, task: Task) -> None:
-    """Wait for whoever tells those that come after a task of its end, before any task is locked."""
+    """Wait for a transaction that is working on this task's chore, before any task is locked."""
     tx.first(f"SELECT 1 {_THIS_CHORE} {{lock}}", project=task.project, subject=str(task.number))
 
 
-def finish(tx: Transaction, task: Task) -> None:
-    """Let all that come after a task know of its end before it is reopened; refused if they are too many.
+def finish_dependents(tx: Transaction, task: Task) -> None:
+    """Finish the chore of a task before the task is reopened; refuse if too many tasks come after it.
 
-    Its row is locked, so no chore for it is added meanwhile.
+    The task's row is locked, so no chore for it is added meanwhile.
     """
     this = {"project": task.project, "subject": str(task.number)}
     if tx.first(f"SELECT 1 {_THIS_CHORE}", **this) is None:
         return
-    # One that was not there yet for `lock_chore` is not waited for: tasks are locked by now.
+    # A chore that did not exist yet when `lock_chore` ran is not waited for, because tasks are locked by now.
     if (row := tx.first(f"SELECT passed {_THIS_CHORE} {{skip_locked}}", **this)) is not None:
-        left = _as_chores(_tell(tx, [(task.project, task.number, row[0])], chores.BUDGET))
-        chores.settle(tx, task.project, "dependents", [this["subject"]], left)
+        left = _as_chores(_propagate(tx, [(task.project, task.number, row[0])], chores.BUDGET))
+        chores.save_progress(tx, task.project, "dependents", [this["subject"]], left)
         if left:
             tx.leave(task.project)
         if (task.project, this["subject"]) not in [each[:2] for each in left]:
             return
     refusal = Refused(
-        f"{called(task)} is {task.state}, and those that come after it are still being told",
+        f"{called(task)} is {task.state}, and the tasks that come after it are still being updated",
         hint="try again in a moment",
         state=task.state,
     )
-    refusal.kept = row is not None  # the step that was done stays
+    refusal.kept = row is not None  # commit the step that was done
     raise refusal
 
 
@@ -219,28 +220,28 @@ def _as_chores(ends: list[End]) -> list[Chore]:
     return [(project, str(number), passed) for project, number, passed in ends]
 
 
-def _tell(tx: Transaction, ends: list[End], room: int, completed: Iterable[int] = ()) -> list[End]:
-    """Decide about those that come after these ends, and after those that are cancelled thereby; the ends left over.
+def _propagate(tx: Transaction, ends: list[End], room: int, completed: Iterable[int] = ()) -> list[End]:
+    """Update the tasks that come after these ends, and after tasks that this cancels; the ends that are left.
 
-    `completed` are those of which nobody else can know yet: they were completed by this transaction.
+    `completed` are the tasks that this very transaction has completed: no other transaction can have counted them yet.
     """
     for _ in range(ROUNDS):
         if not ends or room <= 0:
             break
-        near, ends = _near(tx, ends, room)
+        near, ends = _next_dependents(tx, ends, room)
         room -= len(near)
-        cancelled = followed(tx, _decide(tx, near, set(completed)))
+        cancelled = with_dependents(tx, _decide(tx, near, set(completed)))
         ends = [*((project, number, 0) for number, project, _ in cancelled), *ends]
     return ends
 
 
-def _near(tx: Transaction, ends: list[End], room: int) -> tuple[dict[int, list[int]], list[End]]:
-    """Some of those that come after these ends, each with the ends it comes after, and the ends that have more."""
-    some_ends, left = ends[:room], ends[room:]
-    share = room // len(some_ends)
-    found = _first_after(tx, some_ends, share + 1)  # one more than its share tells that there are others
+def _next_dependents(tx: Transaction, ends: list[End], room: int) -> tuple[dict[int, list[int]], list[End]]:
+    """The next tasks to update, each with the ends that it comes after; and the ends that have more of them."""
+    batch, left = ends[:room], ends[room:]
+    share = room // len(batch)
+    found = _first_dependents(tx, batch, share + 1)  # one more than its share shows that there are others
     near: dict[int, list[int]] = {}
-    for project, number, _ in some_ends:
+    for project, number, _ in batch:
         tasks = found.get(number, [])
         if len(tasks) > share:
             tasks.pop()
@@ -250,23 +251,23 @@ def _near(tx: Transaction, ends: list[End], room: int) -> tuple[dict[int, list[i
     return near, left
 
 
-def _first_after(tx: Transaction, ends: list[End], most: int) -> dict[int, list[int]]:
-    """The first ones that come after each of these ends, and that are not passed yet.
+def _first_dependents(tx: Transaction, ends: list[End], most: int) -> dict[int, list[int]]:
+    """The first tasks that come after each of these ends and have not been updated yet.
 
-    Both columns are compared together, because only the right index has them in that order. So whatever a planner
-    believes about large families, it reads no more than it is asked for.
+    The statement compares both columns as one pair, because only the right index has them in that order. So whatever
+    the planner estimates, it uses that index and reads no more rows than it needs.
     """
     found: dict[int, list[int]] = {}
     for begin in range(0, len(ends), SIZES[-1]):
-        some_ends = ends[begin : begin + SIZES[-1]]
-        size = next(size for size in SIZES if size >= len(some_ends))
+        batch = ends[begin : begin + SIZES[-1]]
+        size = next(size for size in SIZES if size >= len(batch))
         params = {"most": most}
         for i in range(size):
-            number, passed = some_ends[i][1:] if i < len(some_ends) else (_LAST, 0)
+            number, passed = batch[i][1:] if i < len(batch) else (_LAST, 0)
             params[parameter("n", i)], params[parameter("p", i)] = number, passed
         arms = (_ARM.format(i, parameter("n", i), parameter("p", i)) for i in range(size))
         for i, after, task in tx.all(" UNION ALL ".join(arms), **params):
-            if after == some_ends[i][1]:  # behind the last one come those of another task
+            if after == batch[i][1]:  # the pairs that follow belong to another task
                 found.setdefault(after, []).append(task)
     return {after: sorted(tasks) for after, tasks in found.items()}
 
@@ -278,7 +279,7 @@ _ARM = (
 
 
 def _decide(tx: Transaction, near: dict[int, list[int]], completed: set[int]) -> list[Ended]:
-    """Release or cancel the blocked ones among these tasks; those that were cancelled."""
+    """Release or cancel those of these tasks that are blocked; the cancelled ones."""
     blocked: dict[int, tuple[int, int]] = {}
     for these, params in listed("n", sorted(near)):
         rows = tx.all(
@@ -292,24 +293,24 @@ def _decide(tx: Transaction, near: dict[int, list[int]], completed: set[int]) ->
         fewer = blockers - len(near[number])
         if fewer > MANY and not anyway and completed.issuperset(near[number]):
             waiting[number] = fewer
-    counts = _counts(tx, [number for number in blocked if number not in waiting])
+    counts = _count_blockers(tx, [number for number in blocked if number not in waiting])
     doomed = {n: bad for n, (_, bad) in counts.items() if bad is not None and not blocked[n][0]}
     waiting.update((number, counts.get(number, (0, None))[0]) for number in blocked if number not in waiting)
     cancelled = _cancel_each(tx, doomed)
     ready = [task for task in _release_each(tx, waiting, doomed) if task.state == "pending"]
     for task in sorted([*cancelled, *ready], key=lambda task: task.number):
         if task.state == "pending":
-            of_task(tx, "task.ready", task)
+            task_event(tx, "task.ready", task)
         else:
-            of_task(tx, "task.cancelled", task, note=task.reason)
+            task_event(tx, "task.cancelled", task, note=task.reason)
     return [end_of(task) for task in cancelled]
 
 
-# Counted anew, with few exceptions: a task that was reopened may end twice, and must not count for two. The exceptions
-# wait for many. Of those, only what was completed by this very transaction is subtracted; that happens once. Chores
-# always count.
-def _counts(tx: Transaction, numbers: list[int]) -> dict[int, tuple[int, int | None]]:
-    """For how many each task still waits, and the first that it comes after which ended badly."""
+# The count is made again each time, because a task that was reopened may end twice and must not be subtracted twice.
+# The exception is a task that waits for very many (`MANY`): there, tasks that this very transaction has completed are
+# subtracted, which happens once for each. Chores always count again.
+def _count_blockers(tx: Transaction, numbers: list[int]) -> dict[int, tuple[int, int | None]]:
+    """How many open predecessors each task has, and the first predecessor that failed or was cancelled."""
     found: dict[int, tuple[int, int | None]] = {}
     for these, params in listed("n", sorted(numbers)):
         rows = tx.all(
@@ -323,7 +324,7 @@ def _counts(tx: Transaction, numbers: list[int]) -> dict[int, tuple[int, int | N
 
 
 def _cancel_each(tx: Transaction, doomed: dict[int, int]) -> list[Task]:
-    """Cancel these tasks, each because of one that it comes after."""
+    """Cancel these tasks, each because of one of its predecessors."""
     reasons = {}
     for these, params in listed("n", sorted(set(doomed.values()))):
         for row in tx.all(f"SELECT {STORED} FROM tasks WHERE number IN ({these})", **params):
@@ -338,7 +339,7 @@ def _cancel_each(tx: Transaction, doomed: dict[int, int]) -> list[Task]:
 
 
 def _release_each(tx: Transaction, waiting: dict[int, int], doomed: dict[int, int]) -> list[Task]:
-    """Write down for how many each of these tasks still waits; one that waits for none is ready."""
+    """Write how many tasks each of these tasks still waits for; one that waits for none becomes ready."""
     done = []
     rest = [(number, count) for number, count in sorted(waiting.items()) if number not in doomed]
     for table, params in given(("n", "w"), rest):
@@ -351,20 +352,20 @@ def _release_each(tx: Transaction, waiting: dict[int, int], doomed: dict[int, in
     return [record(Task, row) for row in done]
 
 
-def catch_up(tx: Transaction, number: int) -> int:
-    """Decide about a blocked task whose chore is not there yet, if all that it comes after is over; whether it was."""
+def resolve_blocked(tx: Transaction, number: int) -> int:
+    """Release or cancel a blocked task that no chore has reached yet; 1 if its predecessors decide it, otherwise 0."""
     row = tx.first("SELECT run_anyway FROM tasks WHERE number = :number AND state = 'blocked'", number=number)
     if row is None:
         return 0
-    waiting, bad = _counts(tx, [number]).get(number, (0, None))
+    waiting, bad = _count_blockers(tx, [number]).get(number, (0, None))
     if waiting and (bad is None or row[0]):
         return 0
-    let_others_go_on(tx, _decide(tx, {number: [0]}, set()))
+    update_dependents(tx, _decide(tx, {number: [0]}, set()))
     return 1
 
 
-def some(numbers: Iterable[int]) -> str:
-    """Tasks as messages list them: the first few, and how many more there are."""
+def numbers_shown(numbers: Iterable[int]) -> str:
+    """Task numbers as messages list them: the first few, and how many more there are."""
     known = list(numbers)
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     return ", ".join(f"#{number}" for number in known[:_SHOWN]) + more
@@ -383,14 +384,14 @@ def unfinished(tx: Transaction, number: int) -> list[int]:
     return [found for (found,) in rows]
 
 
-# A predecessor that ended badly is done only for a task that runs anyway.
+# A predecessor that failed or was cancelled counts as done only for a task that runs anyway.
 _DONE = (
     "(state = 'completed' OR (state IN ('failed', 'cancelled') "
     "AND (SELECT later.run_anyway FROM tasks AS later WHERE later.number = :number) = 1))"
 )
 
 
-def _refresh(tx: Transaction, number: int) -> tuple[Any, ...] | None:
+def _recount(tx: Transaction, number: int) -> tuple[Any, ...] | None:
     waiting = len(unfinished(tx, number))
     return tx.first(
         f"UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {{now}}, {ARRIVING} "

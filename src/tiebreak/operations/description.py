@@ -1,7 +1,7 @@
-"""Everything that is declared, as data: operations, records and errors, for whoever writes them down.
+"""Descriptions of everything that is declared, as data: operations, records and errors.
 
-The reference in Markdown, the pages of the daemon, its OpenAPI document and the typed groups of the board are made from
-these descriptions and from a template each. None of them looks at an annotation or a default by itself.
+The Markdown reference, the daemon's pages, its OpenAPI document and the typed groups of the board are each made from
+these descriptions and a template. None of them reads an annotation or a default itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = {
     "Holder": "AgentId",
     "Json": "JSON",
 }
-"""Kinds whose names say little to somebody who does not write Python."""
+"""Plain words for kinds whose names mean little to readers who do not write Python."""
 ANSWERS: dict[str, Schema] = {
     "int": {"type": "integer"},
     "float": {"type": "number"},
@@ -44,7 +44,7 @@ ANSWERS: dict[str, Schema] = {
     "Words": {"type": "array", "items": {"type": "string"}},
     "Json": {},
 }
-"""The JSON Schema of what is answered, of all kinds that are no records."""
+"""The JSON Schema of answers, for all kinds that are not records."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Parameter:
     name: str
     kind: Kind
     about: str
-    """What its values look like, in words."""
+    """A description of its values in words."""
     required: bool
-    """Whether it must be given wherever it is called from."""
+    """Whether every caller must give it."""
     filled: bool
-    """Whether a board fills it in: who acts, and where. Over the wire it must be given."""
+    """Whether a local board fills it in (the agent, the project). Over the wire it must be given."""
     default: Any
 
     @property
@@ -70,7 +70,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class OperationDescription:
-    """One operation, as its references tell it."""
+    """One operation, as the references describe it."""
 
     name: str
     text: str
@@ -78,7 +78,7 @@ class OperationDescription:
     returns: Kind
     writes: bool
     strangers: bool
-    """Whether some call of it needs no token where the daemon is open."""
+    """Whether some calls of it need no token on an open daemon."""
     module: str
     function: str
     """Where it is declared."""
@@ -101,7 +101,7 @@ class OperationDescription:
 
 @dataclass(frozen=True)
 class RecordDescription:
-    """One record, as it is on the wire."""
+    """One record, with its fields on the wire."""
 
     name: str
     text: str
@@ -114,17 +114,17 @@ class ErrorDescription:
 
     name: str
     code: int
-    """Of JSON-RPC."""
+    """The error code of JSON-RPC."""
     text: str
 
 
 def text_of(thing: Any) -> str:
-    """What something says of itself, without the indentation of the source."""
+    """The docstring of a class, function or operation, without the indentation of the source."""
     return cleandoc(thing.__doc__ or "")
 
 
 def operations(those: Iterable[Operation[..., Any]] | None = None) -> list[OperationDescription]:
-    """These operations; without any given, all of them."""
+    """Describe these operations; all operations if none are given."""
     return [_operation(each) for each in (every().values() if those is None else those)]
 
 
@@ -154,7 +154,7 @@ def _parameter(declared: Operation[..., Any], name: str, kind: Kind) -> Paramete
 
 
 def records() -> list[RecordDescription]:
-    """All records."""
+    """Describe all records."""
     return [_record(record) for record in RECORDS.values()]
 
 
@@ -163,7 +163,7 @@ def _record(record: type[Record]) -> RecordDescription:
 
 
 def refusals() -> list[ErrorDescription]:
-    """All that a call can be refused with."""
+    """Describe all errors that a call can raise."""
     return [
         ErrorDescription(kind.__name__, kind.rpc_code, text_of(kind))
         for kind in vars(errors).values()
@@ -172,12 +172,12 @@ def refusals() -> list[ErrorDescription]:
 
 
 def types() -> dict[str, str]:
-    """The names that parameters are declared with, and what each means."""
+    """The kinds that parameters are declared with, and what each means."""
     return {name: rule.doc for name, rule in RULES.items()}
 
 
 def answer_schema(kind: Kind, reference: Callable[[str], Schema]) -> Schema:
-    """The JSON Schema of an answer; `reference` points to that of a record."""
+    """The JSON Schema of an answer; `reference` makes the reference to a record's schema."""
     if kind.item is not None:
         made: Schema = {"type": "array", "items": answer_schema(kind.item, reference)}
     else:

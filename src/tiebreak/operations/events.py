@@ -1,13 +1,13 @@
-"""Events: the numbered log of what happened, and the only source for waiting and for stories.
+"""Events: the numbered log of everything that happened, and the only source for waiting and for `why`.
 
-An event is appended by the same transaction that makes the change, so the log and the state cannot
-disagree. It carries what a filter or a reader needs (name, kind, state, agent, epoch …) and so stays
-readable when its task has been pruned. A few writes leave no event, because nothing changes hands: a bare
-heartbeat, jobs that are kept, what they write, a read cursor and the mark of a health check.
+An event is appended by the same transaction that makes the change, so the log and the state cannot disagree. It carries
+all that a filter or a reader needs (name, kind, state, agent, epoch …), so it stays readable after its task was pruned.
+A few writes leave no event, because nothing changes hands: heartbeats of agents and workers, the output of jobs, a read
+cursor and the mark of a health check.
 
-Refusals are the exception to "in the same transaction": losing a race changes nothing and must not cost
-a commit, so a refusal waits in memory (or beside the board) and is written with a later change, counted
-per agent.
+Refusals are the exception to "in the same transaction". Losing a race changes nothing and must not cost a commit. So a
+refusal is kept in memory (or in a file beside the board) and is written together with a later change, counted per
+agent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 COLUMNS = columns(Event)
 WRITTEN = Event.fields[1:]
-"""What an event is told with; its number it gets from the database."""
+"""The columns that are written; the database assigns the number."""
 INSERT = f"INSERT INTO events ({', '.join(WRITTEN)}) VALUES ({', '.join(':' + each for each in WRITTEN)})"
-"""How an event is written. Engines send it for `Transaction.write_event`, or write several events at once."""
+"""The statement that writes an event. Engines send it for `Transaction.write_event`, or write several at once."""
 
 
 def append(
@@ -49,7 +49,7 @@ def append(
     times: int = 1,
     data: Any = None,
 ) -> None:
-    """Write down what this transaction did."""
+    """Append an event about what this transaction did."""
     tx.write_event(
         at=tx.now,
         event=event,
@@ -69,13 +69,13 @@ def append(
 
 
 def carry(tx: Transaction, rows: list[tuple[Any, ...]]) -> None:
-    """Write down what was refused earlier; the rows are those of events whose number is still to come."""
+    """Append refusals that were remembered earlier; the rows are rows of events without their numbers."""
     for row in rows:
         tx.write_event(**dict(zip(WRITTEN, row[1:], strict=True)))
 
 
 def contains(column: str) -> str:
-    """A condition: the column contains the text of `:name_contains`, which is in lower case, whatever its own case."""
+    """A condition: the column contains `:name_contains`, which is in lower case; upper and lower case are the same."""
     return f"{{position}}({{lower}}({column}), :name_contains) > 0"
 
 
@@ -87,7 +87,7 @@ def last(tx: Transaction) -> int:
 
 @operation("events.last", writes=False, strangers=True, reads_log=True)
 def newest(tx: Transaction) -> int:
-    """The number of the newest event: where to start reading what happens from now on."""
+    """Return the number of the newest event: read on from it to see what happens from now on."""
     return last(tx)
 
 
@@ -107,11 +107,10 @@ def read(
     agent: AgentId | None = None,
     newest: bool = False,
 ) -> list[Event]:
-    """The events after a number that match all the given filters, oldest first.
+    """List the events after a number that match all the given filters, oldest first.
 
-    With more than `limit` of them, the first ones, or the last ones with `newest`.
-    `event` may be a whole name (`task.claimed`) or its first half (`task`). `agent` matches every
-    incarnation of that name.
+    If there are more than `limit`, the answer has the first ones, or with `newest` the last ones. `event` may be a
+    whole name (`task.claimed`) or its first half (`task`). `agent` matches every incarnation of that name.
     """
     where = ["number > :after", "number <= {settled}"]
     if event is not None:
@@ -137,7 +136,7 @@ def read(
 
 @operation("events.why", writes=False, strangers=True, reads_log=True)
 def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = SENTENCES) -> list[Sentence]:
-    """The story of a task or of a resource, in plain sentences: every grant, refusal, renewal, expiry and break."""
+    """Tell the history of a task or a resource in plain sentences: every grant, refusal, renewal, expiry and break."""
     from .why import story
 
     return story(tx, ref, project, limit)
@@ -146,7 +145,7 @@ def why(tx: Transaction, *, ref: Note, project: Project = "", limit: Limit = SEN
 _PRIORITY = Task.fields.index("priority")
 
 
-def of_task(
+def task_event(
     tx: Transaction,
     event: str,
     task: Task,
@@ -157,8 +156,8 @@ def of_task(
     until: int = 0,
     note: str | None = None,
 ) -> None:
-    """Write down what happened to a task, and the state that it led to."""
-    # Not by way of `append`: every claim passes here.
+    """Append an event about a task, with the state that it led to."""
+    # Does not call `append`, to save time: every claim comes through here.
     tx.write_event(
         at=tx.now,
         event=event,

@@ -1,8 +1,9 @@
-"""Expiry: writing down that claims have lapsed.
+"""Expiry: writing that claims have lapsed.
 
-No sweeper is needed for being right: a lapsed claim can be won in every claim, and whatever needs to know that it is
-over writes it down first (see `grants`). Written down, it becomes an event, a last attempt becomes a failure, and those
-that come after a failed task learn of it.
+Correctness needs no sweeper: any claim can win a lapsed task, and an operation that needs to know that a claim is over
+writes the lapse first (see `grants`). The task's row is authoritative: a lapse is written only if the row still has the
+same epoch and its lease has run out, so a renewal that was committed first wins. A written lapse leaves an event. If it
+was the last attempt, the task fails, and the tasks that come after it are updated.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from ..errors import Invalid, Refused
 from ..limits import MAX_NOTE
 from ..model import Task, holder_id, record
 from ..names import shown
-from . import changeable, operation
-from .events import of_task
+from . import changeable, is_dead, operation
+from .events import task_event
 from .grants import giving_back, lapsing
 from .references import LAPSED, STORED
 from .rows import listed
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     """A task that has ended: its number, its project and its state."""
 
 AT_ONCE = 1000
-"""How many rows are written down in one go, so that nobody waits long."""
+"""How many rows one call writes at most, so that other writers do not wait long."""
 
 
 _LAPSED = "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= {now})"
-"""A condition: there is a claim that has lapsed, or one that was renewed since somebody last looked at it."""
+"""A condition: a claim has lapsed, or was renewed since its `look_at` was set."""
 _DUE = (
     "EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= {now})"
 )
@@ -42,21 +43,21 @@ _STIRRED = "EXISTS (SELECT 1 FROM stirred WHERE project = :project)"
 _LOOK = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_STIRRED}"
 _ENDS_NOBODY = " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
 """A condition: no other task ends because this claim has lapsed."""
-UNSETTLED = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
-"""A look: whether there is a lapsed claim, or a delay that is over, which nobody has written down yet."""
-SETTLED = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _STIRRED))
-"""A condition: nothing has to be written down before the next task is looked for; costs three index probes."""
+SELECT_IF_DUE = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
+"""A statement: returns a row if a claim has lapsed or a delay is over, and that is not written yet."""
+NOTHING_DUE = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _STIRRED))
+"""A condition: nothing has to be written before the search for the next task; costs three index probes."""
 
 
-def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
-    """Write down the claims that lapsed and the delays that are over; costs a few index probes when there are none.
+def apply_due_changes(tx: Transaction, project: str) -> tuple[int, bool, bool]:
+    """Write the claims that have lapsed and the delays that are over; costs a few index probes when there are none.
 
-    How many claims had lapsed, and what the same look has shown: whether a queue is paused, and whether groups with a
-    limit have to be looked at. A stranger's call leaves jobs, and what could end jobs, to others.
+    Returns how many claims had lapsed, whether a queue is paused, and whether groups with a limit have to be
+    reconsidered. A stranger's call writes nothing about jobs, nor about tasks whose failure would end jobs.
     """
     lapsed, ready, paused, stirred = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
-    if ready or lapsed:  # a lapse may have freed what was delayed
+    if ready or lapsed:  # a lapse may have released a task whose delay is over
         tx.all(
             "WITH due AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'pending' "
             f"AND ready_at > 0 AND ready_at <= {{now}}{changeable(tx)} ORDER BY ready_at LIMIT :most {{skip_locked}}) "
@@ -68,7 +69,7 @@ def settle(tx: Transaction, project: str) -> tuple[int, bool, bool]:
 
 
 def expire(tx: Transaction, project: str) -> int:
-    """Write down the claims of a project that have lapsed; how many there were."""
+    """Write the lapses of a project's claims; how many there were."""
     tx.all(
         "WITH renewed AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND state = 'claimed' "
         f"AND look_at <= {{now}} AND until > {{now}}{changeable(tx)} ORDER BY look_at LIMIT :most {{skip_locked}}) "
@@ -86,17 +87,17 @@ def expire(tx: Transaction, project: str) -> int:
 
 
 def expire_one(tx: Transaction, number: int) -> int:
-    """Write down that the claim of one task has lapsed, if it has; whether it had, as a number."""
+    """Write that the claim of one task has lapsed; 1 if it had, 0 if not."""
     return _expire(tx, f"number = :number AND {LAPSED}{_writable(tx)} {{lock}}", number=number)
 
 
 def _writable(tx: Transaction) -> str:
-    """A further condition for claims whose lapse this call may write down: all of them, unless a stranger calls."""
+    """A further condition for claims whose lapse this call may write: all of them, unless a stranger calls."""
     return (only := changeable(tx)) and f"{only}{_ENDS_NOBODY}"
 
 
 def expire_before(tx: Transaction, number: int) -> int:
-    """Write down the lapsed claims among all the tasks that one comes after, near and far; how many there were."""
+    """Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were."""
     rows = tx.all(
         "WITH RECURSIVE earlier (number) AS (SELECT after FROM edges WHERE task = :number UNION "
         "SELECT edges.after FROM edges JOIN earlier ON edges.task = earlier.number) "
@@ -136,10 +137,10 @@ def _expire(
         if row is not None:
             count += 1
             task = record(Task, row)
-            of_task(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
+            task_event(tx, "task.expired", task, agent=holder_id(old), epoch=old.epoch, note=task.reason)
             if not again:
                 failed.append(end_of(task))
-    let_others_go_on(tx, failed)
+    update_dependents(tx, failed)
     return count
 
 
@@ -147,41 +148,41 @@ def _expire(
 def forfeit(
     tx: Transaction, *, holder: AgentId, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> int:
-    """Write down as expired all claims of an incarnation whose process is known to be dead; how many there were.
+    """End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
 
-    Whoever calls this has seen it dead. Where the process can be looked at from here, it is looked at once more, and
-    one that lives, or may live, is refused.
+    The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
+    refused if the process is alive or may be.
     """
-    _refuse_the_living(tx, holder)
+    _refuse_if_alive(tx, holder)
     which = f"project = :project AND state = 'claimed' AND holder = :holder{_writable(tx)} ORDER BY number {{lock}}"
     why = (reason or "its worker died").replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
     return _expire(tx, which, why, _FORFEIT, project=project, holder=holder)
 
 
-def _refuse_the_living(tx: Transaction, holder: str) -> None:
+def _refuse_if_alive(tx: Transaction, holder: str) -> None:
     name, _, session = holder.partition("~")
-    who = tx.process_of(session)
+    process = tx.process_of(session)
     if not session:
         raise Invalid(f"holder: {shown(holder)} names no incarnation, only NAME~SESSION can be dead")
-    if who is not None and tx.is_alive(who) is not False:
-        raise Refused(f"{name} may be alive: process {who.pid} is there", hint="its claims run out by themselves")
+    if process is not None and not is_dead(tx, process):
+        raise Refused(f"{name} may be alive: process {process.pid} is there", hint="its claims run out by themselves")
 
 
-def let_others_go_on(tx: Transaction, ended: list[Ended]) -> None:
-    """Tell those that come after the tasks that an operation has finished; most tasks have none."""
-    if ends := followed(tx, ended):
+def update_dependents(tx: Transaction, ended: list[Ended]) -> None:
+    """Release or cancel the tasks that come after tasks that this operation has ended; usually there are none."""
+    if ends := with_dependents(tx, ended):
         from .dependencies import release_dependents
 
         release_dependents(tx, ends)
 
 
 def end_of(task: Task) -> Ended:
-    """What those that come after a task are told of."""
+    """An ended task as `update_dependents` takes it."""
     return task.number, task.project, task.state
 
 
-def followed(tx: Transaction, ended: list[Ended]) -> list[Ended]:
-    """Those of these tasks that others come after."""
+def with_dependents(tx: Transaction, ended: list[Ended]) -> list[Ended]:
+    """Those of these ended tasks that other tasks come after."""
     numbers: set[int] = set()
     for these, params in listed("n", [number for number, _, _ in ended]):
         rows = tx.all(

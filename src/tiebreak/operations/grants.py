@@ -1,22 +1,23 @@
-"""Grants: the only module that writes who has something (`holder`), by which grant (`epoch`) and until when.
+"""Grants: the only module that writes who has something (`holder`), by which grant (`epoch`) and until when (`until`).
 
 Tasks, holds and schedules are different tables with the same four columns (`holder`, `epoch`, `until`, `displaced`).
-Every statement that writes one of them is made by a function below; other modules say which row is meant, and what
-else changes with it.
+Every statement that writes one of these columns is made by a function below. Other modules say which row is meant, and
+what else changes with it.
 
     UPDATE … SET holder = me, epoch = epoch + 1, until = now + lease WHERE … AND (free OR lapsed)
 
-One row: I won. No row: somebody else did, and I am told who.
+One row: the caller has won. No row: another agent has it, and the caller learns who.
 
-Why it is safe. The database serialises writers of one row, so of any number of callers exactly one finds the row free.
-The epoch is raised by the statement that decides, so it counts grants without a gap. Every later write of the holder
-names holder *and* epoch in its condition, so a holder whose grant has passed on changes nothing, however late it comes.
+Why it is safe. The database serialises the writers of one row, so of any number of callers exactly one finds the row
+free. The statement that decides also raises the epoch, so epochs count the grants without a gap. Every later write of
+the holder names holder *and* epoch in its condition, so a holder whose grant has ended changes nothing, however late
+its write comes.
 
-A lapse counts only when it is written. That a lease ran out makes a thing winnable, and nothing else follows from it
-until a statement on that very row says so: either the one that wins the row, or `lapsing`, which ends a lapsed grant
-for the sake of a decision over several rows (a glob, a pool, a last attempt). So a holder that comes late is decided
-about by its row and not by a clock: a renewal that arrives before the lapse is written counts, one that arrives
-afterwards does not. A clock that is read too early makes a lapse be noticed later; it never lets two have one thing.
+A lapse counts only when it is written. When a lease runs out, the row becomes winnable. Nothing else follows until a
+statement on that row says so: either the statement that wins the row, or `lapsing`, which ends a lapsed grant for a
+decision over several rows (a glob, a pool, a last attempt). So the row decides about a late holder, not a clock: a
+renewal that arrives before the lapse is written counts, a later one does not. A clock that was read too early delays
+the moment at which a lapse is noticed. It never gives one thing to two holders.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ FREE = "(holder IS NULL OR until <= {now})"
 LIVE = "(holder IS NOT NULL AND until > {now})"
 LAPSED = "(holder IS NOT NULL AND until <= {now})"
 MINE = "(holder = :agent AND (:epoch = 0 OR epoch = :epoch))"
-"""The fence: this incarnation, this grant."""
+"""The fence: this incarnation of the agent, and this grant (epoch 0: whichever grant it has)."""
 MINE_EACH = "(holder = :agent AND epoch = given.e)"
-"""The same for several rows at once, each named with its epoch in `given` (see `rows`)."""
+"""The same fence for several rows at once, each with its epoch in `given` (see `rows`)."""
 
-# `fresh` is the time at which the row is written, `now` the time at which the statement was sent: a writer that had to
-# wait for the row gets all of its lease.
+# `fresh` is the time at which the row is written, `now` the time at which the call began. A writer that had to wait for
+# the row so gets its whole lease.
 _GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {fresh} + :lease"
 _PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {fresh} + :lease"
 _KEEP = "until = {fresh} + :lease"
@@ -49,49 +50,50 @@ _CLOSE = "displaced = NULL, until = 0"
 
 
 def winning(table: str, where: str, returning: str, also: str = "", given: str = "", source: str = "") -> str:
-    """The statement that wins rows that are free: the rows as they are now, none if somebody else has them."""
+    """The statement that wins free rows; it returns the rows that were won, none if other agents have them."""
     return _writing(table, _GRANT, f"{where} AND {FREE}", returning, also, given, source)
 
 
 def keeping(
     table: str, where: str, returning: str, also: str = "", given: str = "", source: str = "", fence: str = MINE
 ) -> str:
-    """The statement by which a holder keeps what it has for another lease."""
+    """The statement by which a holder renews its grant for another lease."""
     return _writing(table, _KEEP, f"{where} AND {fence}", returning, also, given, source)
 
 
 def passing_on(table: str, where: str, returning: str, also: str = "") -> str:
-    """The statement by which a holder hands its grant to another agent (`:to`): a grant of its own."""
+    """The statement by which a holder passes its row on to another agent (`:to`), as a new grant."""
     return _writing(table, _PASS_ON, f"{where} AND {MINE}", returning, also)
 
 
 def giving_back(table: str, where: str, returning: str, also: str = "", fence: str = MINE, given: str = "") -> str:
-    """The statement that ends a grant and leaves the thing free.
+    """The statement that ends a grant and leaves the row free.
 
-    With another `fence`, it is a decision about the thing itself: cancelled, broken, reopened, its session ended.
+    With another `fence`, it is not the holder's write but a decision about the row itself: a task is cancelled or
+    reopened, a hold is broken, a session has ended.
     """
     return _writing(table, _GIVE_BACK, f"{where} AND {fence}", returning, also, given, given and "given")
 
 
 def lapsing(table: str, where: str, returning: str, also: str = "") -> str:
-    """The statement that writes down that the grant with this epoch has lapsed; no row if it was renewed meanwhile."""
+    """The statement that writes that the grant with this epoch has lapsed; no row if it was renewed meanwhile."""
     return _writing(table, _GIVE_BACK, f"{where} AND epoch = :epoch AND {LAPSED}", returning, also)
 
 
 def closing(
     table: str, where: str, returning: str, also: str = "", given: str = "", source: str = "", fence: str = MINE
 ) -> str:
-    """The statement that ends a grant together with the work; the holder stays, to tell who ended it."""
+    """The statement that ends a grant together with the work; `holder` stays, to show who ended it."""
     return _writing(table, _CLOSE, f"{where} AND {fence}", returning, also, given, source)
 
 
 def writing(table: str, where: str, returning: str, also: str) -> str:
-    """The statement by which a holder changes something else of what it has; the grant stays as it is."""
+    """The statement by which a holder changes other columns of its row; the grant stays as it is."""
     return f"UPDATE {table} SET {also} WHERE {where} AND {MINE} RETURNING {returning}"
 
 
 def holding(where: str, returning: str) -> str:
-    """A look at a task that its holder is about to rely on; the grant cannot pass on before the transaction ends."""
+    """The statement that reads and locks a task as its holder; its grant cannot end before this transaction does."""
     return f"SELECT {returning} FROM tasks WHERE {where} AND state = 'claimed' AND {MINE} {{share}}"
 
 
@@ -101,7 +103,7 @@ def _writing(table: str, change: str, where: str, returning: str, also: str, giv
 
 
 def beginning(columns: tuple[str, ...], returning: str) -> str:
-    """The statement that adds a task; a key goes on counting the epochs of its earlier tasks, which were pruned."""
+    """The statement that adds a task; its epochs continue after those of pruned tasks that had the same key."""
     marks = ", ".join(f":{name}" for name in columns)
     return (
         f"INSERT INTO tasks (id, epoch, created_at, updated_at, {', '.join(columns)}) "
@@ -111,7 +113,7 @@ def beginning(columns: tuple[str, ...], returning: str) -> str:
 
 
 def remembering(where: str) -> str:
-    """The statement that keeps the epochs of keys whose tasks are about to lose them; a mark never goes back."""
+    """The statement that stores the epochs of keys whose tasks are about to lose them; it never lowers one."""
     return (
         "INSERT INTO marks (project, key, epoch) SELECT project, key, epoch FROM tasks "
         f"WHERE key IS NOT NULL AND {where} ON CONFLICT (project, key) DO UPDATE SET "
@@ -125,10 +127,10 @@ def by_name(column: str, param: str = "who") -> str:
 
 
 def granted_by(project: str, subject: str, epoch: str) -> str:
-    """An expression: the number of the event by which the grant with this epoch was made.
+    """An expression: the number of the event that recorded the grant with this epoch.
 
-    It has the condition of an index, `events_granted`: a thing may have been refused a hundred thousand times since.
-    `+ 0`, or PostgreSQL would go back through all events of the thing and expect to meet a grant soon.
+    Its condition is that of the index `events_granted`, because there may be a hundred thousand refusals since. Without
+    the `+ 0`, PostgreSQL would read the subject's events backwards and expect to meet the grant soon.
     """
     return (
         f"(SELECT max(grants.number + 0) FROM events AS grants WHERE grants.project = {project} "
@@ -151,7 +153,7 @@ def lost(
     since: int | None = None,
     **facts: Any,
 ) -> Lost:
-    """The refusal for somebody who came second: who has it, until when, and since which event."""
+    """The refusal for an agent that did not win: who has it, until when, and since which event."""
     left = max(0, until - tx.now) / 1_000_000
     if since is None:
         granted = granted_by(":project", ":subject", ":epoch")
@@ -176,7 +178,7 @@ def lost(
 def fenced(
     what: str, *, agent: str, epoch: int, row: tuple[str | None, int, int], now: int, reason: str, **facts: Any
 ) -> Fenced:
-    """The refusal for a write that came too late; `row` is the grant as it is: holder, epoch, until."""
+    """The refusal for a write that came too late; `row` is the present grant: holder, epoch, until."""
     holder, current, until = row
     facts |= {
         "holder": short(holder) if holder else None,

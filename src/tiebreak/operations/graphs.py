@@ -1,4 +1,4 @@
-"""Graphs: what comes before and after a task, near and far."""
+"""Graphs: which tasks come before and after a task, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SEEN = ("number", "id", "name", "kind", "queue", "state", "reason", "holder", "
 
 @operation("jobs.graph", writes=False, strangers=True)
 def graph(tx: Transaction, *, ref: Ref, project: Project = "", limit: Limit = SENTENCES) -> Json:
-    """The tasks that a task comes after and those that come after it, near and far, and what connects them.
+    """Return the tasks that a task comes after and those that come after it, directly or indirectly, as a graph.
 
-    `nodes` are in the order of their numbers, `edges` are `[before, after]`; `cut` tells that there are more.
+    `nodes` are in the order of their numbers. `edges` are `[before, after]`. `cut` says that there are more tasks.
     """
     task = find(tx, ref, project)
     near = _reached(tx, task.number, "task", "after", limit) | _reached(tx, task.number, "after", "task", limit)
@@ -35,7 +35,7 @@ def graph(tx: Transaction, *, ref: Ref, project: Project = "", limit: Limit = SE
 
 
 def _reached(tx: Transaction, number: int, here: str, there: str, limit: int) -> set[int]:
-    """The tasks that are reached by going from one end of an edge to the other, again and again."""
+    """The tasks that can be reached by following edges in one direction."""
     rows = tx.all(
         f"WITH RECURSIVE reached (n) AS (SELECT {there} FROM edges WHERE {here} = :number UNION "
         f"SELECT edges.{there} FROM edges JOIN reached ON edges.{here} = reached.n) "

@@ -1,14 +1,16 @@
 """Holds: exclusive, time-bounded rights to files, locks, seats and the slots of pools.
 
-Each resource has one row for ever, so its epoch is never forgotten, and the row is won like everything
-else (see `grants`). Two things are decided over several rows, under `tx.serialize`: taking several
-resources (all of them or none, in sorted order) and globs, which conflict with every hold that
-could match the same path. A glob is a resource of its own with its own epoch; the check against other
-patterns comes before the row is won, and both happen in one serialised transaction.
+Each resource has one row that is never deleted, so its epoch is never forgotten. The row is won by the same statement
+as everything else (see `grants`): the database serialises its writers, and one of them finds it free.
 
-Renewing and releasing decide about one row each and take no scope. That is safe because a lapsed hold in the way is not
-passed over but given back first, on its own row: a renewal that comes first keeps it, and one that comes later finds
-it gone.
+Two decisions cover several rows and run under the scope of the project's holds (`tx.serialize`): taking several
+resources (all or none, in sorted order), and globs. A glob conflicts with every hold that could match the same path. It
+is a resource of its own with its own epoch. The check against other patterns and the statement that wins the row happen
+in one serialised transaction.
+
+Renewing and releasing decide about one row each and take no scope. That is safe because a conflicting hold that has
+lapsed is not simply ignored: `take` first writes its lapse, on its own row. A renewal that was committed before that
+keeps the hold, and a renewal that comes later finds it gone.
 """
 
 from __future__ import annotations
@@ -19,12 +21,24 @@ from ..globs import is_glob, overlap
 from ..limits import HOLD_LEASE, MAX_LIMIT
 from ..model import Hold, Released, holder_id, record
 from ..names import short
-from . import holds_of, operation
+from . import holds_scopes, operation
 from .agents import incarnation_of
 from .grants import LIVE, by_name, giving_back, passing_on
 from .pools import slot_of, take_slot
-from .resources import COLUMNS, THIS, called, current, ensure, grant, lapse, prolong, refuse, stale, tell
-from .wait_queue import conflict, somebody_waits
+from .resources import (
+    COLUMNS,
+    THIS,
+    called,
+    current,
+    ensure_row,
+    grant,
+    hold_event,
+    prolong,
+    record_lapse,
+    refuse,
+    stale,
+)
+from .wait_queue import conflict, has_waiters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,11 +48,11 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-def _held_by_somebody(
+def _refuse_if_held(
     tx: Transaction, *, resources: list[str], agent: str, project: str, again: bool = False, place: int = 0, **_: Any
 ) -> None:
-    """Losing needs no turn at the gate: what is held now, by a committed grant, is lost now."""
-    _heed(tx, place, agent, project)
+    """Refuse the call at once, before it waits for the write lock, if a committed grant holds one of the resources."""
+    _refuse_if_deadlocked(tx, place, agent, project)
     for resource in sorted(resources):
         if resource.startswith("pool:"):
             continue
@@ -47,24 +61,24 @@ def _held_by_somebody(
         )
         if row is not None and not (again and holder_id(record(Hold, row)) == agent):
             raise refuse(tx, record(Hold, row), agent, resource)
-    _wait_your_turn(tx, resources, agent, project, place)
+    _refuse_out_of_turn(tx, resources, agent, project, place)
 
 
-def _heed(tx: Transaction, place: int, agent: str, project: str) -> None:
+def _refuse_if_deadlocked(tx: Transaction, place: int, agent: str, project: str) -> None:
     if place:
-        from .waits import heed
+        from .waits import refuse_if_deadlocked
 
-        heed(tx, place, agent, project)
-
-
-def _wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: str, place: int) -> None:
-    if somebody_waits(tx, project):
-        from .waits import wait_your_turn
-
-        wait_your_turn(tx, resources, agent, project, place)
+        refuse_if_deadlocked(tx, place, agent, project)
 
 
-@operation("holds.take", writes=True, strangers=True, glance=_held_by_somebody, scopes=holds_of)
+def _refuse_out_of_turn(tx: Transaction, resources: list[str], agent: str, project: str, place: int) -> None:
+    if has_waiters(tx, project):
+        from .waits import refuse_out_of_turn
+
+        refuse_out_of_turn(tx, resources, agent, project, place)
+
+
+@operation("holds.take", writes=True, strangers=True, glance=_refuse_if_held, scopes=holds_scopes)
 def take(
     tx: Transaction,
     *,
@@ -78,18 +92,18 @@ def take(
     again: bool = False,
     place: Number = 0,
 ) -> list[Hold]:
-    """Take all of these resources, or none and learn who is in the way.
+    """Take all of these resources, or none of them and learn who holds one.
 
-    `hashes` are the files' contents now, in the order of `resources`. `slots` sets the size of the pools
-    named here. With `again`, what this agent holds already is renewed instead of refused, its slots of a pool too.
-    What is free goes to those who wait in line first; `place` is one's own place there (see `waits.enter`), and ends
-    with the grant.
+    `hashes` are hashes of the files' present contents, in the order of `resources`. `slots` sets the size of the pools
+    named here. With `again`, resources that this agent already holds are renewed instead of refused, its slots of a
+    pool too. A free resource goes to the agents that wait for it first. `place` is the caller's own place in the wait
+    queue (see `waits.enter`); the grant ends it.
     """
     _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))
     tx.serialize("holds", project)
-    _heed(tx, place, agent, project)
-    _wait_your_turn(tx, resources, agent, project, place)
+    _refuse_if_deadlocked(tx, place, agent, project)
+    _refuse_out_of_turn(tx, resources, agent, project, place)
     taken = {}
     for resource in sorted(wanted):
         if resource.startswith("pool:"):
@@ -97,24 +111,24 @@ def take(
         else:
             taken[resource] = _take(tx, resource, agent, project, lease, note, wanted[resource], again)
     if place:
-        _end_the_wait(tx, place, agent, project)
-    _look_for_a_deadlock(tx, agent, project)
+        _remove_place(tx, place, agent, project)
+    _break_deadlocks(tx, agent, project)
     return [taken[resource] for resource in wanted]
 
 
-def _end_the_wait(tx: Transaction, place: int, agent: str, project: str) -> None:
-    from .waits import forget
+def _remove_place(tx: Transaction, place: int, agent: str, project: str) -> None:
+    from .waits import remove_place
 
-    forget(tx, place, agent, project)
+    remove_place(tx, place, agent, project)
 
 
-def _look_for_a_deadlock(tx: Transaction, agent: str, project: str) -> None:
-    """A grant to somebody who waits elsewhere may close a circle of waiters."""
+def _break_deadlocks(tx: Transaction, agent: str, project: str) -> None:
+    """Look for a cycle of waiters: a grant to an agent that waits for something else may close one."""
     waiting = "SELECT 1 FROM waits WHERE project = :project AND agent = :agent LIMIT 1"
     if tx.first(waiting, project=project, agent=agent) is not None:
-        from .waits import tell_the_youngest
+        from .waits import break_deadlocks
 
-        tell_the_youngest(tx, agent, project)
+        break_deadlocks(tx, agent, project)
 
 
 def _take(
@@ -127,23 +141,23 @@ def _take(
     hash: str | None,
     again: bool,
 ) -> Hold:
-    other = _in_the_way(tx, resource, agent, project)
+    other = _conflicting_hold(tx, resource, agent, project)
     if other is not None:
         raise refuse(tx, other, agent, resource)
-    ensure(tx, project, resource, 0, resource.startswith("file:") and is_glob(resource[5:]))
+    ensure_row(tx, project, resource, 0, resource.startswith("file:") and is_glob(resource[5:]))
     held = grant(tx, resource, 0, agent, project, lease, note, hash)
     if held is not None:
         return held
     if again and (mine := prolong(tx, resource, 0, agent, project, 0, lease, hash, note)) is not None:
         return mine
     rival = current(tx, project, resource, 0)
-    if holder_id(rival) is None:  # given back meanwhile, and nobody else can take it before this ends
+    if holder_id(rival) is None:  # released just now, and nobody else can take it before this transaction ends
         return _take(tx, resource, agent, project, lease, note, hash, again)
     raise refuse(tx, rival, agent, resource)
 
 
-def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
-    """The hold of somebody else, under another name, that could mean the same file; lapsed ones are given back."""
+def _conflicting_hold(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
+    """Another agent's live hold on a different path or glob that could match the same file; ends lapsed ones."""
     if not resource.startswith("file:"):
         return None
     tx.serialize("holds", project)
@@ -159,10 +173,10 @@ def _in_the_way(tx: Transaction, resource: str, agent: str, project: str) -> Hol
     live = next((hold for hold in others if micros(hold.until or 0) > tx.now), None)
     if live is not None:
         return live
-    ended = [lapse(tx, hold) for hold in others]
+    ended = [record_lapse(tx, hold) for hold in others]
     if all(ended):
         return None
-    return _in_the_way(tx, resource, agent, project)  # one of them was renewed or released just now: look again
+    return _conflicting_hold(tx, resource, agent, project)  # one of them was renewed or released just now: check again
 
 
 @operation("holds.renew", writes=True, strangers=True)
@@ -177,7 +191,10 @@ def renew(
     slots: list[Number] = [],  # noqa: B006
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Hold]:
-    """Keep holds for another lease, all of them or none. A given hash vouches for the file as it is now."""
+    """Renew holds for another lease, all of them or none.
+
+    A hash declares that the file's present content is the holder's own: a later change was made by somebody else.
+    """
     _check_lists(resources, epochs, slots)
     held = {}
     for i, resource in _in_order(resources):
@@ -200,7 +217,7 @@ def release(
     slots: list[Number] = [],  # noqa: B006
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Released]:
-    """Give holds back, all of them or none; tells of each file whether somebody else changed it meanwhile."""
+    """Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile."""
     _check_lists(resources, epochs, slots)
     out = {}
     for i, resource in _in_order(resources):
@@ -218,12 +235,12 @@ def release(
         given, now = record(Hold, row), _at(hashes, i, None)
         changed = None if now is None or given.hash is None else now != given.hash
         note = "the file was changed by somebody else meanwhile" if changed else None
-        tell(tx, "hold.released", given, agent=agent, note=note)
+        hold_event(tx, "hold.released", given, agent=agent, note=note)
         out[i] = record(Released, (resource, slot, given.epoch, changed))
     return [out[i] for i in range(len(resources))]
 
 
-@operation("holds.transfer", writes=True, strangers=True, scopes=holds_of)
+@operation("holds.transfer", writes=True, strangers=True, scopes=holds_scopes)
 def transfer(
     tx: Transaction,
     *,
@@ -235,7 +252,7 @@ def transfer(
     slot: Number | None = None,
     lease: Lease = HOLD_LEASE,
 ) -> Hold:
-    """Hand a hold to another agent: a new grant, so the giver is fenced from that moment on."""
+    """Hand a hold over to another agent. This is a new grant, so the giver is fenced from that moment on."""
     tx.serialize("holds", project)
     number = slot_of(tx, resource, slot, agent, project)
     heir = incarnation_of(tx, to, project)
@@ -251,19 +268,19 @@ def transfer(
     )
     if row is None:
         raise stale(tx, resource, number, agent, project, epoch)
-    other = _in_the_way(tx, resource, heir, project)
+    other = _conflicting_hold(tx, resource, heir, project)
     if other is not None:
         raise Refused(
             f"{called(resource)} cannot pass to {short(heir)} while {other.holder} holds {called(other.resource)}",
-            hint="hand that over too, or drop it first",
+            hint="hand that over too, or release it first",
         )
     hold = record(Hold, row)
-    tell(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
-    _look_for_a_deadlock(tx, heir, project)
+    hold_event(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
+    _break_deadlocks(tx, heir, project)
     return hold
 
 
-@operation("holds.break", writes=True, strangers=True, scopes=holds_of)
+@operation("holds.break", writes=True, strangers=True, scopes=holds_scopes)
 def break_hold(
     tx: Transaction,
     *,
@@ -274,9 +291,9 @@ def break_hold(
     slot: Number | None = None,
     epoch: Epoch = 0,
 ) -> Hold:
-    """Take a hold away from whoever has it, as an operator, with a reason that everybody can read.
+    """Take a hold away from its holder, as an operator, with a reason that everybody can read.
 
-    With an epoch, only that grant: nothing happens to whoever has it by a later one.
+    With an epoch, only that grant is ended: a later holder is not affected.
     """
     if slot is None and resource.startswith("pool:"):
         raise Invalid(f"slot: which slot of {resource}?", reason="slot-missing")
@@ -294,7 +311,7 @@ def break_hold(
         epoch=held.epoch,
     )
     hold = record(Hold, row) if row else held
-    tell(tx, "hold.broken", hold, agent=agent, note=f"held by {short(holder)}: {reason}"[:1000])
+    hold_event(tx, "hold.broken", hold, agent=agent, note=f"held by {short(holder)}: {reason}"[:1000])
     return hold
 
 
@@ -307,7 +324,7 @@ def listing(
     matching: Resource | None = None,
     limit: Limit = MAX_LIMIT,
 ) -> list[Hold]:
-    """The live holds, those that run out first coming first; `matching` keeps those in the way of a resource."""
+    """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""
     where = [LIVE]
     if project is not None:
         where.append("project = :project")
@@ -323,12 +340,12 @@ def listing(
 
 
 def _in_order(resources: list[str]) -> list[tuple[int, str]]:
-    """The resources with their places, in the order in which everybody locks them."""
+    """The resources with their indexes, in the order in which every call locks them."""
     return sorted(enumerate(resources), key=lambda each: (each[1], each[0]))
 
 
 def _check_lists(resources: list[str], *others: list[int]) -> None:
-    """Something must be named, and a list that goes with it must not be shorter: a missing epoch is no fence."""
+    """Refuse an empty list, and lists of different lengths: a hold without its epoch would not be fenced."""
     if not resources:
         raise Invalid("resources: name at least one")
     twice = [each for each in resources if each.startswith("pool:") and resources.count(each) > 1]

@@ -1,11 +1,11 @@
-"""Jobs: tasks that carry a command, and the workers that run them.
+"""Jobs: tasks that carry a command, and the operations of the workers that run them.
 
-Nothing differs from other tasks but what a job brings along (`command`, `settings`, a limit) and that workers deal with
-many at once: they win, keep and report jobs in batches, with one statement for all of a batch. The fence is the same.
-A report whose epoch has passed changes nothing; what it said is kept aside as an event (`job.orphaned`).
+A job differs from other tasks only in what it carries (`command`, `settings`, a limit), and in that workers win, renew
+and report jobs in batches, with one statement for a whole batch. The task's row is authoritative here too, and the
+fence is the same: holder and epoch. A report whose epoch has passed changes nothing. What it said is stored in an event
+(`job.orphaned`).
 
-`settings` may hold secrets. They are told to whoever wins the job and to nobody else: no event, list or record of a
-task has them.
+`settings` may hold secrets. Only the worker that wins the job gets them: no event, list or task record contains them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..job_fields import callee, masked, title
 from ..limits import ATTEMPTS, BACKOFF, JOB_LEASE, MAX_NOTE
 from ..model import Job, Task, columns, record
 from ..names import FINAL, JOB, json_text
-from . import keys_of, operation
-from .claims import COMPLETED, KEPT, completed, failed, release
+from . import keys_scope, operation
+from .claims import COMPLETED, KEPT, complete_task, fail_task, release
 from .events import append
-from .expiry import end_of, let_others_go_on
+from .expiry import end_of, update_dependents
 from .grants import MINE_EACH, closing, keeping, remembering
-from .picking import Wanted, takes_from_queues, win
+from .picking import Filters, shared_queues_scope, win
 from .references import FINISHED, STATE, by_key, called, find, lookup
 from .rows import given, listed
-from .tasks import add, names_a_key
+from .tasks import add, keys_scope_if_keyed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _ENDED = "number, id, project, name, kind, priority, epoch"
 # ── Submitting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("jobs.submit", writes=True, strangers=False, scopes=names_a_key)
+@operation("jobs.submit", writes=True, strangers=False, scopes=keys_scope_if_keyed)
 def submit(
     tx: Transaction,
     *,
@@ -93,19 +93,19 @@ def submit(
     cap: Size | None = None,
     limit: Group | None = None,
 ) -> Task:
-    """Put a job on the board: a task of kind `job` with a command for some worker to run.
+    """Put a job on the board: a task of kind `job` with a command for a worker to run.
 
-    A key that is known already answers with the job that has it. With `unique_for`, it does so only while that job is
-    open or younger than this; an older one gives its key up. `limit` (`GROUP=N`) lets at most N jobs of a group be
-    claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are told to the worker that runs it.
+    If a job with the same key exists, that job is returned instead. With `unique_for`, this is so only while that job
+    is open or younger than this; an older finished job loses its key to the new one. `limit` (`GROUP=N`) lets at most N
+    jobs of a group be claimed at once. `env`, `cwd`, `timeout`, `grace`, `limits` and `cap` are passed to the worker.
     """
     if unique_for is not None and key is None:
         raise Invalid("unique_for: needs a key to tell which jobs are the same")
     known = None if key is None else by_key(tx, key, project)
     if known is not None and known.kind != JOB:
         raise Refused(f"key {key} belongs to #{known.number}, which is no job", hint="submit the job by another key")
-    if known is not None and not _given_up(tx, known, unique_for):
-        return by_key(tx, known.key or "", project) or known  # somebody else may have had it given up just now
+    if known is not None and not _free_key(tx, known, unique_for):
+        return by_key(tx, known.key or "", project) or known  # another call may have freed and reused the key just now
     settings = {"env": env, "cwd": cwd, "timeout": timeout, "grace": grace, "limits": limits, "cap": cap}
     settings = {name: value for name, value in settings.items() if value not in (None, {})}
     group, _, size = (limit or "=0").partition("=")
@@ -135,8 +135,8 @@ def submit(
     )
 
 
-def _given_up(tx: Transaction, known: Task, unique_for: float | None) -> bool:
-    """Let an old job give its key up, if it is over; its epoch stays with the key."""
+def _free_key(tx: Transaction, known: Task, unique_for: float | None) -> bool:
+    """Free the key of an old job if the job is finished; the key keeps its epoch."""
     if unique_for is None or known.state not in FINAL or tx.now - micros(known.created_at) < micros(unique_for):
         return False
     this = {"number": known.number, "key": known.key}
@@ -150,16 +150,16 @@ def _given_up(tx: Transaction, known: Task, unique_for: float | None) -> bool:
 
 def _name_keys(params: dict[str, Any]) -> list[Scope]:
     keyed = any(isinstance(job, dict) and job.get("key") is not None for job in params["jobs"])
-    return [keys_of(params["project"])] if keyed else []
+    return [keys_scope(params["project"])] if keyed else []
 
 
 @operation("jobs.submit_many", writes=True, strangers=False, scopes=_name_keys)
 def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", project: Project = "") -> list[Task]:
-    """Put several jobs on the board, all or none; each is an object of the parameters of `jobs.submit`."""
+    """Put several jobs on the board, all or none; each is an object with the parameters of `jobs.submit`."""
     checked = []
     for i, job in enumerate(jobs):
         if not isinstance(job, dict):
-            raise Invalid(f"jobs[{i}]: expected an object of the parameters of jobs.submit")
+            raise Invalid(f"jobs[{i}]: expected an object with the parameters of jobs.submit")
         try:
             checked.append(submit.checked({"agent": agent, "project": project, **job}))
         except Invalid as exc:
@@ -170,8 +170,8 @@ def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", proje
 # ── Working ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _settings_again(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
-    """Put the settings into jobs that are answered with once more: they are kept with the task, and nowhere else."""
+def _restore_settings(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
+    """Put the settings back into a stored answer: they are stored with the task and nowhere else."""
     import json
 
     for job in jobs:
@@ -181,7 +181,9 @@ def _settings_again(tx: Transaction, jobs: list[dict[str, Any]]) -> None:
         job["settings"] = json.loads(row[0]) if row and row[0] else None
 
 
-@operation("jobs.next", writes=True, strangers=False, withheld=("settings", _settings_again), scopes=takes_from_queues)
+@operation(
+    "jobs.next", writes=True, strangers=False, withheld=("settings", _restore_settings), scopes=shared_queues_scope
+)
 def next_jobs(
     tx: Transaction,
     *,
@@ -194,11 +196,11 @@ def next_jobs(
     count: Count = 1,
     lease: Lease = JOB_LEASE,
 ) -> list[Job]:
-    """Win the next jobs, up to `count`, with all that it takes to run them: highest priority first, then oldest.
+    """Win the next jobs, up to `count`, with all that is needed to run them: highest priority first, then oldest.
 
-    With `calls`, only jobs that call one of these functions, and with `commands` also those that have a command;
-    without, only jobs that have a command. With `tags`, only those that have one of them. Nothing is taken from
-    paused queues nor beyond a limit.
+    With `calls`, only jobs that call one of these functions, and with `commands` also jobs that have a command; without
+    `calls`, only jobs that have a command. With `tags`, only jobs that have one of them. Nothing is taken from a paused
+    queue nor beyond a limit.
     """
     callees = list(dict.fromkeys(calls or []))
     if commands or (commands is None and calls is None):
@@ -206,17 +208,17 @@ def next_jobs(
     if not callees or queues == [] or tags == []:
         return []
     queues = None if queues is None else list(dict.fromkeys(queues))
-    wanted = Wanted(project, queues=queues, tags=tags, callees=callees)
+    wanted = Filters(project, queues=queues, tags=tags, callees=callees)
     rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=_WON)
     rows.sort(key=lambda row: (-row[-1], row[0]))
-    return [_granted(tx, row) for row in rows]
+    return [_record_grant(tx, row) for row in rows]
 
 
 _PLACE = {name: at for at, name in enumerate(_WON.split(", "))}
 
 
-def _granted(tx: Transaction, row: tuple[Any, ...]) -> Job:
-    """Write down a grant; what is ready has no holder whose lapse would have to be told."""
+def _record_grant(tx: Transaction, row: tuple[Any, ...]) -> Job:
+    """Write the event of a claim. A ready job has no holder, so there is no lapse to write."""
     append(
         tx,
         "task.claimed",
@@ -237,10 +239,11 @@ def _granted(tx: Transaction, row: tuple[Any, ...]) -> Job:
 def heartbeat(
     tx: Transaction, *, grants: list[Grant], agent: AgentId = "", project: Project = "", lease: Lease = JOB_LEASE
 ) -> Json:
-    """Keep all these claims for another lease, counted from now; answers with those that are not held any more.
+    """Renew all these claims for another lease, counted from now, and return those that are lost.
 
-    Each of them is `{number, epoch, reason}`; the reason is what became of the task (`pending`, `completed`, `failed`,
-    `cancelled`), `lost` if somebody else has it, or `gone`. Nothing changes hands, so it leaves no event.
+    Each lost claim is `{number, epoch, reason}`. The reason is the task's state (`pending`, `completed`, `failed`,
+    `cancelled`), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
+    hands, so this leaves no event.
     """
     held = set()
     for table, params in given(("n", "e"), sorted(grants)):
@@ -274,10 +277,10 @@ def _missing(tx: Transaction, number: int, epoch: int, agent: str) -> dict[str, 
 
 @operation("jobs.report", writes=True, strangers=False)
 def report(tx: Transaction, *, outcomes: list[Outcome], agent: AgentId = "", project: Project = "") -> Json:
-    """Tell what became of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
+    """Report the outcomes of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 
-    Each is fenced as `tasks.complete`, `tasks.fail` and `tasks.release` (for `drained` ones) are. One that comes too
-    late is not applied but kept aside, as an event `job.orphaned` with all that it said.
+    Each outcome is fenced like `tasks.complete`, `tasks.fail` and, if it is `drained`, `tasks.release`. An outcome that
+    comes too late is not applied. All that it said is stored in an event `job.orphaned`.
     """
     first: dict[int, int] = {}
     for i, outcome in enumerate(outcomes):
@@ -290,7 +293,7 @@ def report(tx: Transaction, *, outcomes: list[Outcome], agent: AgentId = "", pro
             answers.append(_answer(outcome, "completed"))
         else:
             answers.append(_report_one(tx, outcome, agent, project, ended))
-    let_others_go_on(tx, ended)
+    update_dependents(tx, ended)
     return answers
 
 
@@ -305,7 +308,7 @@ def _answer(outcome: dict[str, Any], state: str | None, reason: str | None = Non
 
 
 def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> tuple[set[tuple[int, int]], list[Ended]]:
-    """Complete as many of these as the fence lets pass; which ones they were, by number and epoch."""
+    """Complete those tasks that the fence lets pass; returns them by number and epoch, and as ended tasks."""
     alike: dict[tuple[int, str | None], list[int]] = {}
     for outcome in outcomes:
         alike.setdefault((outcome["epoch"], json_text(outcome["result"])), []).append(outcome["number"])
@@ -328,7 +331,7 @@ def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> tu
 
 
 _ALIKE = 3
-"""Up to so many different results it is quicker to write each of them to the tasks that have it."""
+"""Up to this many different results it is faster to run one statement for each result."""
 
 
 def _complete_alike(
@@ -365,15 +368,15 @@ def _complete_each(
 def _report_one(
     tx: Transaction, outcome: dict[str, Any], agent: str, project: str, ended: list[Ended]
 ) -> dict[str, Any]:
-    """Write down one outcome; a task that has ended thereby is added to `ended`."""
+    """Write one outcome; if the task has ended, it is added to `ended`."""
     params = {"ref": f"#{outcome['number']}", "agent": agent, "project": project, "epoch": outcome["epoch"]}
     try:
         if outcome["drained"]:
             task = release(tx, **params, reason=outcome["reason"] or "its worker shuts down")
         elif outcome["ok"]:
-            task = completed(tx, **params, result=outcome["result"])
+            task = complete_task(tx, **params, result=outcome["result"])
         else:
-            task = failed(tx, **params, reason=outcome["reason"], retry=outcome["retry"], result=outcome["result"])
+            task = fail_task(tx, **params, reason=outcome["reason"], retry=outcome["retry"], result=outcome["result"])
     except (Refused, NotFound) as refusal:
         return _orphaned(tx, outcome, agent, project, refusal.message)
     if task.state in FINAL:
@@ -382,7 +385,7 @@ def _report_one(
 
 
 def _orphaned(tx: Transaction, outcome: dict[str, Any], agent: str, project: str, why: str) -> dict[str, Any]:
-    """Keep aside what came too late, so that nothing that was done is lost without a trace."""
+    """Store an outcome that came too late in an event, so that no work is lost without a trace."""
     task = lookup(tx, f"#{outcome['number']}", project)
     said = {name: outcome[name] for name in ("ok", "result", "reason", "retry", "drained")}
     append(
@@ -403,7 +406,7 @@ def _orphaned(tx: Transaction, outcome: dict[str, Any], agent: str, project: str
 
 @operation("jobs.inspect", writes=False, strangers=False)
 def inspect(tx: Transaction, *, ref: Ref, project: Project = "") -> Json:
-    """How a job is to run: its command, limit and settings. Values that look secret are masked."""
+    """Show how a job will run: its command, limit and settings. Values that look secret are masked."""
     task = find(tx, ref, project)
     [(stored, backoff, group, size)] = tx.all(
         "SELECT settings, backoff, limit_group, limit_size FROM tasks WHERE number = :number", number=task.number

@@ -1,8 +1,11 @@
-"""Messages: append-only, read at one's own pace, never lost.
+"""Messages: append-only, and never lost; each agent reads them at its own pace.
 
-A message goes to one agent or to everybody, on a channel, perhaps in a thread. It is addressed to a name,
-not to an incarnation: whoever comes back under that name finds what was sent to it. Reading moves a
-cursor that belongs to the reader; nothing is ever changed in a message.
+A message goes to one agent or to everybody, on a channel, and may belong to a thread. It is addressed to a name, not to
+an incarnation: a restarted agent finds the messages that were sent to its name. Reading moves a cursor that belongs to
+the reader, and no message is ever changed.
+
+Why no message is missed: a sender takes the scope of the project's messages, so message numbers become visible in
+order, and a reader's cursor never passes a number that is not committed yet.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from ..model import Message, columns, record
 from ..names import PRIORITIES, short
 from . import operation, scope
 from .events import append
-from .session_fence import seated
+from .session_fence import require_seat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,13 +42,13 @@ def send(
     ack_requested: bool = False,
     epoch: Epoch = 0,
 ) -> Message:
-    """Send a message to one agent, or to everybody; a reply goes into the thread it answers.
+    """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
 
-    With an epoch, as the project's coordinator: refused unless the sender has the seat by that very grant.
+    With an epoch, the sender acts as the project's coordinator: refused unless it holds the seat by exactly that grant.
     """
     if epoch:
-        seated(tx, agent, project, epoch)
-    tx.serialize("messages", project)  # a reader's cursor must not pass over a number that is still to be seen
+        require_seat(tx, agent, project, epoch)
+    tx.serialize("messages", project)  # a reader's cursor must not pass a number that is not committed yet
     thread = 0 if reply_to is None else _find(tx, reply_to, project, agent).thread
     row = tx.first(
         "INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at) "
@@ -103,10 +106,10 @@ def inbox(
     after: Number = 0,
     limit: Limit = LISTED,
 ) -> list[Message]:
-    """What an agent has not read yet, oldest first: what was sent to it, and what was sent to everybody.
+    """List the messages that an agent has not read yet, oldest first: those to it and those to everybody.
 
-    `every` shows what it has read too. What was sent to everybody before the agent first came is not new
-    to it. Nothing is marked as read by looking.
+    `every` includes the messages that it has read. Messages to everybody from before the agent first came do not count
+    as unread. Listing does not mark anything as read.
     """
     where = [_FOR_ME, "messages.project = :project", "messages.number > :after"]
     if not every:
@@ -139,7 +142,7 @@ def _select(tx: Transaction, where: list[str], agent: str, *, limit: int, **para
 
 @operation("messages.mark", writes=True, strangers=True)
 def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
-    """Remember that an agent has read up to this message; the cursor never goes back. Returns the cursor."""
+    """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back."""
     row = tx.first("SELECT coalesce(max(number), 0) FROM messages")
     if row and upto > row[0]:
         raise Invalid(f"upto: the newest message is {row[0]}, got {upto}")
@@ -157,7 +160,9 @@ def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project
 @operation("messages.ack", writes=True, strangers=True)
 def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Project = "") -> Message:
     """Acknowledge a message, so that its sender knows it was understood."""
-    tx.first("SELECT 1 FROM messages WHERE number = :number {share}", number=number)  # it is not pruned meanwhile
+    tx.first(
+        "SELECT 1 FROM messages WHERE number = :number {share}", number=number
+    )  # so that it is not pruned meanwhile
     message = _find(tx, number, project, agent)
     if message.recipient not in (None, short(agent)):
         raise Invalid(f"message {number} is not for you but for {message.recipient}")
@@ -184,7 +189,10 @@ def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Projec
 def search(
     tx: Transaction, *, query: Text, agent: AgentId = "", project: Project = "", limit: Limit = LISTED
 ) -> list[Message]:
-    """Messages that contain all these words (`word*` for a beginning), oldest first; only what one may read."""
+    """Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
+
+    Only messages that the agent may read are found: its own, those to it and those to everybody.
+    """
     words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
     if not words:
         raise Invalid("query: give at least one word")

@@ -1,8 +1,9 @@
-"""Outputs: what jobs write while they run, and how far they say that they are.
+"""Outputs: what jobs write while they run, and the progress that they report.
 
-Each attempt has an output of its own. It is kept within a cap: its first half from the beginning, the other half from
-the end, so that a job that writes without end costs no more than that; what is missing in between is told. Only the
-holder of the attempt adds to it. Nothing changes hands, so output leaves no event.
+Each attempt has its own output, which only the holder of that attempt can add to: the task's row is locked and its
+holder and epoch are checked first. An output is kept within a cap: half of the cap from its beginning and half from its
+end. So a job that writes without end costs no more than the cap, and a reader is told how many bytes are missing in
+between. Nothing changes hands, so output leaves no event.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ..limits import OUTPUT
 from ..names import json_text
 from ..text import moment
 from . import operation
-from .claims import as_held, as_holder
+from .claims import change_as_holder, lock_as_holder
 from .events import append as append_event
 from .grants import writing
 from .references import find
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
     from . import Transaction
 
 PIECE = 16 * 1024
-"""What is stored in one row at most: what is cut is cut by whole rows."""
+"""Bytes in one row at most. The cap is enforced by deleting whole rows."""
 AT_ONCE = 256 * 1024
-"""Bytes that are read in one go."""
+"""Bytes that one call returns at most, roughly."""
 
 
 @operation("jobs.append", writes=True, strangers=False)
 def append(
     tx: Transaction, *, ref: Ref, epoch: Epoch, chunks: list[Chunk], agent: AgentId = "", project: Project = ""
 ) -> int:
-    """Add what a job wrote to the output of its current attempt; how many bytes there are in all.
+    """Append to the output of a job's current attempt, and return how many bytes it has in all.
 
     `start` is where a chunk begins, in bytes of UTF-8 from the beginning of the attempt, over both streams. A chunk
-    that is there already is not added again, so that a call may be repeated.
+    that is stored already is not added again, so a call may be repeated.
     """
-    task = as_held(tx, ref=ref, agent=agent, project=project, epoch=epoch)
+    task = lock_as_holder(tx, ref=ref, agent=agent, project=project, epoch=epoch)
     cap = _cap(tx, task.number)
     for chunk in chunks:
         for start, size, text in _pieces(chunk["start"], chunk["text"].encode(), cap):
@@ -73,7 +74,7 @@ def _cap(tx: Transaction, number: int) -> int:
 
 
 def _pieces(start: int, data: bytes, cap: int) -> list[tuple[int, int, str]]:
-    """A chunk in pieces, none of which crosses the end of what is kept from the beginning."""
+    """Split a chunk into pieces, none of which crosses the end of the half that is kept from the beginning."""
     half, most = cap // 2, max(64, min(PIECE, cap // 8))
     out = []
     at = 0
@@ -88,7 +89,7 @@ def _pieces(start: int, data: bytes, cap: int) -> list[tuple[int, int, str]]:
 
 
 def _whole(data: bytes, at: int, end: int) -> int:
-    """The last place up to `end` that is not inside of a character; the next one if there is none."""
+    """The last offset up to `end` that is not inside a character; if there is none, the next one after `end`."""
     cut = end
     while at < cut < len(data) and data[cut] & 0xC0 == 0x80:
         cut -= 1
@@ -111,10 +112,11 @@ def _total(tx: Transaction, number: int, epoch: int) -> int:
 
 @operation("jobs.output", writes=False, strangers=False)
 def output(tx: Transaction, *, ref: Ref, epoch: Epoch = 0, after: Number = 0, project: Project = "") -> Json:
-    """What a job wrote in the attempt with this epoch (0: the latest that wrote something), from a byte on.
+    """Read the output of the attempt with this epoch (0: the latest that wrote something), after a byte offset.
 
-    `chunks` are `{start, stream, at, text, cut}`; `cut` is how many bytes before it were not kept. `next` is what to
-    ask after to go on, `total` how many bytes were written, and `more` tells whether more is there or may come.
+    `chunks` are `{start, stream, at, text, cut}`; `cut` is how many bytes right before the chunk were not kept. `next`
+    is the `after` of the next call, `total` how many bytes were written, and `more` whether more output exists or may
+    come.
     """
     task = find(tx, ref, project)
     running = task.state == "claimed" and epoch in (0, task.epoch)
@@ -165,10 +167,12 @@ def progress(
     project: Project = "",
     epoch: Epoch = 0,
 ) -> Task:
-    """Say how far the current attempt of a job is; only its holder may, and the next claim begins anew."""
+    """Record the progress of a job's current attempt, as its holder; the next claim starts without progress."""
     said: dict[str, Any] = {"percent": percent, "note": note}
     change = "progress = :progress, updated_at = {now}"
-    task = as_holder(tx, writing, change, ref=ref, agent=agent, project=project, epoch=epoch, progress=json_text(said))
+    task = change_as_holder(
+        tx, writing, change, ref=ref, agent=agent, project=project, epoch=epoch, progress=json_text(said)
+    )
     append_event(
         tx,
         "task.progress",

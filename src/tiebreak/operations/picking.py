@@ -1,9 +1,15 @@
 """Picking: which ready tasks are won next, by priority and then by age.
 
-Usually it is one statement: the head of one index, claimed. Where queues are paused, where several queues are asked for
-or where groups have limits, the heads of those that are open are looked at first, and the best of them decide how many
-are taken from each. So nobody passes by the backlog of a paused queue or of a full group, however long it is: the tasks
-of a full group are set aside (see `limits`), and so are those of paused queues when there are many of them.
+Usually one statement does it: it claims the first tasks of one index. If queues are paused, several queues are asked
+for or groups have limits, the search first reads the best tasks of each lane that is open (a lane is a sequence of
+tasks that are taken in order, see `Lane`), and takes from each lane as many as belong to the best overall.
+
+No search reads the backlog of a paused queue or a full group, however long it is. Tasks of a full group are hidden (see
+`concurrency`), and so are tasks of paused queues if many queues are paused.
+
+Why it is safe: whatever the search has read, a task is won only by the statement of `grants`, which checks its row
+again. The scope of the project's queues is shared, so no queue is paused between the search and the grant. The scope of
+the project's limits is taken before claims of a group are counted.
 """
 
 from __future__ import annotations
@@ -12,11 +18,19 @@ from ..clock import micros
 from ..limits import CLAIM_LEASE
 from ..model import Task
 from ..names import JOB, PRIORITIES
-from . import changeable, claimable, operation, scope
+from . import asks_for_no_job, by_stranger, claimable, operation, scope
 from .chores import step
-from .claims import CLAIMED, READY, TRIES, WON, granted
-from .concurrency import MOST_OPEN, alone, combinations, look_again, set_aside, stir, taken
-from .expiry import PAUSED, SETTLED, UNSETTLED, settle
+from .claims import CLAIMED, READY, TRIES, WON, record_grant
+from .concurrency import (
+    MOST_VISIBLE,
+    hide_tasks,
+    lock_limits,
+    mark_changed,
+    ready_combinations,
+    reconsider_groups,
+    taken,
+)
+from .expiry import NOTHING_DUE, PAUSED, SELECT_IF_DUE, apply_due_changes
 from .grants import winning
 from .references import tagged
 from .rows import given, parameter
@@ -30,37 +44,37 @@ if TYPE_CHECKING:
     from . import Scope, Transaction
 
     Lane = tuple[str | None, str | None, str | None, str | None, int | None]
-    """Tasks that are taken in their order: of a queue, for a function, of a kind, of a group with a limit of a size.
+    """A sequence of tasks that are taken in order: their queue, function, kind, limit group and size of that group.
 
-    None: of any."""
+    None stands for any."""
 
     Head = tuple[int, int, str | None, int, Lane]
-    """A task at the head of a lane: its priority (negative), its number, its group, the group's size, the lane."""
+    """One of the first tasks of a lane: its negated priority, its number, its group, the group's size, the lane."""
 
 _PENDING = "project = :project AND state = 'pending' AND ready_at = 0"
 _TASKS = " AND aside = 0"
 _JOBS = " AND aside < 1 AND callee IS NOT NULL"
-"""Those that are not set aside; the two wordings name different indexes."""
+"""Conditions for visible tasks. The two are worded differently so that each matches a different index."""
 _FREE = " AND limit_group IS NULL"
 _BEST_FIRST = "ORDER BY priority DESC, number LIMIT :count"
 _AT_ONCE = 100
-"""How many lanes are looked at by one statement."""
+"""How many lanes one statement reads."""
 _MOST_KINDS = 100
-"""How many kinds a stranger's call looks at that names none."""
+"""How many kinds a stranger's call searches if it names none."""
 MOST_PAUSED = 20
-"""So many paused queues with ready tasks cost little; the tasks of further ones are set aside."""
+"""This many paused queues with ready tasks cost little. The tasks of further paused queues are hidden."""
 _MOST_ROUNDS = 20
-"""How often a call looks anew because groups turned out to be full, or had to be looked at."""
+"""How often a call searches again because groups turned out to be full or had to be reconsidered."""
 WAITS_FOR_QUEUE = 2
-"""What `aside` is for a task whose queue is paused."""
+"""The value of `aside` for a hidden task of a paused queue."""
 
 
-def takes_from_queues(params: dict[str, Any]) -> list[Scope]:
-    """The scope of whoever takes from a queue that is not paused: no queue is paused between its look and its grant."""
+def shared_queues_scope(params: dict[str, Any]) -> list[Scope]:
+    """The scope of a call that takes from queues: no queue is paused between its search and its grant."""
     return [scope("queues", params["project"], shared=True)]
 
 
-@operation("tasks.next", writes=True, strangers=lambda params: params.get("kind") != JOB, scopes=takes_from_queues)
+@operation("tasks.next", writes=True, strangers=asks_for_no_job, scopes=shared_queues_scope)
 def next_ready(
     tx: Transaction,
     *,
@@ -72,28 +86,29 @@ def next_ready(
     count: Count = 1,
     lease: Lease = CLAIM_LEASE,
 ) -> list[Task]:
-    """Win the next ready tasks, up to `count`: highest priority first, then oldest; none is an empty list.
+    """Win the next ready tasks, up to `count`: highest priority first, then oldest; an empty list if none is ready.
 
     Nothing is taken from a paused queue, nor from a group that has reached its limit.
     """
-    wanted = Wanted(
+    filters = Filters(
         project,
-        kinds=_kinds(tx, project) if kind is None and changeable(tx) else [kind],
+        kinds=_kinds(tx, project) if kind is None and by_stranger(tx) else [kind],
         queues=None if queue is None else [queue],
         tags=None if tag is None else [tag],
         only=claimable(tx),
     )
-    if not wanted.kinds:
+    if not filters.kinds:
         return []
-    rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=WON)
-    tasks = [granted(tx, row) for row in rows]
+    rows = win(tx, filters, agent=agent, count=count, lease=lease, returning=WON)
+    tasks = [record_grant(tx, row) for row in rows]
     return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
 
 
-class Wanted:
-    """What is asked for. `callees` are the functions that jobs may call, '' for jobs with other commands.
+class Filters:
+    """The tasks that a call asks for.
 
-    `only` is a further condition for plain tasks.
+    `callees` are the functions that jobs may call, '' for jobs that have a command instead. `only` is a further SQL
+    condition for plain tasks.
     """
 
     def __init__(
@@ -117,24 +132,24 @@ class Wanted:
         self.params.update((parameter("tag", i), f" {tag} ") for i, tag in enumerate(tags or ()))
 
     def with_limits(self, tx: Transaction) -> bool:
-        """Whether tasks with a limit may be among it: those are jobs."""
-        return not changeable(tx) and any(kind in (None, JOB) for kind in self.kinds)
+        """Whether tasks with a limit may match: only jobs have limits."""
+        return not by_stranger(tx) and any(kind in (None, JOB) for kind in self.kinds)
 
-    def only_lane(self) -> Lane | None:
-        """The one lane that all of it is in, if there is just one."""
+    def single_lane(self) -> Lane | None:
+        """The lane that contains all matching tasks, if there is just one."""
         queues: list[str | None] = [*self.queues] if self.queues else [None]
         callees: list[str | None] = [*self.callees] if self.callees else [None]
-        alone = len(queues) == len(callees) == len(self.kinds) == 1 and (callees == [None] or queues != [None])
-        return (queues[0], callees[0], self.kinds[0], None, None) if alone else None
+        lock_limits = len(queues) == len(callees) == len(self.kinds) == 1 and (callees == [None] or queues != [None])
+        return (queues[0], callees[0], self.kinds[0], None, None) if lock_limits else None
 
     def condition(self, lane: Lane, i: int) -> str:
-        """What a ready task of a lane must be like, in terms of the parameters that `of_lane` makes."""
+        """The SQL condition for the ready tasks of the i-th lane, with the parameters that `_lane_params` makes."""
         queue, callee, kind, group, _ = lane
         if group is not None:
             these = " AND ".join(f"{c} = :{parameter(n, i)}" for c, n in zip(_LIMITED, _LANE, strict=True) if c)
             of_kind = "" if kind is None else f" AND kind = :{parameter('kind', i)}"
             return f"{_PENDING} AND {these}{of_kind}{self._tagged}"
-        tagged = f"{_FREE}{self._tagged}" if self.tagged else ""  # tagged tasks with a limit have lanes of their own
+        tagged = f"{_FREE}{self._tagged}" if self.tagged else ""  # with tags, tasks with a limit have their own lanes
         if callee is not None:
             where = f" AND queue = :{parameter('queue', i)} AND callee = :{parameter('callee', i)}"
             return f"{_PENDING}{_JOBS}{where}{tagged}"
@@ -144,10 +159,10 @@ class Wanted:
 
 _LANE = ("queue", "callee", "kind", "group", "size")
 _LIMITED = ("queue", "callee", "", "limit_group", "limit_size")
-"""The parameters of a lane, and the columns that they are compared with in one of a group."""
+"""The parameters of a lane, and the columns that they are compared with in a lane of a group."""
 
 
-def _of_lane(lane: Lane, i: int) -> dict[str, str | int | None]:
+def _lane_params(lane: Lane, i: int) -> dict[str, str | int | None]:
     return {parameter(name, i): value for name, value in zip(_LANE, lane, strict=True)}
 
 
@@ -156,7 +171,7 @@ def _any_of(tags: int) -> str:
 
 
 def _narrowed(kind: str | None, queue: str | None, this_kind: str, this_queue: str) -> str:
-    """Conditions for a kind and a queue, worded so that the index of the narrower one is followed."""
+    """Conditions for a kind and a queue, worded so that the database uses the index of the narrower one."""
     if kind is None or queue is None:
         of_kind = f" AND kind = {this_kind}" if kind is not None else ""
         return of_kind + (f" AND queue = {this_queue}" if queue is not None else "")
@@ -168,58 +183,60 @@ def _narrowed(kind: str | None, queue: str | None, this_kind: str, this_queue: s
 
 
 def win(
-    tx: Transaction, wanted: Wanted, *, agent: str, count: int, lease: float, returning: str
+    tx: Transaction, filters: Filters, *, agent: str, count: int, lease: float, returning: str
 ) -> list[tuple[Any, ...]]:
-    """Win what is asked for, as many as there are up to `count`; the rows come in any order.
+    """Win up to `count` tasks that match the filters; the rows come in any order.
 
-    What somebody else is just changing is passed over, if there is anything else to be had. If there is not, it is
-    waited for: whoever had it may die and leave it as it was, and nobody would be told.
+    Tasks that another transaction has locked are skipped while there are others. If there are no others, the call waits
+    for them: the other transaction may be rolled back, and no event would tell the caller that the task is still ready.
     """
-    tx.serialize("queues", wanted.project, shared=True)
+    tx.serialize("queues", filters.project, shared=True)
     grant = {"agent": agent, "lease": micros(lease)}
     waits = False
     for _ in range(TRIES):
-        rows, seen, lanes = _win(tx, wanted, count, grant, returning)
-        if not rows and (done := step(tx, wanted.project, others=not waits, share=TRIES)) is not None:
+        rows, seen, lanes = _win(tx, filters, count, grant, returning)
+        if not rows and (done := step(tx, filters.project, others=not waits, share=TRIES)) is not None:
             if not done:
-                waits, count = _wait(tx)
-            continue  # what nobody had told yet may be ready now
-        if rows or not tx.passes_over or not (seen or _something_is_there(tx, wanted, lanes)):
+                waits, count = _wait_for_locked(tx)
+            continue  # the step may have made blocked tasks ready
+        if rows or not tx.passes_over or not (seen or _something_may_be_ready(tx, filters, lanes)):
             break
-        waits, count = _wait(tx)
+        waits, count = _wait_for_locked(tx)
     return rows
 
 
-def _wait(tx: Transaction) -> tuple[bool, int]:
-    """Wait from now on for what is locked, and for one: who waited for a second one would keep the first locked."""
+def _wait_for_locked(tx: Transaction) -> tuple[bool, int]:
+    """From now on wait for locked rows, and win one task only: waiting for a second would keep the first locked."""
     tx.wait_for_locked()
     return True, 1
 
 
-def _something_is_there(tx: Transaction, wanted: Wanted, lanes: list[Lane]) -> bool:
-    """Whether there is something ready in one of these lanes, or something that may have become ready."""
+def _something_may_be_ready(tx: Transaction, filters: Filters, lanes: list[Lane]) -> bool:
+    """Whether one of these lanes has a ready task, or a task may have become ready by time."""
     for begin in range(0, max(1, len(lanes)), _AT_ONCE):
-        some = lanes[begin : begin + _AT_ONCE]
-        ready = [f" OR EXISTS (SELECT 1 FROM tasks WHERE {wanted.condition(lane, i)})" for i, lane in enumerate(some)]
-        params = {name: value for i, lane in enumerate(some) for name, value in _of_lane(lane, i).items()}
-        if tx.first(f"{UNSETTLED}{''.join(ready)}", **wanted.params, **params) is not None:
+        batch = lanes[begin : begin + _AT_ONCE]
+        ready = [f" OR EXISTS (SELECT 1 FROM tasks WHERE {filters.condition(lane, i)})" for i, lane in enumerate(batch)]
+        params = {name: value for i, lane in enumerate(batch) for name, value in _lane_params(lane, i).items()}
+        if tx.first(f"{SELECT_IF_DUE}{''.join(ready)}", **filters.params, **params) is not None:
             return True
     return False
 
 
 def _win(
-    tx: Transaction, wanted: Wanted, count: int, grant: dict[str, Any], returning: str
+    tx: Transaction, filters: Filters, count: int, grant: dict[str, Any], returning: str
 ) -> tuple[list[tuple[Any, ...]], bool, list[Lane]]:
-    """Win what can be won now.
+    """Win the tasks that can be won now.
 
-    Also whether something was seen that could not be won then, and the lanes without a limit that were looked at.
+    Also returns whether a task was seen that could then not be won, and the lanes without a limit that were searched.
     """
-    # Most of the time nothing has lapsed and nothing is paused, and one statement finds that out and wins.
-    if (lane := wanted.only_lane()) and (rows := _from_lane(tx, wanted, lane, count, grant, returning, at_once=True)):
+    # Usually nothing has lapsed and nothing is paused: then one statement checks that and wins.
+    if (lane := filters.single_lane()) and (
+        rows := _win_from_lane(tx, filters, lane, count, grant, returning, at_once=True)
+    ):
         return rows, True, [lane]
-    _, paused, stirred = settle(tx, wanted.project)
-    lanes, shares, limited, missed = _chosen(tx, wanted, count, paused, stirred and wanted.with_limits(tx))
-    won = [row for lane, n in shares.items() for row in _from_lane(tx, wanted, lane, n, grant, returning)]
+    _, paused, stirred = apply_due_changes(tx, filters.project)
+    lanes, shares, limited, missed = _choose(tx, filters, count, paused, stirred and filters.with_limits(tx))
+    won = [row for lane, n in shares.items() for row in _win_from_lane(tx, filters, lane, n, grant, returning)]
     for table, params in given(("n",), [(number,) for number in sorted(limited)]):
         won += tx.all(
             winning("tasks", f"number = given.n AND {READY}", returning, CLAIMED, table, "given"),
@@ -229,25 +246,25 @@ def _win(
     return won, bool(shares or limited or missed), [lane for lane in lanes if lane[3] is None]
 
 
-def _lanes(tx: Transaction, wanted: Wanted, paused: bool) -> list[Lane]:
-    """The lanes in which there may be something that is asked for, and that is in no paused queue."""
-    queues: list[str | None] = [None] if wanted.queues is None else [*wanted.queues]
-    if wanted.queues is None and (paused or wanted.callees):
-        queues = [*_queues(tx, wanted)]
-    closed = _paused_among(tx, wanted.project, [queue for queue in queues if queue is not None]) if paused else set()
-    callees: list[str | None] = [*wanted.callees] if wanted.callees else [None]
+def _lanes(tx: Transaction, filters: Filters, paused: bool) -> list[Lane]:
+    """The lanes that may have matching tasks and whose queue is not paused."""
+    queues: list[str | None] = [None] if filters.queues is None else [*filters.queues]
+    if filters.queues is None and (paused or filters.callees):
+        queues = [*_queues(tx, filters)]
+    closed = _paused_among(tx, filters.project, [queue for queue in queues if queue is not None]) if paused else set()
+    callees: list[str | None] = [*filters.callees] if filters.callees else [None]
     lanes: list[Lane] = [
         (queue, callee, kind, None, None)
         for queue in queues
         if queue not in closed
         for callee in callees
-        for kind in wanted.kinds
+        for kind in filters.kinds
     ]
-    return [*lanes, *_groups(tx, wanted, paused)] if wanted.tagged and wanted.with_limits(tx) else lanes
+    return [*lanes, *_groups(tx, filters, paused)] if filters.tagged and filters.with_limits(tx) else lanes
 
 
 def _paused_among(tx: Transaction, project: str, queues: list[str]) -> set[str]:
-    """Which of these queues are paused. If they are many, the tasks of some are set aside."""
+    """Which of these queues are paused. If they are many, tasks of some of them are hidden."""
     closed: list[str] = []
     for table, params in given(("q",), [(queue,) for queue in queues]):
         rows = tx.all(
@@ -256,15 +273,15 @@ def _paused_among(tx: Transaction, project: str, queues: list[str]) -> set[str]:
             **params,
         )
         closed += [queue for (queue,) in rows]
-    if len(closed) > MOST_PAUSED and not changeable(tx):
-        set_paused_aside(tx, project, closed[MOST_PAUSED : MOST_PAUSED + _AT_ONCE])
+    if len(closed) > MOST_PAUSED and not by_stranger(tx):
+        hide_paused_tasks(tx, project, closed[MOST_PAUSED : MOST_PAUSED + _AT_ONCE])
     return set(closed)
 
 
-def set_paused_aside(tx: Transaction, project: str, queues: list[str]) -> None:
-    """Keep tasks of paused queues out of everybody's way until they are resumed: a hundred tasks at once.
+def hide_paused_tasks(tx: Transaction, project: str, queues: list[str]) -> None:
+    """Hide tasks of paused queues until the queues are resumed, a hundred tasks in one call.
 
-    A queue is not resumed meanwhile: whoever resumes one has the scope of the queues alone.
+    No queue is resumed meanwhile: resuming takes the scope of the project's queues exclusively.
     """
     for table, params in given(("q",), [(queue,) for queue in queues]):
         tx.all(
@@ -278,24 +295,24 @@ def set_paused_aside(tx: Transaction, project: str, queues: list[str]) -> None:
         )
 
 
-def _queues(tx: Transaction, wanted: Wanted) -> list[str]:
-    """The queues that have something ready, found by skipping through an index."""
-    here = f"{_PENDING}{_JOBS}" if wanted.callees else f"{_PENDING}{_TASKS}"
+def _queues(tx: Transaction, filters: Filters) -> list[str]:
+    """The queues that have a ready task, found by an index skip scan."""
+    here = f"{_PENDING}{_JOBS}" if filters.callees else f"{_PENDING}{_TASKS}"
     rows = tx.all(
         f"WITH RECURSIVE found (queue) AS (SELECT (SELECT min(queue) FROM tasks WHERE {here}) UNION ALL "
         f"SELECT (SELECT min(tasks.queue) FROM tasks WHERE {here} AND tasks.queue > found.queue) "
         "FROM found WHERE found.queue IS NOT NULL) SELECT queue FROM found WHERE queue IS NOT NULL",
-        project=wanted.project,
+        project=filters.project,
     )
     return [queue for (queue,) in rows]
 
 
 def _kinds(tx: Transaction, project: str) -> list[str]:
-    """The kinds but jobs that have something ready, found by skipping through an index: for strangers.
+    """The kinds, except jobs, that have a ready task, found by an index skip scan: for strangers.
 
-    So a stranger does not pass by the backlog of jobs, however long it is.
+    So a stranger's call does not read the backlog of jobs, however long it is.
     """
-    settle(tx, project)
+    apply_due_changes(tx, project)
     here = f"{_PENDING}{_TASKS}"
     rows = tx.all(
         f"WITH RECURSIVE found (kind) AS (SELECT (SELECT min(kind) FROM tasks WHERE {here}) UNION ALL "
@@ -308,24 +325,24 @@ def _kinds(tx: Transaction, project: str) -> list[str]:
     return [kind for (kind,) in rows]
 
 
-def _groups(tx: Transaction, wanted: Wanted, paused: bool) -> list[Lane]:
-    """The groups that have something ready in a queue that is asked for and not paused: for tasks with a tag.
+def _groups(tx: Transaction, filters: Filters, paused: bool) -> list[Lane]:
+    """The lanes of groups that have a ready task in a matching queue that is not paused: for filters with tags.
 
-    Which tasks are the best with a tag is not known by which ones are aside, so each group is looked at.
+    Which tasks are visible does not depend on tags, so with tags each group has to be searched.
     """
-    found = combinations(tx, wanted.project)
-    closed = _paused_among(tx, wanted.project, list({queue for _, queue, _, _ in found})) if paused else set()
+    found = ready_combinations(tx, filters.project)
+    closed = _paused_among(tx, filters.project, list({queue for _, queue, _, _ in found})) if paused else set()
     return [
         (queue, callee, kind, group, size)
         for group, queue, callee, size in found
-        if queue not in closed and queue in (wanted.queues or (queue,)) and callee in (wanted.callees or (callee,))
-        for kind in wanted.kinds
+        if queue not in closed and queue in (filters.queues or (queue,)) and callee in (filters.callees or (callee,))
+        for kind in filters.kinds
     ]
 
 
-def _from_lane(
+def _win_from_lane(
     tx: Transaction,
-    wanted: Wanted,
+    filters: Filters,
     lane: Lane,
     count: int,
     grant: dict[str, Any],
@@ -335,80 +352,84 @@ def _from_lane(
 ) -> list[tuple[Any, ...]]:
     """Win the first tasks of a lane that have no limit.
 
-    With `at_once`, before anything else was looked at: none, if something has to be looked at or written down first.
+    With `at_once`, the statement itself checks that nothing else has to be read or written first, and otherwise wins
+    nothing.
     """
     paused = PAUSED if lane[0] is None else f"{PAUSED[:-1]} AND queues.queue = :{parameter('queue', 0)})"
-    only = f" AND {SETTLED} AND NOT {paused}" if at_once else _FREE
-    if at_once and wanted.tagged:
+    only = f" AND {NOTHING_DUE} AND NOT {paused}" if at_once else _FREE
+    if at_once and filters.tagged:
         only += f" AND NOT EXISTS (SELECT 1 FROM tasks WHERE {_PENDING} AND limit_group IS NOT NULL)"
     free = " AND NOT EXISTS (SELECT 1 FROM picked WHERE picked.g IS NOT NULL)" if at_once else ""
     picked = (
         f"WITH picked AS MATERIALIZED (SELECT number AS n, limit_group AS g FROM tasks "
-        f"WHERE {wanted.condition(lane, 0)}{only} {_BEST_FIRST} {{skip_locked}}) "
+        f"WHERE {filters.condition(lane, 0)}{only} {_BEST_FIRST} {{skip_locked}}) "
     )
     return tx.all(
         winning("tasks", f"number = picked.n{free} AND {READY}", returning, CLAIMED, picked, "picked"),
         count=count,
-        **wanted.params,
-        **_of_lane(lane, 0),
+        **filters.params,
+        **_lane_params(lane, 0),
         **grant,
     )
 
 
-def _chosen(
-    tx: Transaction, wanted: Wanted, count: int, paused: bool, stirred: bool
+def _choose(
+    tx: Transaction, filters: Filters, count: int, paused: bool, stirred: bool
 ) -> tuple[list[Lane], dict[Lane, int], list[int], bool]:
-    """The lanes, how many tasks without a limit are to be taken from each of them, and which tasks with a limit.
+    """Choose the tasks to win.
 
-    Also whether somebody else is changing a task with a limit that might have been among them.
+    Returns the lanes, how many tasks without a limit to take from each lane, and which tasks with a limit. Also returns
+    whether another transaction is changing a task with a limit that might have been among them.
 
-    Groups that were stirred are looked at as long as one of their tasks might come before the worst of those chosen.
-    Tasks whose groups turn out to be full are set aside, and others looked for in their place. Of groups with a limit,
-    nobody else wins anything until the transaction has ended.
+    Changed groups are reconsidered as long as one of their tasks might come before the last one chosen. Tasks whose
+    groups turn out to be full are hidden, and the search is repeated without them. No other transaction wins tasks with
+    a limit until this one has ended.
     """
     rounds, missed = 0, False
     while True:
         rounds += 1
-        lanes = _lanes(tx, wanted, paused)
-        heads = _heads(tx, wanted, lanes, count)
+        lanes = _lanes(tx, filters, paused)
+        heads = _heads(tx, filters, lanes, count)
         worst = (-heads[count - 1][0], heads[count - 1][1]) if len(heads) >= count else None
         if stirred and not missed and rounds < _MOST_ROUNDS:
-            looked, missed = look_again(tx, wanted.project, worst)
+            looked, missed = reconsider_groups(tx, filters.project, worst)
             if looked:
                 continue
         groups = {head[2] for head in heads if head[2] is not None}
         if groups:
-            alone(tx, wanted.project)  # from the beginning: what is counted here is counted alone
-        used = taken(tx, wanted.project, groups)
-        shares, limited, full = _shares(heads, used, count)
-        if not full or rounds > 2 * _MOST_ROUNDS or not set_aside(tx, full):
+            lock_limits(tx, filters.project)  # restarts the transaction if need be: the count is made under the scope
+        used = taken(tx, filters.project, groups)
+        shares, limited, full = _divide(heads, used, count)
+        if not full or rounds > 2 * _MOST_ROUNDS or not hide_tasks(tx, full):
             break
     won = [head for head in heads if head[1] in limited]
-    # Of a group with that much room, some tasks are aside although they could be won: it is looked at again.
-    stir(tx, wanted.project, [(g, number) for _, number, g, size, _ in won if g and size - used[g] >= MOST_OPEN])
+    # A group with that much room has hidden tasks that could be won, so it has to be reconsidered.
+    mark_changed(
+        tx, filters.project, [(g, number) for _, number, g, size, _ in won if g and size - used[g] >= MOST_VISIBLE]
+    )
     return lanes, shares, limited, missed
 
 
-def _heads(tx: Transaction, wanted: Wanted, lanes: list[Lane], count: int) -> list[Head]:
-    """The first tasks of each lane, the best first."""
+def _heads(tx: Transaction, filters: Filters, lanes: list[Lane], count: int) -> list[Head]:
+    """The first tasks of each lane, best first."""
     heads: list[Head] = []
     for begin in range(0, len(lanes), _AT_ONCE):
-        some = lanes[begin : begin + _AT_ONCE]
+        batch = lanes[begin : begin + _AT_ONCE]
         arms = (
             f"SELECT * FROM (SELECT -priority, number, limit_group, limit_size, {i} AS lane FROM tasks "
-            f"WHERE {wanted.condition(lane, i)} {_BEST_FIRST}) AS head"
-            for i, lane in enumerate(some)
+            f"WHERE {filters.condition(lane, i)} {_BEST_FIRST}) AS head"
+            for i, lane in enumerate(batch)
         )
-        params = {name: value for i, lane in enumerate(some) for name, value in _of_lane(lane, i).items()}
-        rows = tx.all(" UNION ALL ".join(arms), count=count, **wanted.params, **params)
-        heads += [(priority, number, group, size, some[i]) for priority, number, group, size, i in rows]
+        params = {name: value for i, lane in enumerate(batch) for name, value in _lane_params(lane, i).items()}
+        rows = tx.all(" UNION ALL ".join(arms), count=count, **filters.params, **params)
+        heads += [(priority, number, group, size, batch[i]) for priority, number, group, size, i in rows]
     return sorted(heads, key=lambda head: head[:2])
 
 
-def _shares(heads: list[Head], used: dict[str, int], count: int) -> tuple[dict[Lane, int], list[int], list[int]]:
-    """How many are to be taken from each lane, which of those with a limit, and which ones' groups are full.
+def _divide(heads: list[Head], used: dict[str, int], count: int) -> tuple[dict[Lane, int], list[int], list[int]]:
+    """How many tasks to take from each lane, which tasks with a limit, and which tasks belong to full groups.
 
-    `used` is raised by those that are to be taken.
+    `used` is increased by the tasks to take.
     """
     shares: dict[Lane, int] = {}
     limited: list[int] = []

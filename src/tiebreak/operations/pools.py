@@ -1,11 +1,16 @@
-"""Pools: counted resources. Each slot is a row of its own, with its own holder and its own epochs."""
+"""Pools: counted resources. Each slot is a row of `holds`, with its own holder and its own epochs.
+
+How many slots are taken is a decision over several rows, so a slot is taken under the scope of the project's holds
+(`tx.serialize`). Renewing and releasing a slot decide about its own row and need no scope. That is safe because a
+lapsed slot counts as taken until its lapse is written on its row.
+"""
 
 from __future__ import annotations
 
 from ..errors import Invalid, Lost, NotFound
 from ..model import Hold, record
 from .grants import LAPSED
-from .resources import COLUMNS, ensure, grant, lapse, prolong, refuse
+from .resources import COLUMNS, ensure_row, grant, prolong, record_lapse, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,17 +30,17 @@ def take_slot(
     slots: int | None,
     again: bool = False,
 ) -> Hold:
-    """Take the lowest free slot of a pool. Slots beyond its size that are still held since it shrank count too.
+    """Take the lowest free slot of a pool. Slots beyond its size that are still held since it shrank count as taken.
 
-    A lapsed slot is given back first, and only what nobody has counts as free: one that was renewed meanwhile does not.
-    With `again`, an agent that has a slot keeps it for another lease instead; one that has several keeps all of them,
-    and is answered with the lowest.
+    Lapsed slots are ended first, and then only slots without a holder count as free: a slot that was renewed meanwhile
+    does not. With `again`, an agent that has slots of the pool renews all of them instead, and gets the lowest as the
+    answer.
     """
     tx.serialize("holds", project)
     size = pool_size(tx, resource, project, slots)
     where = {"project": project, "resource": resource}
     for row in tx.all(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND {LAPSED} ORDER BY slot", **where):
-        lapse(tx, record(Hold, row))
+        record_lapse(tx, record(Hold, row))
     if again and (mine := _renewed(tx, resource, agent, project, lease, note)) is not None:
         return mine
     free = tx.first(
@@ -49,13 +54,13 @@ def take_slot(
         return hold
     held = tx.first(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND holder IS NOT NULL ORDER BY until LIMIT 1", **where)
     if held is None:
-        return take_slot(tx, resource, agent, project, lease, note, slots, again)  # all were given back meanwhile
+        return take_slot(tx, resource, agent, project, lease, note, slots, again)  # all were released meanwhile
     error = refuse(tx, record(Hold, held), agent, resource)
     raise Lost(f"all {size} slots of {resource} are taken; {error.message}", reason=error.reason, **error.data)
 
 
 def _renewed(tx: Transaction, resource: str, agent: str, project: str, lease: float, note: str | None) -> Hold | None:
-    """Keep the slots that an agent has for another lease; the lowest of them, None if it has none any more."""
+    """Renew the slots that an agent has; the lowest of them, None if it has none any more."""
     where = {"project": project, "resource": resource, "agent": agent}
     rows = tx.all(f"SELECT slot FROM holds WHERE {_POOL} AND holder = :agent ORDER BY slot", **where)
     kept = [prolong(tx, resource, slot, agent, project, 0, lease, None, note) for (slot,) in rows]
@@ -63,7 +68,7 @@ def _renewed(tx: Transaction, resource: str, agent: str, project: str, lease: fl
 
 
 def pool_size(tx: Transaction, resource: str, project: str, slots: int | None) -> int:
-    """The number of slots; the first mention of a pool with `slots` makes it, a later one resizes it."""
+    """The number of slots of a pool. `slots` creates the pool if it is new, and otherwise resizes it."""
     row = tx.first(
         "SELECT slots FROM pools WHERE project = :project AND resource = :resource",
         project=project,
@@ -81,12 +86,12 @@ def pool_size(tx: Transaction, resource: str, project: str, slots: int | None) -
         slots=slots,
     )
     for slot in range(slots):
-        ensure(tx, project, resource, slot, False)
+        ensure_row(tx, project, resource, slot, False)
     return slots
 
 
 def slot_of(tx: Transaction, resource: str, given: int | None, agent: str, project: str) -> int:
-    """Which slot of a pool is meant; with none given, the one that this agent has."""
+    """The slot that is meant: the given one, or the one that this agent has."""
     if given is not None or not resource.startswith("pool:"):
         return given or 0
     rows = tx.all(

@@ -1,7 +1,10 @@
-"""Queues: they exist by being named in a task, and can be paused.
+"""Queues: a queue exists because tasks name it, and it can be paused.
 
-While a queue is paused nobody wins its next task; what is being worked on goes on, and a task that is asked for by its
-name can still be claimed.
+While a queue is paused, `tasks.next` and `jobs.next` take nothing from it. Claimed tasks are not affected, and a task
+can still be claimed by its number, id or key.
+
+Pausing and resuming take the scope of the project's queues exclusively, and every call that takes from queues shares
+it. So no task of a queue is won by such a call after the pause was committed.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from ..model import Queue, record
 from . import chores, operation, scope
 from .events import append
-from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, set_paused_aside
+from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, hide_paused_tasks
 from .references import ARRIVING
 
 TYPE_CHECKING = False
@@ -21,16 +24,16 @@ if TYPE_CHECKING:
     from .chores import Chore
 
 
-def _alone(params: dict[str, Any]) -> list[Scope]:
-    """The scope of whoever pauses or resumes a queue: nobody takes from queues of the project meanwhile."""
+def _queues_scope(params: dict[str, Any]) -> list[Scope]:
+    """The scope for pausing or resuming a queue: no call takes from the project's queues meanwhile."""
     return [scope("queues", params["project"])]
 
 
-@operation("queues.pause", writes=True, strangers=False, scopes=_alone)
+@operation("queues.pause", writes=True, strangers=False, scopes=_queues_scope)
 def pause(
     tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Queue:
-    """Let nobody take from a queue until it is resumed. One that is paused already stays as it is."""
+    """Pause a queue: nothing is taken from it until it is resumed. A queue that is paused already stays as it is."""
     row = tx.first(
         "INSERT INTO queues (project, queue, paused_at, paused_by, reason) "
         "VALUES (:project, :queue, {now}, :agent, :reason) ON CONFLICT DO NOTHING RETURNING queue",
@@ -41,37 +44,37 @@ def pause(
     )
     if row is not None:
         append(tx, "queue.paused", project, subject=f"queue:{queue}", name=queue, agent=agent, note=reason)
-        chores.settle(tx, project, "resume", [queue], [])
+        chores.save_progress(tx, project, "resume", [queue], [])
         paused = tx.all(
             "SELECT 1 FROM queues WHERE project = :project LIMIT :most", project=project, most=MOST_PAUSED + 1
         )
         if len(paused) > MOST_PAUSED:
-            set_paused_aside(tx, project, [queue])
-    return _one(tx, project, queue)
+            hide_paused_tasks(tx, project, [queue])
+    return _describe(tx, project, queue)
 
 
-@operation("queues.resume", writes=True, strangers=False, scopes=_alone)
+@operation("queues.resume", writes=True, strangers=False, scopes=_queues_scope)
 def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Project = "") -> Queue:
-    """Let a paused queue go on. One that is not paused stays as it is."""
+    """Resume a paused queue. A queue that is not paused stays as it is."""
     tx.serialize("queues", project)
     row = tx.first(
         "DELETE FROM queues WHERE project = :project AND queue = :queue RETURNING queue", project=project, queue=queue
     )
     if row is not None:
         append(tx, "queue.resumed", project, subject=f"queue:{queue}", name=queue, agent=agent)
-        chores.leave(tx, "resume", go_on(tx, project, [(queue, 0)], chores.BUDGET))
-    return _one(tx, project, queue)
+        chores.leave(tx, "resume", step_resume(tx, project, [(queue, 0)], chores.BUDGET))
+    return _describe(tx, project, queue)
 
 
-def go_on(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
-    """Set tasks of resumed queues aside no longer, the best first, so many of each; the queues that have more."""
+def step_resume(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
+    """Show hidden tasks of resumed queues, best first, a share of the budget for each; the queues that have more."""
     most = max(1, budget // len(rows))
-    return [(project, queue, 0) for queue, _ in rows if _let_be_found(tx, project, queue, most) == most]
+    return [(project, queue, 0) for queue, _ in rows if _show_tasks(tx, project, queue, most) == most]
 
 
-def _let_be_found(tx: Transaction, project: str, queue: str, most: int) -> int:
-    """Set so many tasks of a queue aside no longer, the best first; how many there were."""
-    # `ready_at` is 0 and stays so: that it is written tells the triggers that a task with a limit has become ready.
+def _show_tasks(tx: Transaction, project: str, queue: str, most: int) -> int:
+    """Show up to this many hidden tasks of a queue, best first; how many there were."""
+    # `ready_at` is 0 and stays 0. It is written because that makes the trigger see that a limited task became ready.
     rows = tx.all(
         "WITH best AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND queue = :queue "
         "AND aside = :aside AND state = 'pending' AND ready_at = 0 ORDER BY priority DESC, number LIMIT :most {lock}) "
@@ -86,7 +89,7 @@ def _let_be_found(tx: Transaction, project: str, queue: str, most: int) -> int:
 
 @operation("queues.list", writes=False, strangers=True)
 def listing(tx: Transaction, *, project: Project = "") -> list[Queue]:
-    """The queues that are paused or have something ready, by name."""
+    """List the queues that are paused or have ready tasks, by name."""
     ready = dict(
         tx.all(
             "SELECT queue, sum(n) FROM ("
@@ -111,7 +114,7 @@ def listing(tx: Transaction, *, project: Project = "") -> list[Queue]:
 _READY = "project = :project AND state = 'pending' AND ready_at = 0"
 
 
-def _one(tx: Transaction, project: str, queue: str) -> Queue:
+def _describe(tx: Transaction, project: str, queue: str) -> Queue:
     return next(
         (each for each in listing(tx, project=project) if each.queue == queue),
         record(Queue, (project, queue, 0, 0, None, None)),

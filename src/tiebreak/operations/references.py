@@ -1,8 +1,8 @@
-"""References and columns: how a task is named, and how its row is to be seen.
+"""References and columns: how callers name a task, and how reads show its row.
 
-Expiry needs no sweeper: a task whose claim has lapsed can be won again, so every read shows it as pending. One whose
-attempts are used up cannot be won, and it has not failed before that is written down: it is shown as claimed. Both are
-marked as lapsed. That rule stands here, once, as `STATE`.
+Expiry needs no sweeper: a task whose claim has lapsed can be won again, so every read shows it as pending. A task whose
+attempts are used up cannot be won, and it has not failed until that is written, so reads show it as claimed. Both are
+marked as lapsed. This rule is written once, here, as `STATE`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 LAPSED = "(state = 'claimed' AND until <= {now})"
 WINNABLE = f"({LAPSED} AND attempts < max_attempts)"
-"""A lapsed claim after which there is another attempt."""
+"""A condition: the claim has lapsed and the task has another attempt."""
 STORED = columns(Task).replace(" lapsed", f" CASE WHEN {LAPSED} THEN 1 ELSE 0 END AS lapsed")
-"""A task's columns as they are in the table."""
+"""A task's columns as they are stored."""
 STATE = f"CASE WHEN {WINNABLE} THEN 'pending' ELSE state END"
 SHOWN = STORED.replace(" state,", f" {STATE},").replace(
     " holder, epoch, until,",
     f" CASE WHEN {WINNABLE} THEN NULL ELSE holder END, epoch, CASE WHEN {WINNABLE} THEN 0 ELSE until END,",
 )
-"""A task's columns as they are to be seen: a task that can be won again has no holder any more."""
+"""A task's columns as reads show them: a task that can be won again has no holder."""
 FINISHED = "ready_at = 0, finished_at = {now}, updated_at = {now}"
-"""What every end of a task has in common, beside the end of its grant."""
+"""What every end of a task changes, besides the end of its grant."""
 ARRIVING = "aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END"
-"""A task that may become ready: one with a limit stays aside until its group was looked at (see `limits`)."""
+"""For a task that may become ready: one with a limit stays hidden until its group is reconsidered (`concurrency`)."""
 ADDRESS = {
     "number": "number = :value",
     "id": "id = :value",
@@ -40,7 +40,7 @@ ADDRESS = {
 
 
 def address(ref: str) -> tuple[str, Any]:
-    """Which column a reference speaks of, and the value to look for."""
+    """The column that a reference is about, and the value to search for."""
     if ref.startswith("#"):
         if not ref[1:].isdecimal() or len(ref) > 16:
             raise Invalid(f"ref: {shown(ref)} is not a task number such as #42")
@@ -51,9 +51,9 @@ def address(ref: str) -> tuple[str, Any]:
 
 
 def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
-    """The task that a reference names, as it is to be seen; raises `NotFound`.
+    """The task that a reference names, as reads show it; raises `NotFound`.
 
-    With `lock` (`{share}` or `{lock}`) it stays as it is until this transaction ends.
+    With `lock` (`{share}` or `{lock}`) the row is locked until this transaction ends.
     """
     task = lookup(tx, ref, project, lock)
     if task is None:
@@ -63,7 +63,7 @@ def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
 
 
 def lookup(tx: Transaction, ref: str, project: str, lock: str = "") -> Task | None:
-    """The task that a reference names, or None. A key wins over the beginning of an id."""
+    """The task that a reference names, or None. A key takes precedence over the beginning of an id."""
     column, value = address(ref)
     task = _by(tx, column, value, project, lock)
     if task is None and column == "key" and (task := _by_prefix(tx, ref.lower(), project)) and lock:
@@ -86,7 +86,7 @@ def _by(tx: Transaction, column: str, value: Any, project: str, lock: str = "") 
 
 
 def tagged(param: str = "tag") -> str:
-    """A condition: the task has the tag in this parameter, which is padded with blanks as the stored tags are."""
+    """A condition: the task has the tag in this parameter, which has a blank on both sides like the stored tags."""
     return f"tags <> '' AND {{position}}(tags, :{param}) > 0"
 
 
@@ -108,5 +108,5 @@ def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:
 
 
 def called(task: Task) -> str:
-    """A task as messages call it."""
+    """The task's number and name, for messages."""
     return f"#{task.number} {task.key or task.name!r}"

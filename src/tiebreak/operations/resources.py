@@ -1,4 +1,8 @@
-"""Resources: the row of one hold, and the statements on it that several operations share."""
+"""Resources: the row of one hold, and the statements on it that several operations share.
+
+The row is authoritative. Every statement here is made by `grants`, names one row and changes it only if its condition
+still holds, so none of them needs a scope of its own. A caller that decides over several rows takes the scope.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,8 @@ _PROLONG = keeping("holds", THIS, COLUMNS, "hash = coalesce(:hash, hash), note =
 _LAPSE = lapsing("holds", THIS, COLUMNS)
 
 
-def ensure(tx: Transaction, project: str, resource: str, slot: int, glob: bool) -> None:
-    """Make sure that the resource has its row; it is free at first."""
+def ensure_row(tx: Transaction, project: str, resource: str, slot: int, glob: bool) -> None:
+    """Make sure that a resource has its row; a new row is free."""
     tx.all(
         "INSERT INTO holds (project, resource, slot, glob) VALUES (:project, :resource, :slot, :glob) "
         "ON CONFLICT DO NOTHING",
@@ -43,7 +47,7 @@ def grant(
     hash: str | None = None,
     slots: int = 0,
 ) -> Hold | None:
-    """Try to win a resource; None if somebody has it. `slots` is the size of its pool."""
+    """Try to win a resource; None if an agent holds it. `slots` is the size of its pool."""
     row = tx.first(
         _WIN,
         agent=agent,
@@ -58,16 +62,16 @@ def grant(
         return None
     hold = record(Hold, row[:-1])
     if row[-1] is not None:
-        tell(tx, "hold.expired", hold, agent=row[-1], epoch=hold.epoch - 1, until=0)
-    tell(tx, "hold.taken", hold, agent=agent, note=note, slots=slots)
+        hold_event(tx, "hold.expired", hold, agent=row[-1], epoch=hold.epoch - 1, until=0)
+    hold_event(tx, "hold.taken", hold, agent=agent, note=note, slots=slots)
     return hold
 
 
-def lapse(tx: Transaction, hold: Hold) -> bool:
-    """Write down that a hold has lapsed; False if it was renewed or given back since it was looked at."""
+def record_lapse(tx: Transaction, hold: Hold) -> bool:
+    """Write that a hold has lapsed; False if it was renewed or released since it was read."""
     row = tx.first(_LAPSE, project=hold.project, resource=hold.resource, slot=hold.slot, epoch=hold.epoch)
     if row is not None:
-        tell(tx, "hold.expired", record(Hold, row), agent=holder_id(hold) or "")
+        hold_event(tx, "hold.expired", record(Hold, row), agent=holder_id(hold) or "")
     return row is not None
 
 
@@ -82,7 +86,7 @@ def prolong(
     hash: str | None,
     note: str | None = None,
 ) -> Hold | None:
-    """Extend a hold as its holder; None if the fence did not let it pass."""
+    """Renew a hold as its holder; None if the fence stopped the write."""
     row = tx.first(
         _PROLONG,
         agent=agent,
@@ -97,12 +101,12 @@ def prolong(
     if row is None:
         return None
     hold = record(Hold, row)
-    tell(tx, "hold.renewed", hold, agent=agent)
+    hold_event(tx, "hold.renewed", hold, agent=agent)
     return hold
 
 
 def current(tx: Transaction, project: str, resource: str, slot: int, lock: str = "") -> Hold:
-    """The hold as it is stored; with `lock`, it stays so until this transaction ends."""
+    """The hold as it is stored; with `lock`, the row is locked until this transaction ends."""
     row = tx.first(
         f"SELECT {COLUMNS} FROM holds WHERE {THIS} {lock}",
         project=project,
@@ -113,7 +117,7 @@ def current(tx: Transaction, project: str, resource: str, slot: int, lock: str =
 
 
 def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
-    """The refusal for somebody who came second."""
+    """The refusal for an agent that wants a resource which is held. It is also remembered for the log."""
     holder = holder_id(hold) or ""
     tx.refuse(
         "hold.refused",
@@ -145,7 +149,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
 
 
 def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, epoch: int) -> Refused:
-    """The refusal for a write that came too late."""
+    """The refusal for a write that the fence stopped. It is also remembered for the log."""
     hold = current(tx, project, resource, slot)
     tx.refuse(
         "hold.fenced",
@@ -168,7 +172,7 @@ def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, e
     )
 
 
-def tell(
+def hold_event(
     tx: Transaction,
     event: str,
     hold: Hold,
@@ -179,7 +183,7 @@ def tell(
     note: str | None = None,
     slots: int = 0,
 ) -> None:
-    """Write down what happened to a resource; of a pool also which slot, and how many there were to be had."""
+    """Append an event about a hold; for a pool also with the slot and, if given, the pool's size."""
     data: dict[str, int] | None = {"slot": hold.slot} if hold.resource.startswith("pool:") else None
     if data and slots:
         data["slots"] = slots
@@ -204,5 +208,5 @@ def kind_of(resource: str) -> str:
 
 
 def called(resource: str) -> str:
-    """A resource as people call it."""
+    """A resource as messages name it: a file by its path alone."""
     return resource.removeprefix("file:")

@@ -1,7 +1,7 @@
 """Several rows in one statement: a list of values that both databases take as a table called `given`.
 
-Statements come in a few sizes, so that each is prepared once; a list that is shorter is filled up with rows of zeros,
-which name no task.
+Statements come in a few sizes, so that each is prepared once. A shorter list is filled up with rows of zeros (NULL for
+texts), which match no task.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def parameter(name: str, i: int) -> str:
-    """The name of the i-th parameter of its sort: letters only, as statements have it."""
+    """The name of the i-th parameter of this name. It has letters only, because engines expect that."""
     return f"{name}_{_LETTERS[i // 676 % 26]}{_LETTERS[i // 26 % 26]}{_LETTERS[i % 26]}"
 
 
 def given(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`WITH given (…) AS (VALUES …) ` and its parameters, as often as it takes to have all rows given once."""
+    """Yield `WITH given (…) AS (VALUES …) ` with its parameters, in batches that together have all rows once."""
     for begin in range(0, len(rows), SIZES[-1]):
-        some = rows[begin : begin + SIZES[-1]]
-        size = next(size for size in SIZES if size >= len(some))
+        batch = rows[begin : begin + SIZES[-1]]
+        size = next(size for size in SIZES if size >= len(batch))
         params: dict[str, Any] = {}
         for column, names in zip(range(len(columns)), _names(columns, size), strict=True):
-            params.update(zip(names, [row[column] for row in some], strict=False))
-            if len(some) < size:
-                params.update(dict.fromkeys(names[len(some) :], 0 if isinstance(some[0][column], int) else None))
+            params.update(zip(names, [row[column] for row in batch], strict=False))
+            if len(batch) < size:
+                params.update(dict.fromkeys(names[len(batch) :], 0 if isinstance(batch[0][column], int) else None))
         yield _text(columns, size), params
 
 
 def listed(name: str, numbers: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Parameters for `IN (…)`, as often as it takes to have all numbers listed once."""
+    """Yield the parameters for `IN (…)`, in batches that together have all numbers once."""
     for begin in range(0, len(numbers), SIZES[-1]):
-        some = numbers[begin : begin + SIZES[-1]]
-        size = next(size for size in SIZES if size >= len(some))
+        batch = numbers[begin : begin + SIZES[-1]]
+        size = next(size for size in SIZES if size >= len(batch))
         [names] = _names((name,), size)
-        yield ":" + ", :".join(names), dict(zip(names, [*some, *[0] * (size - len(some))], strict=True))
+        yield ":" + ", :".join(names), dict(zip(names, [*batch, *[0] * (size - len(batch))], strict=True))
 
 
 _known: dict[tuple[Any, ...], Any] = {}

@@ -1,14 +1,14 @@
-"""Schedules: jobs that come round, each instant run at most once over all machines.
+"""Schedules: jobs that are submitted at the times of a cron expression, each instant at most once over all machines.
 
-A schedule is a row with a grant (see `grants`) and the instant that is due next. Whoever looks may fire it: workers,
+A schedule is a row with a grant (see `grants`) and the instant that is due next. Any process may fire it: workers,
 daemons, `tb cron run`, any number of them at once. Winning the instant, submitting its job and moving on to the next
-instant are one transaction, so there is no moment at which an instant is won but its job is not there, or the other
-way round. The statement that wins names the instant: who comes second finds another one, and gets nothing. The epoch
-counts the instants that were won.
+instant are one transaction, so an instant is never won without its job, nor a job submitted without its instant. The
+row is authoritative: the statement that wins names the instant, so a second process finds another instant in the row
+and wins nothing. The epoch counts the instants that were won.
 
-An instant that nobody was there for follows the policy of its schedule. `skip`: it does not run. `run-once`: the
-newest of them runs, for all. `run-all`: each of them runs, a few in one step. A pause is a decision and not an
-absence: what falls into it is not missed.
+If no process was there at an instant, the schedule's policy decides. `skip`: it does not run. `run-once`: the newest
+missed instant runs, for all of them. `run-all`: each of them runs, a few in one step. Instants during a pause do not
+count as missed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..model import Schedule, Task, columns, record
 from ..names import OF_SCHEDULES, json_text, shown
 from ..text import moment
 from . import cron_times as instants
-from . import keys_of, operation
+from . import keys_scope, operation
 from .events import append
 from .grants import closing, winning
 from .jobs import submit
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from . import Scope, Transaction
 
 LATE = 60 * SECOND
-"""An instant that nobody has run for so long counts as missed."""
+"""An instant that no process has fired for this long counts as missed."""
 AT_ONCE = 100
-"""Schedules that one step looks at."""
+"""How many schedules one step fires."""
 _OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anyway", "delay", "at")
-"""What a job's submission has and its schedule decides, or what makes no sense for a job that comes round."""
+"""Parameters of `jobs.submit` that a schedule sets itself, or that make no sense for a scheduled job."""
 
 _COLUMNS = columns(Schedule)
 _PROJECT = Schedule.fields.index("project")
@@ -50,7 +50,7 @@ _MOVE_ON = closing("schedules", _THIS, "epoch", "last = :instant, due = :next, u
 _PASS_OVER = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _THIS + " AND due = :due RETURNING epoch"
 
 
-# ── What comes round ─────────────────────────────────────────────────────────────────────────────────
+# ── Changing schedules ───────────────────────────────────────────────────────────────────────────────
 
 
 @operation("schedules.add", writes=True, strangers=False)
@@ -66,16 +66,16 @@ def add(
     policy: Policy = "run-once",
     options: Json = {},  # noqa: B006  (never changed)
 ) -> Schedule:
-    """Let a job come round, from the next instant on. A schedule of that name is changed.
+    """Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 
-    `expression` is a cron expression (five fields, or six with seconds first, or `@daily`); `options` are those of
-    `jobs.submit`. A schedule with another expression or zone goes on with its next instant from now: it fires
-    nothing of the past.
+    `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are those of
+    `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant from now and
+    fires nothing of the past.
     """
     submission(name, command, options, agent, project)
     due = instants.first(expression, zone, tx.now)
     if not due:
-        raise Invalid(f"expression: {shown(expression)} never comes round")
+        raise Invalid(f"expression: {shown(expression)} has no future instant")
     row = tx.first(
         "INSERT INTO schedules (project, name, expression, zone, policy, command, options, due, created_by, "
         "created_at, updated_at) VALUES (:project, :name, :expression, :zone, :policy, :command, :options, :due, "
@@ -100,23 +100,25 @@ def add(
     )
     assert row is not None  # noqa: S101  (an upsert either returns its row or raises)
     made = record(Schedule, row)
-    _tell(tx, "added" if made.created_at == made.updated_at else "changed", made, agent, f"{expression} {zone}")
+    _schedule_event(
+        tx, "added" if made.created_at == made.updated_at else "changed", made, agent, f"{expression} {zone}"
+    )
     return made
 
 
 def submission(name: str, command: Any, options: Any, agent: str, project: str, **more: Any) -> dict[str, Any]:
-    """What a schedule's job is submitted with, checked by the rules of a submission; raises `Invalid`."""
+    """The parameters of `jobs.submit` for a schedule's job, checked; raises `Invalid`."""
     if not isinstance(options, dict):
         raise Invalid(f"options: expected an object, got {shown(options)}")
     for each in _OURS:
         if each in options:
-            raise Invalid(f"options: {each} is not for what comes round")
+            raise Invalid(f"options: {each} cannot be set for scheduled jobs")
     return submit.checked({"name": name, **options, "command": command, "agent": agent, "project": project, **more})
 
 
 @operation("schedules.list", writes=False, strangers=True)
 def listing(tx: Transaction, *, project: Project | None = "", name: Label | None = None) -> list[Schedule]:
-    """The schedules, by name; what their jobs are given beside the command is not shown."""
+    """List the schedules by name, without the options of their jobs."""
     where = ["removed_at = 0"]
     where += [f"{column} = :{column}" for column, v in (("project", project), ("name", name)) if v is not None]
     sql = f"SELECT {_COLUMNS} FROM schedules WHERE {' AND '.join(where)} ORDER BY project, name"
@@ -131,7 +133,7 @@ def _find(tx: Transaction, name: str, project: str, lock: str = "") -> Schedule:
 
 
 def _change(tx: Transaction, event: str, change: str, name: str, agent: str, project: str, **more: Any) -> Schedule:
-    """Change one schedule, and tell of it."""
+    """Change one schedule and write the event."""
     statement = f"UPDATE schedules SET {change}, updated_at = {{now}} WHERE {_THIS} RETURNING {_COLUMNS}"
     return _changed(tx, event, statement, name, agent, project, **more)
 
@@ -141,7 +143,7 @@ def _changed(tx: Transaction, event: str, statement: str, name: str, agent: str,
     if row is None:
         raise NotFound(f"no schedule {name} in project {project}", reason="schedule-unknown")
     changed = record(Schedule, row)
-    _tell(tx, event, changed, agent, more.get("reason"))
+    _schedule_event(tx, event, changed, agent, more.get("reason"))
     return changed
 
 
@@ -149,7 +151,7 @@ def _changed(tx: Transaction, event: str, statement: str, name: str, agent: str,
 def pause(
     tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Schedule:
-    """Let no instant run until it is resumed; those that fall into the pause are not made up for."""
+    """Pause a schedule: no instant runs until it is resumed, and instants during the pause are not made up for."""
     return _changed(tx, "paused", _PAUSE, name, agent, project, reason=reason)
 
 
@@ -164,7 +166,7 @@ _PAUSE = closing(
 
 @operation("schedules.resume", writes=True, strangers=False)
 def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
-    """Go on with the next instant from now."""
+    """Resume a paused schedule with the next instant from now."""
     known = _find(tx, name, project, "{lock}")
     if known.paused_at is None:
         raise Refused(f"schedule {name} is not paused")
@@ -174,14 +176,14 @@ def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Projec
 
 @operation("schedules.remove", writes=True, strangers=False)
 def remove(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> Schedule:
-    """Forget a schedule and what its jobs were given; jobs that it has submitted stay."""
+    """Remove a schedule with its command and options; the jobs that it has submitted stay."""
     change = "removed_at = {now}, due = 0, command = NULL, options = NULL"
     return _change(tx, "removed", change, name, agent, project)
 
 
 @operation("schedules.next", writes=False, strangers=True)
 def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count = INSTANTS) -> list[float]:
-    """The next instants of a schedule, in Unix seconds, as if it were not paused."""
+    """List the next instants of a schedule, in Unix seconds, as if it were not paused."""
     known = _find(tx, name, project)
     walk = instants.instants(known.expression, known.zone, tx.now)
     return [at / SECOND for at, _ in zip(walk, range(count), strict=False)]
@@ -191,7 +193,7 @@ def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count 
 def history(
     tx: Transaction, *, name: Label, project: Project = "", before: Number | None = None, limit: Limit = RUNS
 ) -> list[Task]:
-    """The jobs that a schedule has submitted, newest first; the end of a job's key is its instant."""
+    """List the jobs that a schedule has submitted, newest first; each job's key ends with its instant."""
     beginning = key(name, 0)[:-_LENGTH]
     rows = tx.all(
         f"SELECT {SHOWN} FROM tasks WHERE project = :project AND key > :low AND key < :high AND length(key) = :size "
@@ -210,7 +212,7 @@ def history(
 
 
 def key(name: str, instant: int) -> str:
-    """What the job of an instant is called: there is never a second one."""
+    """The key of an instant's job, so that there is never a second job for the same instant."""
     return f"{OF_SCHEDULES}{name}:{moment(instant)[:19]}Z"
 
 
@@ -219,7 +221,7 @@ _LENGTH = len("2026-11-16T01:50:00Z")
 
 @operation("schedules.due", writes=False, strangers=True)
 def due(tx: Transaction, *, project: Project | None = "") -> float | None:
-    """In how many seconds the next instant is due; None if there is none, or none that this side could fire."""
+    """Return in how many seconds the next instant is due; None if there is none, or this process cannot fire it."""
     here = "TRUE" if project is None else "project = :project"
     row = tx.first(f"SELECT min(due) FROM schedules WHERE due > 0 AND {here}", project=project)
     if row is None or row[0] is None or not instants.installed():
@@ -228,16 +230,16 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
 
 
 def _may_submit(params: dict[str, Any]) -> list[Scope]:
-    """Each job that is fired has a key; of which projects, is known beforehand only if one is named."""
+    """The scope of the keys of the jobs to submit; which projects they belong to is known only if one is named."""
     project = params.get("project")
-    return [] if project is None else [keys_of(project)]
+    return [] if project is None else [keys_scope(project)]
 
 
 @operation("schedules.fire", writes=True, strangers=False, scopes=_may_submit)
 def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", most: Count = FIRED) -> list[Task]:
-    """Submit the jobs of the instants that are due and that nobody else has won; one small step.
+    """Submit the jobs of the instants that are due and that no other process has won; one small step.
 
-    Of one schedule at most so many; call it again while `schedules.due` says 0, and not before.
+    It submits at most `most` jobs of each schedule. Call it again when `schedules.due` answers 0.
     """
     instants.library()
     here = "" if project is None else "AND project = :project "
@@ -248,25 +250,25 @@ def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", 
         limit=AT_ONCE,
     )
     for where in sorted({row[_PROJECT] for row in rows}):
-        tx.serialize("keys", where, shared=True)  # each job has a key; asked for before any of them is submitted
+        tx.serialize("keys", where, shared=True)  # each job has a key; the scope is taken before any job is submitted
     fired: list[Task] = []
     for row in rows:
         schedule = record(Schedule, row[:-1])
         try:
             fired += _fire(tx, schedule, row[-1], agent, most)
-        except (Invalid, Refused) as exc:  # it would be in the way of all others, again and again
+        except (Invalid, Refused) as exc:  # otherwise it would stop all other schedules each time
             pause(tx, name=schedule.name, project=schedule.project, agent=agent, reason=exc.message[:1000])
     return fired
 
 
 def _fire(tx: Transaction, schedule: Schedule, options: str, agent: str, most: int) -> list[Task]:
     oldest = micros(schedule.due or 0)
-    wanted = _wanted(tx, schedule, oldest, most)
+    wanted = _instants_to_run(tx, schedule, oldest, most)
     if not wanted:
         following = instants.first(schedule.expression, schedule.zone, tx.now)
         names = {"name": schedule.name, "project": schedule.project}
         if tx.first(_PASS_OVER, next=following, due=oldest, **names) is not None:
-            _tell(tx, "skipped", schedule, agent, f"nobody was there at {moment(oldest)}", oldest)
+            _schedule_event(tx, "skipped", schedule, agent, f"no process was there at {moment(oldest)}", oldest)
         return []
     expected, fired = oldest, []
     for instant, following in wanted:
@@ -278,8 +280,8 @@ def _fire(tx: Transaction, schedule: Schedule, options: str, agent: str, most: i
     return fired
 
 
-def _wanted(tx: Transaction, schedule: Schedule, oldest: int, most: int) -> list[tuple[int, int]]:
-    """The instants that shall run now, each with the one that is due after it."""
+def _instants_to_run(tx: Transaction, schedule: Schedule, oldest: int, most: int) -> list[tuple[int, int]]:
+    """The instants to run now, each with the instant that follows it."""
     when = (schedule.expression, schedule.zone)
     if schedule.policy == "run-all":
         walk, found = instants.instants(*when, oldest), [oldest]
@@ -295,7 +297,7 @@ def _wanted(tx: Transaction, schedule: Schedule, oldest: int, most: int) -> list
 def _run(
     tx: Transaction, schedule: Schedule, options: str, agent: str, expected: int, instant: int, following: int
 ) -> Task | None:
-    """Win an instant, submit its job and move on, or nothing if somebody else has won it."""
+    """Win an instant, submit its job and move on; None if another process has won it."""
     import json
 
     given = submission(
@@ -313,11 +315,11 @@ def _run(
     task = submit(tx, **given)
     tx.first(_MOVE_ON, epoch=won[0], instant=instant, next=following, **names)
     missed = f", for all since {moment(expected)}" if instant > expected else ""
-    _tell(tx, "fired", schedule, agent, f"#{task.number}{missed}", instant, won[0])
+    _schedule_event(tx, "fired", schedule, agent, f"#{task.number}{missed}", instant, won[0])
     return task
 
 
-def _tell(
+def _schedule_event(
     tx: Transaction, what: str, schedule: Schedule, agent: str, note: str | None, instant: int = 0, epoch: int = 0
 ) -> None:
     append(

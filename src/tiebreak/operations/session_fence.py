@@ -1,7 +1,9 @@
-"""Fences of whole sessions: what a replaced coordinator still tries to write is refused, whatever it is.
+"""The fence of sessions: every write from the session of a replaced coordinator is refused, whatever it writes.
 
-An agent that tiebreak started itself has an id by which it is known (`SPAWNED`); only for those the board looks. The
-fence is on the session and not on the name, so whoever acts from inside a replaced session is stopped, under any name.
+The id of an agent that tiebreak started itself contains `SPAWNED`, and only writes of such agents are checked. The
+fence is on the session, not on the name, so it stops every process inside a replaced session, under any name. The
+session's row is authoritative. The check locks it (shared), and a handoff locks it exclusively, so a write is either
+committed before the handoff or refused after it.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ if TYPE_CHECKING:
 SEAT = "seat:coordinator"
 
 
-def admit(tx: Transaction, agent: str) -> None:
-    """Raise `Fenced` if this agent acts from a session whose seat is somebody else's."""
+def refuse_if_fenced(tx: Transaction, agent: str) -> None:
+    """Raise `Fenced` if this agent acts from a session whose seat another session has, or that has ended."""
     row = tx.first(
-        # Locked: nobody is replaced between this look and the write that it lets pass.
+        # Locked, so that the session is not replaced between this check and the write that follows.
         "SELECT agent, project, fenced_by, epoch, role, ended_at FROM sessions WHERE session = :session {share}",
         session=agent.partition("~")[2],
     )
     if row is None or not (row[2] is not None or (row[4] == "coordinator" and row[5] > 0)):
         return
-    who, project, heir, epoch = row[:4]
+    fenced, project, heir, epoch = row[:4]
     why = f"{short(heir)} has its seat" if heir else "its session has ended"
     tx.refuse(
         "hold.fenced",
@@ -39,15 +41,15 @@ def admit(tx: Transaction, agent: str) -> None:
         note=why,
     )
     raise Fenced(
-        f"{short(who)} is not the coordinator of {project} any more ({why}), nothing was written",
+        f"{short(fenced)} is not the coordinator of {project} any more ({why}), nothing was written",
         reason="session-over",
         holder=heir and short(heir),
         epoch=epoch,
     )
 
 
-def seated(tx: Transaction, agent: str, project: str, epoch: int) -> None:
-    """Raise `Fenced` unless this agent is the project's coordinator by this grant, and stays it until the commit."""
+def require_seat(tx: Transaction, agent: str, project: str, epoch: int) -> None:
+    """Raise `Fenced` unless this agent holds the coordinator's seat by this grant; the seat is locked until the end."""
     from .resources import current, stale
 
     hold = current(tx, project, SEAT, 0, "{share}")

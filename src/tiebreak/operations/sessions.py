@@ -1,16 +1,16 @@
-"""Sessions: the agents that tiebreak started itself, and the one seat of each project's coordinator.
+"""Sessions: the agents that tiebreak started itself, and the one coordinator's seat of each project.
 
-The seat is a hold like any other, so two coordinators are impossible by the same statement that decides everything
-else. What is special is who answers for it. While a session starts, the process that starts it does; then its
-supervisor takes over (`adopt`), before the command runs, and only if the seat is still this session's. Whoever finds
-that those processes are dead says so with `end`, which names the process it looked at: a session that was adopted
-meanwhile is not ended by it.
+The seat is a hold like any other, so the same statement that decides everything else makes two coordinators impossible.
+What is special is which process answers for it. While a session starts, the process that starts it does. Then the
+session's supervisor takes over (`adopt`), before the command runs, and only if this session still has the seat. A
+process that finds those processes dead ends the session with `end`, which names the process that was found dead: a
+session that was adopted meanwhile is not ended by it.
 
-A handoff passes the seat on in one step, with the next epoch. Until the new session is alive the old one is fenced
-but not replaced: if the new one ends before that, the same step that ends it gives the seat back.
+A handoff passes the seat on in one step, with the next epoch. Until the new session is alive, the old one is fenced but
+not replaced: if the new one ends before that, the same step that ends it returns the seat.
 
-Every write of a session has its record locked (see `fences`), and every step below locks the record before the seat. So
-a write of the old session either is committed before the handoff, or finds itself fenced.
+Every write from a session locks its row (see `session_fence`), and every step below locks that row before the seat. So
+a write of the old session is either committed before the handoff or refused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..errors import Fenced, Invalid, NotFound, Refused
 from ..limits import MAX_LIMIT, SEAT_LEASE
 from ..model import Hold, Session, agent_id, columns, holder_id, record, row_of
 from ..names import json_text, short, shown
-from . import SPAWNED, holds_of, operation
+from . import SPAWNED, holds_scopes, operation
 from .agents import LEFT, announce
 from .events import append
 from .grants import by_name, giving_back, passing_on
 from .resources import COLUMNS as HOLD
-from .resources import THIS, current, ensure, grant, prolong, refuse, tell
+from .resources import THIS, current, ensure_row, grant, hold_event, prolong, refuse
 from .session_fence import SEAT
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ _COLUMNS = columns(Session)
 
 
 def _takes_seat(params: dict[str, Any]) -> list[Scope]:
-    return holds_of(params) if params["role"] == "coordinator" else []
+    return holds_scopes(params) if params["role"] == "coordinator" else []
 
 
 @operation("sessions.begin", writes=True, strangers=False, scopes=_takes_seat)
@@ -62,10 +62,11 @@ def begin(
     replaces: AgentId | None = None,
     ticket: Key | None = None,
 ) -> Session:
-    """Write down that an agent is being started, and for a coordinator take its seat in the same step.
+    """Record that an agent is being started; a coordinator takes its seat in the same step.
 
-    `host`, `boot`, `pid` and `started` are the process that starts it. The seat passes on from the session that this
-    one `replaces`, or is taken if it is free; otherwise nothing happens and the answer says who has it.
+    `host`, `boot`, `pid` and `started` identify the process that starts it. The seat passes on from the session that
+    this one `replaces`, or is taken if it is free. Otherwise the call is refused, and the refusal says who has the
+    seat.
     """
     _check(session, command)
     epoch = _seat_for(tx, session, agent, project, lease, replaces) if role == "coordinator" else 0
@@ -93,7 +94,7 @@ def begin(
     )
     if row is None:
         raise Refused(f"there is a session {session} already")
-    return _told(tx, "session.starting", record(Session, row), by=agent)
+    return _session_event(tx, "session.starting", record(Session, row), by=agent)
 
 
 def _check(session: str, command: Any) -> None:
@@ -104,11 +105,11 @@ def _check(session: str, command: Any) -> None:
 
 
 def _seat_for(tx: Transaction, session: str, agent: str, project: str, lease: float, replaces: str | None) -> int:
-    """Win the seat for a session; its epoch."""
+    """Win the seat for a session and return its epoch."""
     tx.serialize("holds", project)
     if replaces:
         _lock(tx, replaces)
-    ensure(tx, project, SEAT, 0, False)
+    ensure_row(tx, project, SEAT, 0, False)
     passed = _pass_on(tx, project, replaces, session, lease, "handed over by") if replaces else None
     if passed is not None:
         tx.all("UPDATE sessions SET fenced_by = :heir WHERE agent = :old AND ended_at = 0", heir=session, old=replaces)
@@ -120,7 +121,7 @@ def _seat_for(tx: Transaction, session: str, agent: str, project: str, lease: fl
 
 
 def _win_seat(tx: Transaction, session: str, project: str, lease: float) -> Hold | None:
-    """Win the seat if it is free; a session whose grant had lapsed is fenced by that, as after a handoff."""
+    """Win the seat if it is free; a session whose grant on it had lapsed is fenced, as after a handoff."""
     before = holder_id(current(tx, project, SEAT, 0))
     if before is not None and before != session:
         _lock(tx, before)
@@ -132,7 +133,7 @@ def _win_seat(tx: Transaction, session: str, project: str, lease: float) -> Hold
             old=before,
         )
         for row in rows:
-            _told(tx, "session.fenced", record(Session, row))
+            _session_event(tx, "session.fenced", record(Session, row))
     return taken
 
 
@@ -150,11 +151,11 @@ def _pass_on(tx: Transaction, project: str, giver: str, heir: str, lease: float,
     if row is None:
         return None
     hold = record(Hold, row)
-    tell(tx, "hold.transferred", hold, agent=heir, note=f"{how} {short(giver)}")
+    hold_event(tx, "hold.transferred", hold, agent=heir, note=f"{how} {short(giver)}")
     return hold
 
 
-@operation("sessions.adopt", writes=True, strangers=False, scopes=holds_of)
+@operation("sessions.adopt", writes=True, strangers=False, scopes=holds_scopes)
 def adopt(
     tx: Transaction,
     *,
@@ -168,9 +169,9 @@ def adopt(
     project: Project = "",
     lease: Lease = SEAT_LEASE,
 ) -> Session:
-    """Answer for a session from now on, as its supervisor; `child` is the process that will become its command.
+    """Take over a session as its supervisor; `child` is the process that will become its command.
 
-    Refused when its starter was given up meanwhile: then the command must not run.
+    Refused if the session was ended meanwhile because its starter seemed dead: then the command must not run.
     """
     tx.serialize("holds", project)
     row = tx.first(
@@ -203,7 +204,7 @@ def adopt(
         pid=pid,
         started=started,
     )
-    return _told(tx, "session.adopted", found)
+    return _session_event(tx, "session.adopted", found)
 
 
 def _too_late(session: str) -> Fenced:
@@ -213,9 +214,9 @@ def _too_late(session: str) -> Fenced:
     )
 
 
-@operation("sessions.alive", writes=True, strangers=False, scopes=holds_of)
+@operation("sessions.alive", writes=True, strangers=False, scopes=holds_scopes)
 def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, project: Project = "") -> Session:
-    """Say, as its supervisor, that the command lives. Whom it replaces is replaced for good from now on."""
+    """Record, as the supervisor, that the command is alive. The session that it replaces is replaced for good now."""
     tx.serialize("holds", project)
     row = tx.first(
         "UPDATE sessions SET state = 'alive', alive_at = {now} WHERE agent = :session AND project = :project "
@@ -231,18 +232,19 @@ def alive(tx: Transaction, *, session: AgentId, pid: Number, started: Number, pr
     found = record(Session, row)
     if found.replaces:
         tx.all("UPDATE sessions SET replaced_by = :heir WHERE agent = :old", heir=session, old=found.replaces)
-    return _told(tx, "session.alive", found)
+    return _session_event(tx, "session.alive", found)
 
 
-@operation("sessions.renew", writes=True, strangers=False, scopes=holds_of)
+@operation("sessions.renew", writes=True, strangers=False, scopes=holds_scopes)
 def renew(tx: Transaction, *, session: AgentId, project: Project = "", lease: Lease = SEAT_LEASE) -> Session:
-    """Give a sign of life as a supervisor, and keep the seat, or win it again if it is free.
+    """Record a sign of life as a supervisor, and renew the session's seat, or win it again if it is free.
 
-    If somebody else has it the session is marked as fenced, and nothing more: who is to end is for people to decide.
+    If another session has the seat, this session is marked as fenced and nothing else happens: people decide which one
+    to end.
     """
     tx.serialize("holds", project)
     _lock(tx, session)
-    found = _one(tx, session, project)
+    found = _find(tx, session, project)
     if found.ended_at:
         raise Fenced(f"session {session} has ended")
     kept = found if found.role != "coordinator" or found.replaced_by else _keep_seat(tx, found, session, project, lease)
@@ -267,10 +269,10 @@ def _keep_seat(tx: Transaction, found: Session, session: str, project: str, leas
         epoch=held.epoch if held else 0,
     )
     kept = record(Session, row) if row else found
-    return kept if held else _told(tx, "session.fenced", kept)
+    return kept if held else _session_event(tx, "session.fenced", kept)
 
 
-@operation("sessions.end", writes=True, strangers=False, scopes=holds_of)
+@operation("sessions.end", writes=True, strangers=False, scopes=holds_scopes)
 def end(
     tx: Transaction,
     *,
@@ -282,13 +284,14 @@ def end(
     started: Number = 0,
     lease: Lease = SEAT_LEASE,
 ) -> Session:
-    """Say that a session is over, and give back what it held. Its seat returns to whom it was to replace.
+    """End a session and release its holds. If it never became alive, its seat returns to the session it replaces.
 
-    With `pid` and `started`, only while that process answers for it: for those who found it dead.
+    With `pid` and `started`, the session is ended only while that process answers for it: for a caller that found this
+    process dead.
     """
     tx.serialize("holds", project)
     _lock(tx, session)
-    found = _one(tx, session, project)
+    found = _find(tx, session, project)
     if found.ended_at:
         return found
     if found.replaces:
@@ -309,11 +312,11 @@ def end(
         _give_seat_back(tx, over, lease)
     _give_holds_back(tx, session, project)
     tx.all(f"UPDATE agents SET {LEFT} WHERE project = :project AND id = :session", project=project, session=session)
-    return _told(tx, "session.ended", over, note=note)
+    return _session_event(tx, "session.ended", over, note=note)
 
 
 def _give_seat_back(tx: Transaction, over: Session, lease: float) -> None:
-    """A replacement that never lived leaves the seat to the one that it was to replace, if that one is still there."""
+    """Return the seat of a replacement that was never alive to the session it replaces, if that one has not ended."""
     if over.alive_at or not over.replaces:
         return
     if tx.first("SELECT 1 FROM sessions WHERE agent = :old AND ended_at = 0", old=over.replaces) is None:
@@ -328,14 +331,14 @@ def _give_seat_back(tx: Transaction, over: Session, lease: float) -> None:
 
 
 def _give_holds_back(tx: Transaction, session: str, project: str) -> None:
-    """Its process is dead, so nothing that it held can be in use."""
+    """Release all holds of a session: its process is dead, so nothing uses them."""
     rows = tx.all(
         giving_back("holds", "project = :project", HOLD, fence="holder = :session"),
         project=project,
         session=session,
     )
     for row in rows:
-        tell(tx, "hold.released", record(Hold, row), agent=session, note="its session has ended")
+        hold_event(tx, "hold.released", record(Hold, row), agent=session, note="its session has ended")
 
 
 @operation("sessions.list", writes=False, strangers=True)
@@ -349,7 +352,7 @@ def listing(
     every: bool = False,
     limit: Limit = MAX_LIMIT,
 ) -> list[Session]:
-    """The sessions, newest first; those that have ended only with `every`. `session` is a name or a whole id."""
+    """List the sessions, newest first; with `every`, also those that have ended. `session` is a name or a whole id."""
     where = ["state <> 'removed'"] if every else ["ended_at = 0"]
     given = {"project": project, "role": role, "ticket": ticket}
     where += [f"{name} = :{name}" for name, value in given.items() if value is not None]
@@ -366,9 +369,9 @@ def listing(
 
 @operation("sessions.remove", writes=True, strangers=False)
 def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: Project = "") -> Session:
-    """Forget a session that has ended. Of a coordinator its name stays, so that it stays fenced."""
+    """Remove a session that has ended. A coordinator's id is kept, so that its session stays fenced."""
     _lock(tx, session)
-    found = _one(tx, session, project)
+    found = _find(tx, session, project)
     if not found.ended_at:
         raise Refused(f"session {session} has not ended", reason="session-runs", name=short(session))
     tx.all(
@@ -377,22 +380,24 @@ def remove(tx: Transaction, *, session: AgentId, agent: AgentId = "", project: P
         session=session,
     )
     tx.all("DELETE FROM sessions WHERE agent = :session AND state <> 'removed'", session=session)
-    return _told(tx, "session.removed", found, by=agent)
+    return _session_event(tx, "session.removed", found, by=agent)
 
 
 def _lock(tx: Transaction, session: str) -> None:
-    """Let no write of a session pass until this transaction has ended, and wait for those that are under way."""
+    """Wait for writes of a session that are under way, and block further ones until this transaction has ended."""
     tx.first("SELECT 1 FROM sessions WHERE agent = :session {lock}", session=session)
 
 
-def _one(tx: Transaction, session: str, project: str) -> Session:
+def _find(tx: Transaction, session: str, project: str) -> Session:
     found = listing(tx, project=project, session=session, every=True, limit=1)
     if not found:
         raise NotFound(f"no session {session} in project {project}", reason="session-unknown")
     return found[0]
 
 
-def _told(tx: Transaction, event: str, found: Session, *, by: str | None = None, note: str | None = None) -> Session:
+def _session_event(
+    tx: Transaction, event: str, found: Session, *, by: str | None = None, note: str | None = None
+) -> Session:
     append(
         tx,
         event,

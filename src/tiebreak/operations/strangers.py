@@ -1,16 +1,16 @@
-"""Strangers: what somebody who calls an open daemon without the token may change and see.
+"""Strangers: what a caller without the token may change and see on an open daemon.
 
-A stranger changes no job. Whether a task is a job is known on the board alone, so no look at the parameters can decide
-it, and a look at the board beforehand could be outdated when the write happens. Here the write itself decides: a
-stranger's call gets a transaction that lets every statement which writes tasks return the kind of each row that it
-wrote. If one of them is a job, the call ends there and all that it did is undone. So it makes no difference by which
-operation a job is reached, nor whether it was named, found, or touched by a cascade. Tables that belong to jobs,
+A stranger changes no job. Only the board knows whether a task is a job, so the parameters of a call cannot decide it,
+and a check beforehand could be outdated when the write happens. So the write itself decides. A stranger's call gets a
+transaction in which every statement that writes tasks also returns the kind of each written row. If one of them is a
+job, the call ends there and everything that it did is rolled back. So it makes no difference by which operation a job
+is reached, nor whether it was named, found, or changed as a dependent of another task. Tables that belong to jobs,
 schedules and sessions cannot be written at all.
 
-A stranger claims no task that a job comes after, near or far. It could only let the claim lapse until no attempt is
-left, and the job would be cancelled by whoever writes that down.
+A stranger claims no task that a job comes after, directly or indirectly. It could let the claim lapse until no attempt
+is left, and then the job would be cancelled by the call that writes the lapse.
 
-Reading is allowed where the operation declares it. The fields that tell how something is run are left out.
+Reading is allowed if the operation declares it. Fields that show how something is run are left out of the answer.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 TABLES = frozenset(
     ("tasks", "edges", "chores", "events", "holds", "pools", "waits", "messages", "acks", "cursors", "agents", "board")
 )
-"""Where a stranger's call may write; of `tasks` only rows that are no jobs, and of `board` only its probe."""
+"""The tables that a stranger's call may write: in `tasks` only rows that are not jobs, in `board` only the probe."""
 NEEDED = "jobs-need-token"
 _WITHHELD: dict[type, tuple[str, ...]] = {
     Task: ("command",),
     Schedule: ("command",),
     Session: ("command", "cwd", "facts", "ticket"),
 }
-"""The fields that strangers do not see: how something is run."""
+"""The fields that strangers do not see, because they show how something is run."""
 _WRITES = re.compile(r"(?<!DO )\b(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 _READS = re.compile(r"\s*(?:SELECT|WITH)\b")
 _RETURNING = " RETURNING "
@@ -50,20 +50,20 @@ _JOB_AFTER = (
     "UNION SELECT edges.task FROM later JOIN edges ON edges.after = later.n) SELECT 1 FROM later "
     f"JOIN tasks AS job ON job.number = later.n AND job.kind = '{JOB}' AND job.state = 'blocked')"
 )
-"""A condition: a job that has not begun comes after the task, near or far."""
+"""A condition: a blocked job comes after the task, directly or indirectly."""
 
 
 class _TouchesJob(BaseException):
-    """A statement wrote what strangers do not write. Not an `Exception`: no operation may take it for a refusal."""
+    """A stranger's call would change a job. Not an `Exception`, so that no operation handles it like a refusal."""
 
 
 class StrangersTransaction:
-    """A transaction that undoes a call which changes a job."""
+    """A transaction that ends a call which changes a job."""
 
     changeable = f" AND kind <> '{JOB}'"
-    """What `operations.changeable` answers with."""
+    """The answer of `operations.changeable`."""
     claimable = f" AND NOT {_JOB_AFTER}"
-    """What `operations.claimable` answers with."""
+    """The answer of `operations.claimable`."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -83,7 +83,7 @@ class StrangersTransaction:
         return self._tx.now
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows; ends the call if one of the rows that it wrote is a job."""
+        """Run a statement and return its rows; end the call if one of the written rows is a job."""
         statement, writes_tasks, returns = _statements.get(sql) or _examined(sql)
         rows = self._tx.all(statement, **params)
         if not writes_tasks:
@@ -111,9 +111,9 @@ class StrangersTransaction:
 def refuse_jobs_after(tx: Transaction, ends: list[tuple[int, int]]) -> None:
     """End a stranger's call if a chore that it would leave reaches a job.
 
-    `ends` are numbers of ended tasks, each with the last one after it that was dealt with. A chore is done later and
-    not by the stranger, so the call that leaves it looks at all that it can reach: those right after a completed
-    task, those near and far after one that failed or was cancelled.
+    `ends` are the numbers of ended tasks, each with the last task after it that was updated. A chore is done later and
+    not by the stranger, so the call that leaves it checks all tasks that the chore can reach: those directly after a
+    completed task, and those directly or indirectly after one that failed or was cancelled.
     """
     for table, params in given(("n", "p"), ends):
         row = tx.first(f"{table}{_NEAR}", **params) or tx.first(
@@ -143,9 +143,9 @@ _statements: dict[str, tuple[str, bool, bool]] = {}
 
 
 def _examined(sql: str) -> tuple[str, bool, bool]:
-    """The statement as a stranger's call runs it, whether it writes tasks, and whether it returned rows before.
+    """The statement as a stranger's call runs it, whether it writes tasks, and whether the original returns rows.
 
-    Raises `Unauthorised` for a statement that writes to a table of jobs.
+    Raises `Unauthorised` for a statement that writes a table which is not in `TABLES`.
     """
     written = set(_WRITES.findall(sql))
     if not written <= TABLES or not (written or _READS.match(sql)):
@@ -158,39 +158,39 @@ def _examined(sql: str) -> tuple[str, bool, bool]:
 
 
 def for_strangers(wanted: Operation[..., Any]) -> Operation[..., Any]:
-    """The operation as strangers run it: the same name, parameters and scopes, and no effect on jobs."""
-    made = _made.get(wanted.name)
+    """The operation as strangers run it: with the same name, parameters and scopes, but without effect on jobs."""
+    made = _cache.get(wanted.name)
     if made is None or made[0] is not wanted:
-        made = _made[wanted.name] = (wanted, _StrangersOperation(wanted))
+        made = _cache[wanted.name] = (wanted, _StrangersOperation(wanted))
     return made[1]
 
 
-_made: dict[str, tuple[Operation[..., Any], Operation[..., Any]]] = {}
+_cache: dict[str, tuple[Operation[..., Any], Operation[..., Any]]] = {}
 
 
 class _StrangersOperation(Operation[..., "Any"]):
-    """An operation with another function; whatever runs operations runs it like any other."""
+    """An operation whose function runs in a `StrangersTransaction`; engines run it like any other."""
 
     def __init__(self, wanted: Operation[..., Any]) -> None:
         self.__dict__.update(wanted.__dict__)
         self._wanted = wanted.function
         self.function = self._run
 
-    def seen(self, answer: Any) -> Any:
+    def redacted(self, answer: Any) -> Any:
         """An answer without the fields that strangers do not see."""
-        return seen(answer)
+        return redacted(answer)
 
     def _run(self, tx: Transaction, **params: Any) -> Any:
         try:
-            return seen(self._wanted(StrangersTransaction(tx), **params))
+            return redacted(self._wanted(StrangersTransaction(tx), **params))
         except _TouchesJob as touched:
             raise Unauthorised(f"this call {touched}", reason=NEEDED) from None
 
 
-def seen(answer: Any) -> Any:
+def redacted(answer: Any) -> Any:
     """An answer without the fields that strangers do not see."""
     if type(answer) is list:
-        return [seen(each) for each in answer]
+        return [redacted(each) for each in answer]
     hidden = _WITHHELD.get(type(answer))
     if hidden is None:
         return answer

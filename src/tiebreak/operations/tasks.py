@@ -1,8 +1,13 @@
-"""Tasks: posted by anybody, decided about by anybody, listed.
+"""Tasks: posting, cancelling, retrying and listing them. Anybody may do any of these.
 
-Cancelling and retrying are decisions about the task, not about a claim: anybody may take them, and a holder
-whose task was cancelled finds its next write refused. Completed, failed and cancelled are final; only an
-explicit retry reopens the last two. Winning a task and working on it is in `claims`.
+Cancelling and retrying are decisions about the task, not about a claim: they need no claim, and a holder whose task was
+cancelled finds its next write refused by the fence. Completed, failed and cancelled are final. Only an explicit retry
+reopens a failed or cancelled task. Winning a task and working on it is in `claims`.
+
+The task's row is authoritative: each decision is written under the condition that the row still has the state that it
+is about. Retrying also locks the task's predecessors and shares the scope of the project's edges, so the number of open
+predecessors cannot change while it is counted. A task with a key is added under the scope of the project's keys, so no
+task that had the key is pruned meanwhile, and the key's epochs continue.
 """
 
 from __future__ import annotations
@@ -14,19 +19,19 @@ from ..errors import Invalid, Refused
 from ..limits import ATTEMPTS, BACKOFF, LISTED
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, OF_SCHEDULES, PRIORITIES, json_text, short
-from . import edges_of, keys_of, operation
+from . import asks_for_no_job, edges_scope, keys_scope, operation
 from .dependencies import (
     cancel_row,
     find_predecessors,
-    finish,
+    finish_dependents,
     link,
     lock_chore,
     refuse_ended_badly,
     runs_anyway,
     unfinished,
 )
-from .events import contains, of_task
-from .expiry import end_of, expire_one, let_others_go_on
+from .events import contains, task_event
+from .expiry import end_of, expire_one, update_dependents
 from .grants import beginning, by_name, giving_back
 from .references import ARRIVING, SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
 
@@ -53,12 +58,12 @@ if TYPE_CHECKING:
     from . import Scope, Transaction
 
 
-def names_a_key(params: dict[str, Any]) -> list[Scope]:
-    """The scope of whoever adds a task with a key: no task that had the key before is pruned meanwhile."""
-    return [keys_of(params["project"])] if params.get("key") is not None else []
+def keys_scope_if_keyed(params: dict[str, Any]) -> list[Scope]:
+    """The scope of a call that adds a task with a key: no task that had the key before is pruned meanwhile."""
+    return [keys_scope(params["project"])] if params.get("key") is not None else []
 
 
-@operation("tasks.post", writes=True, strangers=lambda params: params.get("kind") != JOB, scopes=names_a_key)
+@operation("tasks.post", writes=True, strangers=asks_for_no_job, scopes=keys_scope_if_keyed)
 def post(
     tx: Transaction,
     *,
@@ -78,11 +83,11 @@ def post(
     tags: list[Label] = [],  # noqa: B006
     about: Ref | None = None,
 ) -> Task:
-    """Put a task on the board. A key that is known already answers with the task that has it.
+    """Put a task on the board. If a task with the same key exists, that task is returned instead.
 
-    `after` names tasks that must be completed first; with `run_anyway` it runs also when one of them
-    failed. `backoff` is the wait before the second attempt, doubled with each further one. Announcements
-    (kinds `ack`, `knowledge` and `decision`) are born completed.
+    `after` names tasks that must be completed first; with `run_anyway` the task runs even if one of them failed or was
+    cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
+    `ack`, `knowledge` and `decision`) are completed from the start.
     """
     if key is not None and (known := by_key(tx, key, project)) is not None:
         return known
@@ -122,10 +127,10 @@ def add(
     tags: list[str],
     **columns: Any,
 ) -> Task:
-    """Put a row on the board whose key nobody has: the one place where tasks, jobs among them, come from."""
+    """Add a task whose key no other task has. All tasks, including jobs, are added here."""
     if (key := columns.get("key")) is not None:
         if kind != JOB and key.startswith(OF_SCHEDULES):
-            raise Invalid(f"key: those that begin with {OF_SCHEDULES} belong to the jobs of schedules")
+            raise Invalid(f"key: keys that begin with {OF_SCHEDULES} belong to the jobs of schedules")
         tx.serialize("keys", project, shared=True)
     blockers = find_predecessors(tx, after, project, run_anyway)
     waiting = sum(before.state not in FINAL for before in blockers)
@@ -148,12 +153,12 @@ def add(
     )
     for before in blockers:
         link(tx, task.number, before.number)
-    of_task(tx, "task.posted", task, agent=agent, note=note)
+    task_event(tx, "task.posted", task, agent=agent, note=note)
     return task
 
 
 def _insert(tx: Transaction, **values: Any) -> Task:
-    """Add the row; a key keeps counting the epochs of its earlier, pruned tasks."""
+    """Insert the row; its epochs continue after those of pruned tasks that had the same key."""
     columns = tuple(values)
     if columns not in _INSERTS:  # there are two, for plain tasks and for jobs
         _INSERTS[columns] = beginning(columns, STORED)
@@ -166,7 +171,7 @@ _INSERTS: dict[tuple[str, ...], str] = {}
 
 
 def new_id(now: int) -> str:
-    """A UUID v7: sortable by the time it was made."""
+    """A UUID v7, which sorts by the time at which it was made."""
     stamp, noise = now // 1000, bytearray(os.urandom(10))
     noise[0] = 0x70 | noise[0] & 0x0F
     noise[2] = 0x80 | noise[2] & 0x3F
@@ -178,29 +183,30 @@ def new_id(now: int) -> str:
 def cancel(
     tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> Task:
-    """Call a task off, also while somebody works on it; what is finished stays finished."""
+    """Cancel a task, even while an agent works on it; a finished task is refused."""
     task = find(tx, ref, project)
     cancelled = cancel_row(tx, task.number, reason)
     if cancelled is None:
         task = find(tx, f"#{task.number}", project)
         raise Refused(f"{called(task)} is {task.state} already", state=task.state)
-    of_task(tx, "task.cancelled", cancelled, agent=agent, epoch=cancelled.epoch, note=reason)
-    let_others_go_on(tx, [end_of(cancelled)])
+    task_event(tx, "task.cancelled", cancelled, agent=agent, epoch=cancelled.epoch, note=reason)
+    update_dependents(tx, [end_of(cancelled)])
     return cancelled
 
 
 def _shares_edges(params: dict[str, Any]) -> list[Scope]:
-    return [edges_of(params["project"], shared=True)]
+    return [edges_scope(params["project"], shared=True)]
 
 
 @operation("tasks.retry", writes=True, strangers=False, scopes=_shares_edges)
 def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Task:
-    """Reopen a failed or cancelled task with a fresh set of attempts; its epochs go on counting.
+    """Reopen a failed or cancelled task with all its attempts again; its epochs continue.
 
-    Refused while a task that it comes after has failed or is cancelled, unless it runs anyway: retry that one first.
+    Refused while a task that it comes after is failed or cancelled, unless it was posted with `run_anyway`: retry that
+    task first.
     """
     number = (found := find(tx, ref, project)).number
-    tx.serialize("edges", found.project, shared=True)  # what it comes after does not change while it is counted
+    tx.serialize("edges", found.project, shared=True)  # its predecessors do not change while they are counted
     lock_chore(tx, found)
     before = _locked_predecessors(tx, number)
     task = find(tx, f"#{number}", project, "{lock}")
@@ -211,19 +217,19 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
             f"{called(task)} is {task.state}; only failed or cancelled tasks can be retried", state=task.state
         )
     refuse_ended_badly(before, runs_anyway(tx, number))
-    finish(tx, task)  # or some would never learn of the end that is taken back here
+    finish_dependents(tx, task)  # otherwise some dependents would never learn of the end that is undone here
     waiting = len(unfinished(tx, number))
     row = tx.first(_REOPEN, number=number, state="blocked" if waiting else "pending", waiting=waiting)
     reopened = record(Task, row) if row else task
-    of_task(tx, "task.reopened", reopened, agent=agent, epoch=reopened.epoch, note=reason)
+    task_event(tx, "task.reopened", reopened, agent=agent, epoch=reopened.epoch, note=reason)
     return reopened
 
 
 def _locked_predecessors(tx: Transaction, number: int) -> list[Task]:
-    """The tasks that one comes after, locked: one that ends now is seen here, or sees the task reopened."""
+    """The predecessors of a task, locked: an end that is being written now is seen here, or sees the reopened task."""
     rows = tx.all("SELECT after FROM edges WHERE task = :number ORDER BY after", number=number)
     found = [lookup(tx, f"#{before}", "", "{share}") for (before,) in rows]
-    return [task for task in found if task is not None]  # one that was pruned is done
+    return [task for task in found if task is not None]  # a pruned predecessor is done
 
 
 _REOPEN = giving_back(
@@ -249,9 +255,9 @@ def retry_many(
     reason: Note | None = None,
     limit: Limit = LISTED,
 ) -> list[Task]:
-    """Reopen the failed (or cancelled) tasks that match all the given filters; of more than `limit`, the newest.
+    """Reopen the failed (or cancelled) tasks that match all the given filters; if more than `limit` do, the newest.
 
-    One that comes after a task that stays failed or cancelled is left out.
+    A task that comes after a task which stays failed or cancelled is not reopened.
     """
     if not set(states) <= {"failed", "cancelled"}:
         raise Invalid("states: only failed or cancelled tasks can be retried")
@@ -267,7 +273,7 @@ def retry_many(
                 reopened[number] = retry(tx, ref=f"#{number}", agent=agent, project=project, reason=reason)
             except Refused:
                 refused.append(number)
-        if len(refused) == len(left):  # none that the others come after was reopened
+        if len(refused) == len(left):  # no further predecessor was reopened
             break
         left = refused
     return [reopened[number] for number in sorted(reopened)]
@@ -275,7 +281,7 @@ def retry_many(
 
 @operation("tasks.get", writes=False, strangers=True)
 def get(tx: Transaction, *, ref: Ref, project: Project = "") -> Task:
-    """One task."""
+    """Return one task."""
     return find(tx, ref, project)
 
 
@@ -295,7 +301,7 @@ def listing(
     before: Number | None = None,
     limit: Limit = LISTED,
 ) -> list[Task]:
-    """Tasks that match all the given filters, newest first; page on with `before` = the last number seen."""
+    """List the tasks that match all the given filters, newest first; for the next page, `before` is the last number."""
     given = {
         "project": project,
         "kind": kind,
@@ -328,7 +334,7 @@ def listing(
 
 
 def _stored_states(states: list[str] | None) -> list[str]:
-    """Conditions that together find the tasks to be seen in these states, each of which an index can follow."""
+    """Conditions that together select the tasks that reads show in these states; each of them matches an index."""
     if states is None:
         return [_OPEN, *(f"{_ENDED} AND state = '{state}'" for state in FINAL)]
     wanted = [f"{_ENDED if state in FINAL else _OPEN} AND state = '{state}'" for state in states]

@@ -1,8 +1,9 @@
-"""Upkeep: the board in numbers, and forgetting what is old enough.
+"""Upkeep: the board in numbers, and pruning of what is old enough.
 
-Pruning forgets stories, never truths: live tasks and holds stay, a pruned task's key leaves its epoch
-behind, a hold's row stays for its epoch, and the newest number of each log stays so that no number is
-ever given twice.
+Pruning removes history, never anything that a decision needs. Live tasks and holds stay. A pruned task's key leaves its
+epoch behind (table `marks`), and a hold's row stays for its epoch. The row with the newest number of each log stays, so
+that no number is used twice. Tasks are locked before they are checked once more and deleted, so none of them is
+reopened and no new task comes after one meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @operation("upkeep.status", writes=False, strangers=True, reads_log=True)
 def status(tx: Transaction, *, project: Project | None = "") -> Status:
-    """How many tasks are in each state, and how many holds, agents, messages and events there are."""
+    """Count the tasks in each state, and the live holds, agents, messages and events."""
     here = "project = :project" if project else "TRUE"
     counts = dict(
         tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} AND finished_at > 0 GROUP BY state", project=project)
@@ -51,7 +52,7 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
     )
 
 
-# Each condition has an index of its own: counting reads no row.
+# Each condition has its own index, so counting reads no rows of the table.
 _OPEN_STATES = {
     "blocked": ["state = 'blocked'"],
     "pending": [
@@ -71,14 +72,14 @@ def _count(tx: Transaction, table: str, where: str, project: str | None) -> int:
 
 @operation("upkeep.now", writes=False, strangers=True)
 def now(tx: Transaction) -> float:
-    """Board time, in Unix seconds: what ages and remaining leases are counted from."""
-    tx.first("SELECT 1 FROM board LIMIT 1")  # of a board that is still one, and not of one that was moved
+    """Return board time in Unix seconds, by which ages and remaining leases are counted."""
+    tx.first("SELECT 1 FROM board LIMIT 1")  # fails on a board that was moved away
     return tx.now / SECOND
 
 
 @operation("upkeep.probe", writes=True, strangers=True)
 def probe(tx: Transaction) -> float:
-    """Write a mark and tell it: whether the board takes writes at all. Nothing changes hands, so it leaves no event."""
+    """Write a mark and return it, to check that the board accepts writes. It leaves no event."""
     tx.all(
         "INSERT INTO board (name, value) VALUES ('probe', :mark) "
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -89,32 +90,32 @@ def probe(tx: Transaction) -> float:
 
 @operation("upkeep.probed", writes=False, strangers=True)
 def probed(tx: Transaction) -> float:
-    """The mark that was written last; 0 if none was."""
+    """Return the mark that `upkeep.probe` wrote last; 0 if there is none."""
     row = tx.first("SELECT value FROM board WHERE name = 'probe'")
     return int(row[0]) / SECOND if row else 0.0
 
 
 @operation("upkeep.prune", writes=True, strangers=False)
 def prune(tx: Transaction, *, older_than: Seconds = KEPT, limit: Limit = MAX_LIMIT) -> Pruned:
-    """Forget finished tasks, events, messages, agents and remembered answers of that age; one small step.
+    """Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 
     Call it again while the answer says that there is more.
     """
     before = tx.now - micros(older_than)
-    tasks, more = _forget_tasks(tx, before, limit)
-    counts = [tasks, *(_forget(tx, table, column, before, limit) for table, column in _LOGS)]
-    counts.append(_forget_agents(tx, before, limit))
-    counts.append(_forget_answers(tx, before, limit))
+    tasks, more = _prune_tasks(tx, before, limit)
+    counts = [tasks, *(_prune_log(tx, table, column, before, limit) for table, column in _LOGS)]
+    counts.append(_prune_agents(tx, before, limit))
+    counts.append(_prune_answers(tx, before, limit))
     pruned = record(Pruned, (*counts, int(more or limit in counts)))
-    # Only if something else went: or each step would make an event for the next one to forget.
+    # Not if a single event was all that was deleted: otherwise each step would write an event for the next to delete.
     if any(counts[:1] + counts[2:]) or counts[1] > 1:
         note = ", ".join(f"{count} {name}" for name, count in zip(Pruned.fields, counts, strict=False) if count)
         append(tx, "board.pruned", "", name=f"older than {span(older_than)}", note=note)
     return pruned
 
 
-# A task is kept while something unfinished comes after it, and while those that come after it are still being told of
-# its end; the newest numbers stay, so none is given twice.
+# A task is kept while an unfinished task comes after it, and while there is a chore for its end. The newest task stays,
+# so that no number is used twice.
 _OLD = (
     "finished_at > 0 AND finished_at <= :before AND number < (SELECT max(number) FROM tasks) "
     "AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later ON later.number = edges.task "
@@ -124,15 +125,15 @@ _OLD = (
 )
 
 
-def _forget_tasks(tx: Transaction, before: int, limit: int) -> tuple[int, bool]:
-    """Forget old tasks, and keep the epochs of their keys; how many, and whether there is more to be done.
+def _prune_tasks(tx: Transaction, before: int, limit: int) -> tuple[int, bool]:
+    """Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 
-    They are locked first, then looked at once more: from then on none of them is reopened, and nothing new comes after
-    one. One that somebody else is changing is left for the next time. Of those that have a key, one step forgets the
-    tasks of one project, and nobody adds a task with a key there meanwhile.
+    The tasks are locked first, then checked once more: from then on none of them is reopened, and no new task comes
+    after one. A task that another transaction has locked is left for the next step. One step deletes tasks with keys of
+    one project only, and no task with a key is added there meanwhile.
 
-    A task with very many edges loses `limit` of them in each step, and is forgotten when it has none. Until then it is
-    as if it was forgotten for some of those that come after it, all of which have ended.
+    A task with very many edges loses `limit` of them in each step and is deleted when it has none. Until then some of
+    the tasks that come after it, all of which have ended, have lost their edge to it.
     """
     found = tx.all(
         f"SELECT number, project, key FROM tasks WHERE {_OLD} ORDER BY finished_at, number LIMIT :limit "
@@ -148,7 +149,7 @@ def _forget_tasks(tx: Transaction, before: int, limit: int) -> tuple[int, bool]:
     for these, params in listed("n", numbers):
         old = tx.all(f"SELECT number FROM tasks WHERE number IN ({these}) AND {_OLD}", before=before, **params)
         for gone, those in listed("n", [number for (number,) in old]):
-            edges -= _forget_edges(tx, gone, those, edges)
+            edges -= _prune_edges(tx, gone, those, edges)
             if edges <= 0:
                 return count, True
             tx.all(remembering(f"number IN ({gone})"), **those)
@@ -157,8 +158,8 @@ def _forget_tasks(tx: Transaction, before: int, limit: int) -> tuple[int, bool]:
     return count, more
 
 
-def _forget_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) -> int:
-    """Forget what some tasks come after and what comes after them, so many edges at most; how many they were."""
+def _prune_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) -> int:
+    """Delete edges to and from some tasks, this many at most; how many were deleted."""
     rows = tx.all(
         f"SELECT task, after FROM edges WHERE task IN ({gone}) UNION "
         f"SELECT task, after FROM edges WHERE after IN ({gone}) LIMIT :most",
@@ -173,8 +174,8 @@ def _forget_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) 
 _LOGS = (("events", "at"), ("messages", "sent_at"))
 
 
-def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -> int:
-    """Logs are in order of time, so the oldest rows are the first ones."""
+def _prune_log(tx: Transaction, table: str, column: str, before: int, limit: int) -> int:
+    """Delete the oldest rows of a log. A log is in order of time, so they have the lowest numbers."""
     rows = tx.all(
         f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} WHERE number < "
         f"(SELECT max(number) FROM {table}) ORDER BY number LIMIT :limit) AND {column} <= :before RETURNING number",
@@ -187,26 +188,26 @@ def _forget(tx: Transaction, table: str, column: str, before: int, limit: int) -
     return len(rows)
 
 
-def _forget_agents(tx: Transaction, before: int, limit: int) -> int:
-    """Those without any sign of life, be it a heartbeat or an event."""
+def _prune_agents(tx: Transaction, before: int, limit: int) -> int:
+    """Delete agents that gave no sign of life since then: neither a heartbeat nor an event."""
     long_unseen = "SELECT project, id FROM agents WHERE seen_at <= :before ORDER BY seen_at, project, id"
     rows = tx.all(long_unseen, before=before)
-    alive = {where_and_who for where_and_who, (_, latest) in signs_of_life(tx, None).items() if latest > before}
-    gone = [(where, who) for where, who in rows if (where, who) not in alive][:limit]
-    forgotten = [
+    alive = {project_and_id for project_and_id, (_, latest) in signs_of_life(tx, None).items() if latest > before}
+    gone = [(project, id_) for project, id_ in rows if (project, id_) not in alive][:limit]
+    deleted = [
         tx.first(
             "DELETE FROM agents WHERE project = :project AND id = :id AND seen_at <= :before RETURNING id",
-            project=where,
-            id=who,
+            project=project,
+            id=id_,
             before=before,
         )
-        for where, who in gone
+        for project, id_ in gone
     ]
-    return sum(row is not None for row in forgotten)
+    return sum(row is not None for row in deleted)
 
 
-def _forget_answers(tx: Transaction, before: int, limit: int) -> int:
-    """An answer is for a caller that tries again: kept for an hour in any case, and for a day at most."""
+def _prune_answers(tx: Transaction, before: int, limit: int) -> int:
+    """Delete stored answers. They are for callers that try again: kept for an hour at least, a day at most."""
     cutoff = min(max(before, tx.now - micros(86_400)), tx.now - micros(3600))
     rows = tx.all(
         "DELETE FROM answers WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit) "

@@ -1,17 +1,21 @@
-"""The line: who waits for which resources, in the order in which they came, and whom each of them waits for.
+"""The wait queue: which agents wait for which resources, in order of arrival, and whom each of them waits for.
 
-Two kinds of edges lead from somebody who waits. *Hard* ones lead to those who hold what it wants. *Soft* ones lead to
-those who came earlier and want the same. A free resource goes to the first in line, but one in line gives way to
-whoever it is itself waiting for, near or far: it can only go on when that one does.
+Two kinds of edges lead from a waiter. A *hard* edge leads to an agent that holds a resource that the waiter wants. A
+*soft* edge leads to an earlier waiter that wants the same resource. A free resource goes to the first waiter in the
+queue, with one exception: a waiter never blocks the agent that it is waiting for, directly or through others, because
+it can only continue after that agent does.
 
-Why only hard edges can deadlock: soft edges lead from later to earlier places, so a circle has a hard one, and
-somewhere in it a soft edge follows a hard one. Whoever stands there is waited for by the one that it would have to
-wait for, so that one gives way, and the circle is open.
+Why only hard edges can deadlock: soft edges lead from later to earlier places. So every cycle contains a hard edge,
+and somewhere in it a soft edge follows a hard one. Let X be the agent where the hard edge ends and the soft edge
+begins, and Z the earlier waiter that the soft edge leads to. Around the cycle, Z waits for a hold of X. So by the
+exception Z does not block X, and the cycle is open.
 
-A place of a pool is different: any of its holders can free one, so a waiter is stuck only when all of them are. That
-is why a deadlock is looked for by taking away, again and again, everybody who can go on; whoever is left cannot.
+A slot of a pool is different: any holder of the pool can free one, so a waiter is stuck only if all of them are stuck.
+So a deadlock is found by elimination: remove every agent that can continue, again and again. The agents that are left
+are stuck.
 
-All of it is read under `tx.serialize("holds", project)` where something is decided by it.
+Every decision that uses the queue reads it under `tx.serialize("holds", project)`, so no other transaction enters the
+queue or takes a hold of the project before the decision is written.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 from ..globs import overlap
 from ..model import Hold, columns, holder_id, record
 from ..names import short
+from . import is_dead
 from .grants import LIVE
 
 TYPE_CHECKING = False
@@ -28,23 +33,23 @@ if TYPE_CHECKING:
     from . import Transaction
 
 ALIVE = "(until > {now} AND cycle IS NULL)"
-"""A place counts while it is kept, and until its owner is told to leave."""
+"""A condition: the place has not lapsed, and its owner was not told to leave because of a deadlock."""
 
 
 def conflict(a: str, b: str) -> bool:
-    """Whether two resources cannot be held by two agents at once (pools apart)."""
+    """Whether two resources cannot be held by two agents at once (slots of pools aside)."""
     if a.startswith("file:") and b.startswith("file:"):
         return overlap(a[5:], b[5:])
     return a == b
 
 
-def somebody_waits(tx: Transaction, project: str) -> bool:
-    """Whether there is a line at all; mostly there is none."""
+def has_waiters(tx: Transaction, project: str) -> bool:
+    """Whether any agent waits in a project; usually none does."""
     return tx.first("SELECT 1 FROM waits WHERE project = :project LIMIT 1", project=project) is not None
 
 
 class Waiter:
-    """One place in line."""
+    """One place in the queue."""
 
     __slots__ = ("agent", "note", "number", "resources", "since", "until")
 
@@ -53,12 +58,12 @@ class Waiter:
         self.note, self.since, self.until = note, since, until
 
     def wants(self, resource: str) -> str | None:
-        """What it wants that cannot be had together with this resource."""
+        """The resource that it wants and that conflicts with this one; None if there is none."""
         return next((each for each in self.resources if conflict(each, resource)), None)
 
 
-class Line:
-    """All who wait in a project, and all that is held there, as of now."""
+class WaitQueue:
+    """All waiters and all live holds of a project, as of now."""
 
     def __init__(self, tx: Transaction, project: str) -> None:
         self.waiters = list(_waiting(tx, project))
@@ -70,7 +75,7 @@ class Line:
         self.holds = [(hold.resource, holder_id(hold) or "") for hold in self._held]
         self._free = self._free_slots(tx, project)
         self._hard: dict[int, list[list[tuple[str, str]]]] = {}
-        self._behind: dict[str, set[str]] = {}
+        self._waiting_on: dict[str, set[str]] = {}
 
     def _free_slots(self, tx: Transaction, project: str) -> dict[str, int]:
         free = dict(tx.all("SELECT resource, slots FROM pools WHERE project = :project", project=project))
@@ -82,62 +87,65 @@ class Line:
     # ── Turns ────────────────────────────────────────────────────────────────────────────────────────
 
     def before(self, resource: str, agent: str, place: int) -> list[Waiter]:
-        """Who must get this free resource before this agent does, the first of them first."""
+        """The waiters that must get this free resource before this agent does, in order of arrival."""
         ahead = [w for w in self.waiters if (not place or w.number < place) and w.agent != agent and w.wants(resource)]
-        ahead = [waiter for waiter in ahead if not self._gives_way(waiter, agent)]
+        ahead = [waiter for waiter in ahead if not self._waits_on(waiter, agent)]
         if resource.startswith("pool:") and self._free.get(resource, 0) > len(ahead):
             return []
         return ahead
 
     def has(self, agent: str, resource: str) -> bool:
-        """Whether this agent holds it already (one more slot of a pool is always another thing)."""
+        """Whether this agent holds the resource already; never for a pool, where each slot is taken separately."""
         return (resource, agent) in self.holds and not resource.startswith("pool:")
 
-    def in_its_way(self, resource: str, agent: str) -> Hold | None:
-        """The hold that keeps this agent from a resource now; None if it is free."""
+    def blocking_hold(self, resource: str, agent: str) -> Hold | None:
+        """The hold that prevents this agent from taking a resource now; None if the resource is free."""
         if self._free.get(resource, 0) > 0:
             return None
         others = (hold for hold in self._held if holder_id(hold) != agent or hold.resource == resource)
         return next((hold for hold in others if conflict(resource, hold.resource)), None)
 
-    def _gives_way(self, waiter: Waiter, agent: str) -> bool:
-        """Whether a waiter is waiting, near or far, for what this agent holds."""
-        if agent not in self._behind:
-            self._behind[agent] = self._all_behind(agent)
-        return waiter.agent in self._behind[agent]
+    def _waits_on(self, waiter: Waiter, agent: str) -> bool:
+        """Whether a waiter waits for a hold of this agent, directly or through others."""
+        if agent not in self._waiting_on:
+            self._waiting_on[agent] = self._all_waiting_on(agent)
+        return waiter.agent in self._waiting_on[agent]
 
-    def _all_behind(self, agent: str) -> set[str]:
-        """Those who wait for what an agent holds, and those who wait for them."""
+    def _all_waiting_on(self, agent: str) -> set[str]:
+        """The agents that wait for a hold of this agent, and those that wait for them."""
         found = {one.agent for one in self.waiters if agent in self._holders(one)}
         if not found:
-            return found  # as nearly always: mostly those who wait hold nothing
+            return found  # the usual case: most agents that ask hold nothing that others wait for
         edges = [(one.agent, self._holders(one) | {w.agent for w, _ in self.ahead(one)}) for one in self.waiters]
-        while more := {who for who, whom in edges if who not in found and whom & found}:
+        while more := {one for one, others in edges if one not in found and others & found}:
             found |= more
         return found
 
     def _holders(self, waiter: Waiter) -> set[str]:
-        return {holder for ways in self.in_the_way(waiter) for _, holder in ways}
+        return {holder for holds in self.blockers(waiter) for _, holder in holds}
 
     # ── The graph ────────────────────────────────────────────────────────────────────────────────────
 
     def _places(self, agent: str) -> list[Waiter]:
         return [waiter for waiter in self.waiters if waiter.agent == agent]
 
-    def in_the_way(self, waiter: Waiter) -> list[list[tuple[str, str]]]:
-        """For each thing it cannot have now, the holds in its way: of a pool any one of them, else all."""
+    def blockers(self, waiter: Waiter) -> list[list[tuple[str, str]]]:
+        """The holds that block a waiter, as (resource, holder), one list for each wanted resource that is not free.
+
+        The waiter can take the resource when all holds of its list are released; for a pool, when any one is.
+        """
         if waiter.number not in self._hard:
-            found = (self._ways(resource, waiter.agent) for resource in waiter.resources)
-            self._hard[waiter.number] = [ways for ways in found if ways]
+            found = (self._conflicting(resource, waiter.agent) for resource in waiter.resources)
+            self._hard[waiter.number] = [holds for holds in found if holds]
         return self._hard[waiter.number]
 
-    def _ways(self, resource: str, agent: str) -> list[tuple[str, str]]:
-        # Nobody waits for itself: another of its processes may be about to let go.
+    def _conflicting(self, resource: str, agent: str) -> list[tuple[str, str]]:
+        # An agent does not wait for itself: another of its processes may be about to release the hold.
         others = [(held, holder) for held, holder in self.holds if holder != agent and conflict(resource, held)]
         return others if self._free.get(resource, 0) <= 0 else []
 
     def ahead(self, waiter: Waiter) -> Iterator[tuple[Waiter, str]]:
-        """The earlier ones that want the same, and what they want."""
+        """The earlier waiters that want the same, each with the resource that it wants."""
         for other in self.waiters:
             if other.number >= waiter.number or other.agent == waiter.agent:
                 continue
@@ -146,22 +154,23 @@ class Line:
                 yield other, wanted
 
     def stuck(self) -> set[str]:
-        """Those who wait and can never go on by themselves."""
+        """The agents that wait and can never continue by themselves."""
         stuck = {waiter.agent for waiter in self.waiters}
-        while free := {agent for agent in stuck if self._can_go_on(agent, stuck)}:
+        while free := {agent for agent in stuck if self._can_continue(agent, stuck)}:
             stuck -= free
         return stuck
 
-    def _can_go_on(self, agent: str, stuck: set[str]) -> bool:
-        return not any(self._blocked(ways, stuck) for waiter in self._places(agent) for ways in self.in_the_way(waiter))
+    def _can_continue(self, agent: str, stuck: set[str]) -> bool:
+        places = self._places(agent)
+        return not any(self._blocked(holds, stuck) for waiter in places for holds in self.blockers(waiter))
 
     @staticmethod
-    def _blocked(ways: list[tuple[str, str]], stuck: set[str]) -> bool:
-        several = ways[0][0].startswith("pool:")
-        return (all if several else any)(holder in stuck for _, holder in ways)
+    def _blocked(holds: list[tuple[str, str]], stuck: set[str]) -> bool:
+        several = holds[0][0].startswith("pool:")
+        return (all if several else any)(holder in stuck for _, holder in holds)
 
-    def circle(self, agent: str) -> list[tuple[Waiter, str, str]]:
-        """The shortest circle through an agent, if there is one: who waits, for what, and whose it is."""
+    def find_cycle(self, agent: str) -> list[tuple[Waiter, str, str]]:
+        """The shortest cycle of waiters through an agent, as (waiter, resource, holder); empty if there is none."""
         stuck = self.stuck()
         paths: list[list[tuple[Waiter, str, str]]] = [[]] if agent in stuck else []
         seen: set[str] = set()
@@ -177,18 +186,17 @@ class Line:
 
     def _steps(self, agent: str, stuck: set[str]) -> Iterator[tuple[Waiter, str, str]]:
         for waiter in self._places(agent):
-            for ways in self.in_the_way(waiter):
-                for resource, holder in ways:
-                    if holder in stuck and self._blocked(ways, stuck):
+            for holds in self.blockers(waiter):
+                for resource, holder in holds:
+                    if holder in stuck and self._blocked(holds, stuck):
                         yield waiter, resource, holder
 
     def waits_for(self, waiter: Waiter) -> list[dict[str, str]]:
-        """Whom somebody waits for, as the board shows it."""
-        hard = [(holder, resource, "holds") for ways in self.in_the_way(waiter) for resource, holder in ways]
-        soft = [(w.agent, r, "ahead") for w, r in self.ahead(waiter) if not self._gives_way(w, waiter.agent)]
-        return [
-            {"agent": short(who), "resource": resource, "how": how} for who, resource, how in dict.fromkeys(hard + soft)
-        ]
+        """The agents that a waiter waits for, as the board shows them."""
+        hard = [(holder, resource, "holds") for holds in self.blockers(waiter) for resource, holder in holds]
+        soft = [(w.agent, r, "ahead") for w, r in self.ahead(waiter) if not self._waits_on(w, waiter.agent)]
+        edges = dict.fromkeys(hard + soft)
+        return [{"agent": short(agent), "resource": resource, "how": how} for agent, resource, how in edges]
 
 
 def _waiting(tx: Transaction, project: str) -> Iterator[Waiter]:
@@ -200,13 +208,6 @@ def _waiting(tx: Transaction, project: str) -> Iterator[Waiter]:
         project=project,
     )
     for number, agent, resources, note, process, since, until in rows:
-        if not _dead(tx, process):
+        # On another host it cannot be known whether the process that waits has ended: its place lapses there.
+        if not is_dead(tx, tx.process_of(process or "")):
             yield Waiter(number, agent, json.loads(resources), note, since, until)
-
-
-def _dead(tx: Transaction, process: str | None) -> bool:
-    """Whether the process that waits is known to be gone; on another host that cannot be known."""
-    if not process:
-        return False
-    who = tx.process_of(process)
-    return who is not None and tx.is_alive(who) is False

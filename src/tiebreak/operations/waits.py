@@ -1,13 +1,16 @@
-"""Waiting in line for resources: entering, keeping one's place, leaving, and who waits for whom.
+"""Waiting for resources: entering the wait queue, keeping a place, leaving it, and who waits for whom.
 
-First come, first served, over all processes and machines: a place is a row with a number that only grows. It has a
-short lease of its own, kept while its owner waits, so that a waiter that died delays the others for that long at
-most (for no time at all where its process can be seen to be gone). Nothing is handed to anybody here: whoever is first
-takes what is free by `holds.take`, like everybody else, and all others are refused while it is not their turn.
+First come, first served, over all processes and machines: a place is a row with a number that only grows. A place has
+a short lease of its own, which its owner renews while it waits. So a waiter that died delays the others for that long
+at most, and not at all where its process is known to have ended.
 
-A circle of waiters is found by the call that closes it, and the youngest of the circle is told. That is nearly always
-the caller, whose place is then not given. Where a grant closes the circle (a hold was handed over to somebody who
-waits), the youngest is woken and finds it written in its place.
+Nothing here hands a resource to anybody. The first waiter takes a free resource with `holds.take`, like any other
+agent, and `holds.take` refuses all agents whose turn it is not. Entering is decided under the scope of the project's
+holds, which `holds.take` and `holds.transfer` take too. Leaving deletes the caller's own row and needs no scope.
+
+A call that closes a cycle of waiters finds the cycle, and the youngest waiter in it is told. That is nearly always the
+caller, which then gets no place. If a grant closes the cycle (a hold was handed over to an agent that waits), the
+youngest waiter is woken by an event and finds the cycle in its own row (`cycle`).
 """
 
 from __future__ import annotations
@@ -17,10 +20,10 @@ from ..errors import Deadlock, Invalid, Lost, Refused
 from ..limits import MAX_LIMIT, PLACE_LEASE
 from ..model import Wait, record
 from ..names import json_text, short
-from . import holds_of, operation
+from . import holds_scopes, operation
 from .events import append
 from .resources import called, kind_of, refuse
-from .wait_queue import Line, somebody_waits
+from .wait_queue import WaitQueue, has_waiters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +32,11 @@ if TYPE_CHECKING:
     from .wait_queue import Waiter
 
 MOST = 1000
-"""How many may wait in one project."""
+"""How many places one project may have."""
 _THIS = "project = :project AND number = :number AND agent = :agent"
 
 
-@operation("waits.enter", writes=True, strangers=True, scopes=holds_of)
+@operation("waits.enter", writes=True, strangers=True, scopes=holds_scopes)
 def enter(
     tx: Transaction,
     *,
@@ -44,41 +47,41 @@ def enter(
     note: Note | None = None,
     process: Label | None = None,
 ) -> Wait:
-    """Stand in line for all of these resources, or keep the place that one has; refused if the wait could not end.
+    """Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 
-    A place lapses after 30 seconds. `process` is a token of the process that waits.
+    A place lapses after 30 seconds unless it is kept. `process` is a token of the process that waits.
     """
     if not resources:
         raise Invalid("resources: name at least one")
     tx.serialize("holds", project)
-    _forget_the_lapsed(tx, project)
-    number = _keep(tx, place, agent, project) or _queue(tx, resources, agent, project, note, process)
-    line = Line(tx, project)
-    circle = line.circle(agent)
-    if circle and max(waiter.number for waiter, _, _ in circle) == number:
-        raise _deadlock(tx, project, circle, number)
-    me = next((waiter for waiter in line.waiters if waiter.number == number), None)
+    _delete_lapsed_places(tx, project)
+    number = _renew_place(tx, place, agent, project) or _add_place(tx, resources, agent, project, note, process)
+    queue = WaitQueue(tx, project)
+    cycle = queue.find_cycle(agent)
+    if cycle and max(waiter.number for waiter, _, _ in cycle) == number:
+        raise _deadlock(tx, project, cycle, number)
+    me = next((waiter for waiter in queue.waiters if waiter.number == number), None)
     if me is None:
-        raise Refused("the process that waits is gone", hint="let the process that waits keep its own place")
-    return _shown(line, project, me)
+        raise Refused("the process that waits is gone", hint="let the process that waits renew its own place")
+    return _as_record(queue, project, me)
 
 
-def _forget_the_lapsed(tx: Transaction, project: str) -> None:
+def _delete_lapsed_places(tx: Transaction, project: str) -> None:
     import json
 
     gone = tx.all(
         "DELETE FROM waits WHERE project = :project AND until <= {now} RETURNING number, agent, resources",
         project=project,
     )
-    for _, agent, resources in sorted(gone):  # the first in line first
+    for _, agent, resources in sorted(gone):  # in order of arrival
         for resource in json.loads(resources):
-            _tell(tx, "hold.unqueued", project, resource, agent, "its place lapsed")
+            _wait_event(tx, "hold.unqueued", project, resource, agent, "its place lapsed")
 
 
-def _keep(tx: Transaction, place: int, agent: str, project: str) -> int:
+def _renew_place(tx: Transaction, place: int, agent: str, project: str) -> int:
     if not place:
         return 0
-    heed(tx, place, agent, project)
+    refuse_if_deadlocked(tx, place, agent, project)
     row = tx.first(
         f"UPDATE waits SET until = {{now}} + :lease WHERE {_THIS} RETURNING number",
         lease=micros(PLACE_LEASE),
@@ -89,7 +92,7 @@ def _keep(tx: Transaction, place: int, agent: str, project: str) -> int:
     return place if row else 0
 
 
-def _queue(
+def _add_place(
     tx: Transaction, resources: list[str], agent: str, project: str, note: str | None, process: str | None
 ) -> int:
     wanted = sorted(set(resources))
@@ -98,7 +101,7 @@ def _queue(
     ) or (0, 0)
     if count >= MOST:
         raise Refused(f"{count} are waiting in this project already, no more can", hint="try again later")
-    number: int = max(tx.now, newest + 1)  # no number is given twice, also when the last in line has left
+    number: int = max(tx.now, newest + 1)  # no number is used twice, even if the last waiter has left
     tx.all(
         "INSERT INTO waits (project, number, agent, resources, note, process, since_at, until) "
         "VALUES (:project, :number, :agent, :resources, :note, :process, {now}, {now} + :lease)",
@@ -111,28 +114,28 @@ def _queue(
         lease=micros(PLACE_LEASE),
     )
     for resource in wanted:
-        _tell(tx, "hold.queued", project, resource, agent, note)
+        _wait_event(tx, "hold.queued", project, resource, agent, note)
     return number
 
 
-def heed(tx: Transaction, place: int, agent: str, project: str) -> None:
-    """Refuse to wait any longer in a place whose owner was told to leave."""
+def refuse_if_deadlocked(tx: Transaction, place: int, agent: str, project: str) -> None:
+    """Refuse to wait any longer in a place whose owner was told to leave because of a deadlock."""
     row = tx.first(f"SELECT cycle FROM waits WHERE {_THIS}", project=project, number=place, agent=agent)
     if row is not None and row[0] is not None:
-        raise _told(row[0])
+        raise _deadlock_error(row[0])
 
 
 @operation("waits.leave", writes=True, strangers=True)
 def leave(tx: Transaction, *, place: Number, agent: AgentId = "", project: Project = "") -> bool:
-    """Give up one's place in line; false if one had none any more."""
-    resources = forget(tx, place, agent, project)
+    """Leave the wait queue; false if the place is gone already."""
+    resources = remove_place(tx, place, agent, project)
     for resource in resources:
-        _tell(tx, "hold.unqueued", project, resource, agent)
+        _wait_event(tx, "hold.unqueued", project, resource, agent)
     return bool(resources)
 
 
-def forget(tx: Transaction, place: int, agent: str, project: str) -> list[str]:
-    """Take a place out of the line; what it was for."""
+def remove_place(tx: Transaction, place: int, agent: str, project: str) -> list[str]:
+    """Delete a place; the resources that it was for."""
     import json
 
     row = tx.first(f"DELETE FROM waits WHERE {_THIS} RETURNING resources", project=project, number=place, agent=agent)
@@ -143,30 +146,30 @@ def forget(tx: Transaction, place: int, agent: str, project: str) -> list[str]:
 def listing(
     tx: Transaction, *, project: Project = "", matching: Resource | None = None, limit: Limit = MAX_LIMIT
 ) -> list[Wait]:
-    """Who waits for what and for whom, the first in line first; `matching` keeps those that want this resource."""
-    if not somebody_waits(tx, project):
+    """List who waits for which resources and for whom, in order of arrival; `matching` selects those for a resource."""
+    if not has_waiters(tx, project):
         return []
-    line = Line(tx, project)
-    found = [waiter for waiter in line.waiters if matching is None or waiter.wants(matching)]
-    return [_shown(line, project, waiter) for waiter in found[:limit]]
+    queue = WaitQueue(tx, project)
+    found = [waiter for waiter in queue.waiters if matching is None or waiter.wants(matching)]
+    return [_as_record(queue, project, waiter) for waiter in found[:limit]]
 
 
-def wait_your_turn(tx: Transaction, resources: list[str], agent: str, project: str, place: int) -> None:
-    """Refuse a resource to somebody while others are in line for it before them.
+def refuse_out_of_turn(tx: Transaction, resources: list[str], agent: str, project: str, place: int) -> None:
+    """Refuse resources to an agent while others wait for them before it.
 
-    Also one that is held now: by the time that it is reached for it may have been released.
+    That includes a resource that is held now: it may be released before this transaction tries to take it.
     """
-    line = Line(tx, project)
-    if all(waiter.number != place or waiter.agent != agent for waiter in line.waiters):
-        place = 0  # lapsed: behind everybody who is there now
+    queue = WaitQueue(tx, project)
+    if all(waiter.number != place or waiter.agent != agent for waiter in queue.waiters):
+        place = 0  # the place has lapsed: everybody who waits now comes first
     for resource in sorted(resources):
-        ahead = [] if line.has(agent, resource) else line.before(resource, agent, place)
+        ahead = [] if queue.has(agent, resource) else queue.before(resource, agent, place)
         if ahead:
-            hold = line.in_its_way(resource, agent)
-            raise refuse(tx, hold, agent, resource) if hold else _not_yet(tx, resource, ahead, agent, project)
+            hold = queue.blocking_hold(resource, agent)
+            raise refuse(tx, hold, agent, resource) if hold else _others_first(tx, resource, ahead, agent, project)
 
 
-def _not_yet(tx: Transaction, resource: str, ahead: list[Waiter], agent: str, project: str) -> Lost:
+def _others_first(tx: Transaction, resource: str, ahead: list[Waiter], agent: str, project: str) -> Lost:
     first = ahead[0]
     behind = f"{len(ahead)} are" if len(ahead) > 1 else "1 is"
     note = f"{behind} waiting before, first {short(first.agent)}"
@@ -186,58 +189,58 @@ def _not_yet(tx: Transaction, resource: str, ahead: list[Waiter], agent: str, pr
     )
 
 
-def tell_the_youngest(tx: Transaction, agent: str, project: str) -> None:
-    """After a grant to somebody who is waiting: if that closed a circle, wake its youngest member to end it."""
-    line = Line(tx, project)
-    while circle := line.circle(agent):
-        youngest = max((waiter for waiter, _, _ in circle), key=lambda waiter: waiter.number)
-        cycle = _steps(circle)
+def break_deadlocks(tx: Transaction, agent: str, project: str) -> None:
+    """After a grant to an agent that waits: if it closed a cycle, tell the youngest waiter in it to leave."""
+    queue = WaitQueue(tx, project)
+    while cycle := queue.find_cycle(agent):
+        youngest = max((waiter for waiter, _, _ in cycle), key=lambda waiter: waiter.number)
+        steps = _steps(cycle)
         tx.all(
             "UPDATE waits SET cycle = :cycle WHERE project = :project AND number = :number",
-            cycle=json_text(cycle),
+            cycle=json_text(steps),
             project=project,
             number=youngest.number,
         )
-        for resource in sorted({resource for ways in line.in_the_way(youngest) for resource, _ in ways}):
-            _tell(tx, "hold.deadlocked", project, resource, youngest.agent, _sentence(cycle)[:1000])
-        line.waiters.remove(youngest)
+        for resource in sorted({resource for holds in queue.blockers(youngest) for resource, _ in holds}):
+            _wait_event(tx, "hold.deadlocked", project, resource, youngest.agent, _sentence(steps)[:1000])
+        queue.waiters.remove(youngest)
 
 
-def _steps(circle: list[tuple[Waiter, str, str]]) -> list[dict[str, str]]:
+def _steps(cycle: list[tuple[Waiter, str, str]]) -> list[dict[str, str]]:
     return [
         {"agent": short(waiter.agent), "waits_for": resource, "held_by": short(holder)}
-        for waiter, resource, holder in circle
+        for waiter, resource, holder in cycle
     ]
 
 
-def _sentence(cycle: list[dict[str, str]]) -> str:
-    return ", ".join(f"{s['agent']} waits for {called(s['waits_for'])} (held by {s['held_by']})" for s in cycle)
+def _sentence(steps: list[dict[str, str]]) -> str:
+    return ", ".join(f"{s['agent']} waits for {called(s['waits_for'])} (held by {s['held_by']})" for s in steps)
 
 
-def _deadlock(tx: Transaction, project: str, circle: list[tuple[Waiter, str, str]], number: int) -> Deadlock:
-    youngest, resource, _ = next(step for step in circle if step[0].number == number)
-    cycle = _steps(circle)
-    _refused(tx, "hold.deadlocked", project, resource, youngest.agent, _sentence(cycle)[:1000])
-    return _told(json_text(cycle) or "[]")
+def _deadlock(tx: Transaction, project: str, cycle: list[tuple[Waiter, str, str]], number: int) -> Deadlock:
+    youngest, resource, _ = next(step for step in cycle if step[0].number == number)
+    steps = _steps(cycle)
+    _refused(tx, "hold.deadlocked", project, resource, youngest.agent, _sentence(steps)[:1000])
+    return _deadlock_error(json_text(steps) or "[]")
 
 
-def _told(stored: str) -> Deadlock:
+def _deadlock_error(stored: str) -> Deadlock:
     import json
 
-    cycle = json.loads(stored)
+    steps = json.loads(stored)
     return Deadlock(
-        f"this wait could never end: {_sentence(cycle)}",
+        f"this wait could never end: {_sentence(steps)}",
         reason="deadlock",
-        cycle=cycle,
+        cycle=steps,
     )
 
 
-def _shown(line: Line, project: str, one: Waiter) -> Wait:
-    waits_for, resources = json_text(line.waits_for(one)), json_text(one.resources)
+def _as_record(queue: WaitQueue, project: str, one: Waiter) -> Wait:
+    waits_for, resources = json_text(queue.waits_for(one)), json_text(one.resources)
     return record(Wait, (one.number, project, one.agent, resources, one.note, one.since, one.until, waits_for))
 
 
-def _tell(tx: Transaction, event: str, project: str, resource: str, agent: str, note: str | None = None) -> None:
+def _wait_event(tx: Transaction, event: str, project: str, resource: str, agent: str, note: str | None = None) -> None:
     append(tx, event, project, subject=resource, name=resource, kind=kind_of(resource), agent=agent, note=note)
 
 

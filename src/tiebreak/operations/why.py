@@ -1,4 +1,7 @@
-"""Stories: what `why` answers, told from the events of a task or a resource in plain sentences."""
+"""Histories: what `events.why` answers, told from the events of a task or a resource in plain sentences.
+
+It reads the log and the present state, and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ..names import RESOURCE_TYPES, resource, short, shown
 from ..text import ago, span
 from .holds import listing as live_holds
 from .references import find
-from .wait_queue import Line, conflict, somebody_waits
+from .wait_queue import WaitQueue, conflict, has_waiters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 _EVENTS = columns(Event)
 
-# {who} acted, {what} is the subject, {lease} how long the grant lasts, {note} whatever was said about it.
+# {who} is the agent that acted, {what} the subject, {lease} how long the grant lasts, {note} the event's note.
 _SENTENCES = {
     "task.posted": "{who} posted {what}{note}.",
     "task.claimed": "{who} claimed it for {lease} (epoch {epoch}).",
@@ -34,7 +37,7 @@ _SENTENCES = {
     "task.ready": "It became ready: all that it comes after is done.",
     "task.linked": "{who} put it {note}.",
     "task.progress": "{who} is at {note}.",
-    "job.orphaned": "{who} reported epoch {epoch} too late; it is kept aside and was not applied{note}.",
+    "job.orphaned": "{who} reported epoch {epoch} too late; it was not applied and is only kept in the log{note}.",
     "hold.taken": "{who} took {what} for {lease} (epoch {epoch}){note}.",
     "hold.refused": "{who} was refused {what}{times}{note}.",
     "hold.fenced": "{who} {late} and was refused{times}.",
@@ -42,15 +45,15 @@ _SENTENCES = {
     "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}).",
     "hold.released": "{who} released {what} (epoch {epoch}){note}.",
     "hold.transferred": "{what} passed to {who} for {lease} (epoch {epoch}){note}.",
-    "hold.queued": "{who} got in line for {what}{note}.",
-    "hold.unqueued": "{who} left the line for {what}.",
+    "hold.queued": "{who} began to wait for {what}{note}.",
+    "hold.unqueued": "{who} stopped waiting for {what}.",
     "hold.deadlocked": "{who} was told that its wait for {what} could never end{note}.",
     "hold.broken": "{who} broke the hold on {what} (epoch {epoch}){note}.",
 }
 
 
 def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]:
-    """The newest `limit` sentences about a task or a resource, oldest first, and how things stand now."""
+    """The newest `limit` sentences about a task or a resource, oldest first, and its present state."""
     if ref.partition(":")[0] in RESOURCE_TYPES and ":" in ref:
         sentences = _of_resource(tx, resource(ref, "ref"), project, limit)
         if not sentences:
@@ -63,7 +66,7 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
         if not sentences:
             raise NotFound(f"no task and nothing held called {shown(ref)} in project {project}") from None
         return sentences
-    sentences = _told(_events(tx, [task.id], task.project, limit), limit)
+    sentences = _sentences(_events(tx, [task.id], task.project, limit), limit)
     now = f"Now: {task.state}"
     if task.state == "claimed":
         left = (task.until or 0) - tx.now / 1e6
@@ -75,7 +78,7 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
 
 
 def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list[Sentence]:
-    """A file's story includes the globs that match it, and whatever refused it under another name."""
+    """The history of a resource. For a file it includes globs that match it, and refusals because of other globs."""
     rows = tx.all("SELECT DISTINCT resource FROM holds WHERE project = :project", project=project)
     near = [name for (name,) in rows if name != wanted and conflict(name, wanted)]
     above = [name for name in near if matches(name[5:], wanted[5:])] if wanted.startswith("file:") else []
@@ -84,7 +87,7 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
     events += [e for e in _events(tx, others, project, limit) if e.event == "hold.refused" and e.name == wanted]
     if not events:
         return []
-    sentences = _told(events, limit)
+    sentences = _sentences(events, limit)
     live = live_holds(tx, project=project, matching=wanted)
     for hold in live:
         left = span((hold.until or 0) - tx.now / 1e6)
@@ -96,10 +99,10 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
 
 
 def _in_line(tx: Transaction, wanted: str, project: str) -> list[Sentence]:
-    """Who waits for it now, the first one first."""
-    if not somebody_waits(tx, project):
+    """The agents that wait for a resource now, in order of arrival."""
+    if not has_waiters(tx, project):
         return []
-    waiters = [waiter for waiter in Line(tx, project).waiters if waiter.wants(wanted)]
+    waiters = [waiter for waiter in WaitQueue(tx, project).waiters if waiter.wants(wanted)]
     return [
         record(Sentence, (0, tx.now, f"Now: {short(w.agent)} waits since {ago((tx.now - w.since) / 1e6)}."))
         for w in waiters
@@ -107,7 +110,7 @@ def _in_line(tx: Transaction, wanted: str, project: str) -> list[Sentence]:
 
 
 def _concerns(event: Event, wanted: str) -> bool:
-    """A refusal stands under what was in the way; it is told only of what was asked for."""
+    """Whether an event is about this resource. A refusal has the blocking hold as its subject, so its name decides."""
     return event.event != "hold.refused" or conflict(event.name or "", wanted)
 
 
@@ -125,8 +128,8 @@ def _events(tx: Transaction, subjects: list[str], project: str, limit: int) -> l
     return found
 
 
-def _told(events: list[Event], limit: int) -> list[Sentence]:
-    # By time, not by number: a refusal is older than the change that carried it into the log.
+def _sentences(events: list[Event], limit: int) -> list[Sentence]:
+    # By time, not by number: a refusal is older than the change that it was written with.
     events.sort(key=lambda e: (e.at, e.number == 0, e.number))
     return [_sentence(event) for event in events[-limit:]]
 
