@@ -39,13 +39,13 @@ _DUE = (
 )
 PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
 """A condition: a queue of the project is paused."""
-_STIRRED = "EXISTS (SELECT 1 FROM stirred WHERE project = :project)"
-_LOOK = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_STIRRED}"
+_GROUPS_CHANGED = "EXISTS (SELECT 1 FROM stirred WHERE project = :project)"
+_LOOK = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_GROUPS_CHANGED}"
 _ENDS_NOBODY = " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
 """A condition: no other task ends because this claim has lapsed."""
 SELECT_IF_DUE = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
 """A statement: returns a row if a claim has lapsed or a delay is over, and that is not written yet."""
-NOTHING_DUE = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _STIRRED))
+NOTHING_DUE = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _GROUPS_CHANGED))
 """A condition: nothing has to be written before the search for the next task; costs three index probes."""
 
 
@@ -55,7 +55,7 @@ def apply_due_changes(tx: Transaction, project: str) -> tuple[int, bool, bool]:
     Returns how many claims had lapsed, whether a queue is paused, and whether groups with a limit have to be
     reconsidered. A stranger's call writes nothing about jobs, nor about tasks whose failure would end jobs.
     """
-    lapsed, ready, paused, stirred = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
+    lapsed, ready, paused, groups_changed = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have released a task whose delay is over
         tx.all(
@@ -65,7 +65,7 @@ def apply_due_changes(tx: Transaction, project: str) -> tuple[int, bool, bool]:
             project=project,
             most=AT_ONCE,
         )
-    return count, bool(paused), bool(stirred or ready or lapsed)
+    return count, bool(paused), bool(groups_changed or ready or lapsed)
 
 
 def expire(tx: Transaction, project: str) -> int:

@@ -234,8 +234,8 @@ def _win(
         rows := _win_from_lane(tx, filters, lane, count, grant, returning, at_once=True)
     ):
         return rows, True, [lane]
-    _, paused, stirred = apply_due_changes(tx, filters.project)
-    lanes, shares, limited, missed = _choose(tx, filters, count, paused, stirred and filters.with_limits(tx))
+    _, paused, groups_changed = apply_due_changes(tx, filters.project)
+    lanes, shares, limited, missed = _choose(tx, filters, count, paused, groups_changed and filters.with_limits(tx))
     won = [row for lane, n in shares.items() for row in _win_from_lane(tx, filters, lane, n, grant, returning)]
     for table, params in given(("n",), [(number,) for number in sorted(limited)]):
         won += tx.all(
@@ -374,7 +374,7 @@ def _win_from_lane(
 
 
 def _choose(
-    tx: Transaction, filters: Filters, count: int, paused: bool, stirred: bool
+    tx: Transaction, filters: Filters, count: int, paused: bool, groups_changed: bool
 ) -> tuple[list[Lane], dict[Lane, int], list[int], bool]:
     """Choose the tasks to win.
 
@@ -391,7 +391,7 @@ def _choose(
         lanes = _lanes(tx, filters, paused)
         heads = _heads(tx, filters, lanes, count)
         worst = (-heads[count - 1][0], heads[count - 1][1]) if len(heads) >= count else None
-        if stirred and not missed and rounds < _MOST_ROUNDS:
+        if groups_changed and not missed and rounds < _MOST_ROUNDS:
             looked, missed = reconsider_groups(tx, filters.project, worst)
             if looked:
                 continue
