@@ -10,8 +10,7 @@ import pytest
 from tiebreak import Board, Invalid, NotFound, Refused, Unavailable
 from tiebreak.clock import micros
 from tiebreak.model import Schedule, Task
-from tiebreak.operations import cron_times as instants
-from tiebreak.operations import schedules
+from tiebreak.operations import cron_times, schedules
 from tiebreak.operations.jobs import submit
 from tiebreak.text import parse_rfc3339
 
@@ -143,14 +142,14 @@ def test_a_schedule_that_cannot_run_does_not_stop_the_others(
     daily(alice, zone=BERLIN)
     daily(alice, name="other")
     noon(place, alice, days=2)
-    sound = instants._zone
+    sound = cron_times._zone
 
     def gone(name: str) -> Any:
         if name == BERLIN:
             raise Invalid("zone: unknown here")
         return sound(name)
 
-    monkeypatch.setattr(instants, "_zone", gone)
+    monkeypatch.setattr(cron_times, "_zone", gone)
     assert [task.name for task in alice.schedules.fire()] == ["other"]
     [broken] = alice.schedules.list(name="daily")
     assert (broken.paused_at is not None, broken.due, broken.reason) == (True, None, "zone: unknown here")

@@ -27,8 +27,7 @@ from tests.races.plants import Set
 from tests.races.scenarios import Run, open_board
 from tiebreak import Board, Lost, NotFound, Refused
 from tiebreak.engine.postgres import engine as postgres
-from tiebreak.engine.postgres import transaction as statements
-from tiebreak.engine.postgres import transaction_settings as terms
+from tiebreak.engine.postgres import transaction, transaction_settings
 from tiebreak.engine.schema import POSTGRES_PASS
 
 from . import test_kill
@@ -173,12 +172,12 @@ def test_a_killed_pruner_forgets_no_epoch(database: str) -> None:
 def answers_before_commit(put: Set) -> None:
     """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
 
-    def write(self: Any, operate: Callable[[statements.PostgresTransaction], Any], scopes: Any) -> Any:
+    def write(self: Any, operate: Callable[[transaction.PostgresTransaction], Any], scopes: Any) -> Any:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
             self._one.execute(f"BEGIN; {POSTGRES_PASS}")
-        now = self._one.execute(f"SELECT {terms.CLOCK}").fetchone()[0]
-        tx = statements.PostgresTransaction(self._one, self.refusals, now, scopes=scopes)
+        now = self._one.execute(f"SELECT {transaction_settings.CLOCK}").fetchone()[0]
+        tx = transaction.PostgresTransaction(self._one, self.refusals, now, scopes=scopes)
         answer = operate(tx)
         tx.write_events()
         self._answered += 1
@@ -308,7 +307,7 @@ def test_a_connection_that_says_otherwise_loses_nothing(mortal: Server, lazy: st
 
 def durability_is_left_to_the_server(put: Set) -> None:
     """A commit waits for the disk if the server's settings say so."""
-    put(terms, "DURABLE", "")
+    put(transaction_settings, "DURABLE", "")
 
 
 def test_a_commit_that_is_not_synced_is_found(mortal: Server, lazy: str, tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ class Answers(Acknowledged):
 
 def recorded(path: str) -> Run:
     """Work on a disk that keeps a record, with checkpoints far more often than usual."""
-    from tiebreak.engine.sqlite import wal_checkpoint as sqlite
+    from tiebreak.engine.sqlite import wal_checkpoint
 
-    sqlite.CHECKPOINT_PAGES = 25
+    wal_checkpoint.CHECKPOINT_PAGES = 25
     keep = disk.RecordingDisk()
     yield
     board, answers, chance = open_board(path, "writer"), Answers(), random.Random(3)

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from tiebreak.daemon import server
-from tiebreak.engine.sqlite import wal_checkpoint as sqlite
+from tiebreak.engine.sqlite import wal_checkpoint
 
 from ..cli.command import until
 from ..cli.disks import small_disk
@@ -63,7 +63,7 @@ def test_a_reader_that_keeps_the_write_ahead_log_long_is_named_until_it_ends(
     near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "TEND", 0.05)
-    monkeypatch.setattr(sqlite, "KEPT_WAL", 0)
+    monkeypatch.setattr(wal_checkpoint, "KEPT_WAL", 0)
     daemon = near()
     with foreign_reader(daemon.board) as pid:
         post(daemon, "work")

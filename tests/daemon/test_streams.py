@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tiebreak
-from tiebreak.daemon import event_stream as streams
+from tiebreak.daemon import event_stream
 
 from ..daemons import PATIENCE, Serving
 from .conftest import WHO, Connection, Crowd, InProcessDaemon, Stream, ask, gauge, last, post, request, result, stream
@@ -164,7 +164,7 @@ def test_a_write_that_bypasses_the_daemon_is_streamed(served: Serving) -> None:
 
 
 def test_an_idle_stream_sends_comments(near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "STREAM_HEARTBEAT", 0.05)
+    monkeypatch.setattr(event_stream, "STREAM_HEARTBEAT", 0.05)
     place = near()
     with stream(place) as reading:
         blocks = reading.blocks()

@@ -16,8 +16,7 @@ from tests.races.scenarios import claimer, gather, repeater, swimmer
 from tiebreak import Board, Fenced, Lost, Refused, Unavailable
 from tiebreak.clock import SECOND, wall
 from tiebreak.engine.postgres.engine import TRIES
-from tiebreak.operations import claims, find, holds, picking
-from tiebreak.operations import concurrency as limits
+from tiebreak.operations import claims, concurrency, find, holds, picking
 from tiebreak.operations.resources import prolong
 
 from .conftest import PATIENCE, Stopped, blocked, engine_of, in_thread, open_board, until
@@ -78,7 +77,7 @@ def test_a_claim_by_name_waits_for_one_that_fills_the_group(board: Board, other:
 def test_a_limit_that_is_not_decided_alone_is_spent_twice(
     board: Board, other: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (limits, picking):
+    for module in (concurrency, picking):
         monkeypatch.setattr(module, "lock_limits", lambda tx, project: None)
     limited(board, 2)
     slow = Stopped(other, lambda: other.jobs.next())

@@ -12,7 +12,7 @@ from tests.races import checkers
 from tests.races.crew import race
 from tests.races.scenarios import claimer, globs_against_files, swimmer
 from tiebreak import Board, Lost
-from tiebreak.engine.postgres import transaction_settings as terms
+from tiebreak.engine.postgres import transaction_settings
 from tiebreak.engine.schema import POSTGRES_PASS
 
 from ..conformance.engines import pooler
@@ -73,12 +73,14 @@ def test_the_check_above_notices_a_level_that_is_taken_over(
     monkeypatch: pytest.MonkeyPatch, watching: psycopg.Connection[Any], hostile: str, request: pytest.FixtureRequest
 ) -> None:
     def begin(self: Any, connection: Any, scopes: Any) -> tuple[Any, ...]:
-        ours = f"{self._settings}{POSTGRES_PASS}; {terms.locks(scopes)}"
-        begun = connection.execute(f"BEGIN READ WRITE; {ours}SELECT {terms.CLOCK}, {terms._WRITER}")
+        ours = f"{self._settings}{POSTGRES_PASS}; {transaction_settings.locks(scopes)}"
+        begun = connection.execute(
+            f"BEGIN READ WRITE; {ours}SELECT {transaction_settings.CLOCK}, {transaction_settings._WRITER}"
+        )
         begun.set_result(-1)
         return tuple(begun.fetchone())
 
-    monkeypatch.setattr(terms.TransactionSettings, "writing", begin)
+    monkeypatch.setattr(transaction_settings.TransactionSettings, "writing", begin)
     with open_board(hostile) as board, open_board(hostile, "bob") as other:
         slow = Stopped(other, lambda: other.holds.take(resources=["file:src/a.py"]))
         glob = in_thread(lambda: board.holds.take(resources=["file:src/*.py"]))
@@ -109,7 +111,7 @@ def test_a_transaction_runs_with_our_settings(hostile: str) -> None:
     assert found["synchronous_commit"] == "on"
     assert found["search_path"] == "odd, pg_temp"
     assert (found["statement_timeout"], found["lock_timeout"]) == ("30000", "0")
-    assert found["idle_in_transaction_session_timeout"] == str(terms.IDLE_LIMIT)
+    assert found["idle_in_transaction_session_timeout"] == str(transaction_settings.IDLE_LIMIT)
     assert found["client_encoding"] == "UTF8"
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tiebreak import Board, Event, Refused
-from tiebreak.operations import concurrency as limits
-from tiebreak.operations import picking
+from tiebreak.operations import concurrency, picking
 
 from .checkers import Broken, one_holder_at_a_time, read_log
 from .crew import Plant, race
@@ -101,7 +100,7 @@ def test_eight_processes_never_claim_more_than_two(address: str) -> None:
 
 def nobody_counts(put: Set) -> None:
     """Every group seems to be empty."""
-    for module in (limits, picking):
+    for module in (concurrency, picking):
         put(module, "taken", lambda tx, project, groups: dict.fromkeys(groups, 0))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.postgres import WRITES
 from tiebreak import Board, Event, Lost
-from tiebreak.engine.postgres import transaction as statements
+from tiebreak.engine.postgres import transaction
 from tiebreak.operations import claims, grants
 
 from . import checkers, places, plants
@@ -149,7 +149,7 @@ def test_no_task_of_twenty_thousand_is_claimed_twice_or_forgotten(
 
 def claims_naively(put: Set) -> None:
     """The next task is looked up by a plain sub-select and taken without asking again whether it is free."""
-    original = statements.PostgresTransaction.all
+    original = transaction.PostgresTransaction.all
     again = f" AND {claims.READY} AND {grants.FREE}"
 
     def run(self: Any, sql: str, **params: Any) -> Any:
@@ -161,7 +161,7 @@ def claims_naively(put: Set) -> None:
             return found
         return original(self, sql, **params)
 
-    put(statements.PostgresTransaction, "all", run)
+    put(transaction.PostgresTransaction, "all", run)
 
 
 def epoch_stands_still(put: Set) -> None:

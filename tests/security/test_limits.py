@@ -16,9 +16,7 @@ import pytest
 
 from tests.cli.command import until
 from tests.daemons import PATIENCE, serving
-from tiebreak.daemon import event_stream as streams
-from tiebreak.daemon import protocol
-from tiebreak.daemon import waiters as hub
+from tiebreak.daemon import event_stream, protocol, waiters
 from tiebreak.daemon.service import WAIT_MS
 from tiebreak.limits import MOST_IN_A_BATCH
 
@@ -26,13 +24,13 @@ from .conftest import Door, Seen, Starting, call, door_of, ended
 
 AT_ONCE = 45.0
 """Seconds: on a busy machine too, and before any wait would have ended by itself."""
-MOST = hub.MOST_FOR_A_CLIENT
+MOST = waiters.MOST_FOR_A_CLIENT
 
 
 @pytest.fixture
 def door(start: Starting, monkeypatch: pytest.MonkeyPatch) -> Door:
     """The door of a daemon that learns nothing from the heartbeats of its streams."""
-    monkeypatch.setattr(streams, "STREAM_HEARTBEAT", 3600.0)
+    monkeypatch.setattr(event_stream, "STREAM_HEARTBEAT", 3600.0)
     return start().door
 
 
@@ -98,7 +96,7 @@ def test_forwarding_headers_do_not_make_a_client_another_client(door: Door, kept
 
 
 def test_all_clients_together_are_bounded_too(door: Door, kept: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "MOST_IN_ALL", 6)
+    monkeypatch.setattr(waiters, "MOST_IN_ALL", 6)
     for name in ("a", "b", "c"):
         waiting(door, 2, kept, name)
     refused(another(door, "d"), 6)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.cli.command import Environment, Tb, complaint
 from tests.daemons import PATIENCE, Serving, free_port, serving
-from tiebreak import user_folders as rendezvous
+from tiebreak import user_folders
 from tiebreak.daemon.routes import OPERATIONS, ROUTES, Request, Response, Route
 from tiebreak.daemon.service import Service
 from tiebreak.errors import Invalid, Unavailable
@@ -216,16 +216,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_other_host_is_given_the_token(run: Path) -> None:
-    Path(rendezvous.token_file(7)).write_text("secret")
-    assert rendezvous.token_for("localhost", 7, {}) == "secret"
+    Path(user_folders.token_file(7)).write_text("secret")
+    assert user_folders.token_for("localhost", 7, {}) == "secret"
     for host in ("example.org", "192.0.2.1", "127.0.0.1.example.org", "localhost.example.org", "0.0.0.0", "::", ""):
-        assert rendezvous.token_for(host, 7, {}) == ""
+        assert user_folders.token_for(host, 7, {}) == ""
 
 
 def test_a_token_that_is_a_link_is_not_followed(run: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
-    Path(rendezvous.token_file(7)).symlink_to(tmp_path / "secret")
-    assert rendezvous.token_for("localhost", 7, {}) == ""
+    Path(user_folders.token_file(7)).symlink_to(tmp_path / "secret")
+    assert user_folders.token_for("localhost", 7, {}) == ""
 
 
 # ── The folder for both ──────────────────────────────────────────────────────────────────────────────
@@ -245,13 +245,13 @@ def test_a_folder_of_another_user_is_not_trusted(run: Path, monkeypatch: pytest.
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     with pytest.raises(Unavailable, match="does not belong to you"):
-        rendezvous.private_folder()
+        user_folders.private_folder()
 
 
 def test_a_folder_that_others_can_enter_is_closed_to_them(run: Path) -> None:
     run.mkdir(parents=True)
     run.chmod(0o777)
-    rendezvous.private_folder()
+    user_folders.private_folder()
     assert mode(run) == 0o700
 
 
@@ -441,7 +441,7 @@ def test_no_other_spelling_of_the_kind_makes_a_job(kind: str, start: Starting) -
 
 def test_a_client_with_the_token_of_an_open_daemon_may_run_commands(start: Starting, dangerous: str) -> None:
     inside = start(open=True)
-    token = rendezvous.token_for("127.0.0.1", inside.door.port)
+    token = user_folders.token_for("127.0.0.1", inside.door.port)
     assert asked(inside.door, dangerous, {"Authorization": f"Bearer {token}"}) == 200
 
 

@@ -12,7 +12,7 @@ import pytest
 from tiebreak import Fenced
 from tiebreak.model import Session, agent_id
 from tiebreak.process_identity import alive
-from tiebreak.program import handoff_drain as handoffs
+from tiebreak.program import handoff_drain
 from tiebreak.sessions.records import ALIVE, command, fate
 
 from ..cli.command import Answer, complaint
@@ -306,7 +306,7 @@ def test_a_daemon_sees_what_is_queued_beside_files_that_nobody_understands(
     monkeypatch.setattr(os, "listdir", lambda path: sorted(listed(path)))
     for text in ("{", "[]"):
         (folder / "0.json").write_text(text)
-        assert handoffs.waiting([board, "elsewhere"]) == [board]
+        assert handoff_drain.waiting([board, "elsewhere"]) == [board]
 
 
 def test_a_drain_leaves_the_queues_of_others_alone(arena: Arena) -> None:

@@ -17,9 +17,8 @@ import pytest
 
 import tiebreak
 from tiebreak import Board, Unavailable
-from tiebreak.engine.sqlite import backup, health
+from tiebreak.engine.sqlite import backup, health, wal_checkpoint
 from tiebreak.engine.sqlite import engine as sqlite
-from tiebreak.engine.sqlite import wal_checkpoint as module
 from tiebreak.engine.sqlite.opening import KEPT_WAL
 
 from ..readers import foreign_reader
@@ -110,7 +109,7 @@ def test_the_wal_stays_bounded_under_a_busy_writer(path: str, board: Board) -> N
 def test_the_wal_stays_bounded_under_many_small_writes(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 50)
     board.engine._log._copy_at = 50  # type: ignore[attr-defined]
     longest = 0
     for turn in range(300):
@@ -132,7 +131,7 @@ def test_several_writers_do_not_leave_the_wal_to_each_other(path: str) -> None:
 
 
 def test_the_wal_is_reset_when_nobody_reads(path: str, board: Board) -> None:
-    while pages(board) <= module.CHECKPOINT_PAGES:
+    while pages(board) <= wal_checkpoint.CHECKPOINT_PAGES:
         post(board, 200, "x" * 1000)
     reached, size = pages(board), wal(path)
     settled(board)
@@ -162,7 +161,7 @@ class Reader:
 def test_a_long_reader_neither_breaks_writers_nor_is_broken(path: str, board: Board) -> None:
     post(board, 10)
     reader = Reader(path)
-    while pages(board) <= 3 * module.CHECKPOINT_PAGES:
+    while pages(board) <= 3 * wal_checkpoint.CHECKPOINT_PAGES:
         post(board, 200, "x" * 1000)
     assert reader.count() == reader.first == 10
     reader.end()
@@ -190,7 +189,7 @@ def grown(path: str, board: Board) -> None:
 def test_an_idle_process_shortens_a_wal_that_a_reader_let_grow(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SHORTEN_AGAIN", 0.05)
+    monkeypatch.setattr(wal_checkpoint, "SHORTEN_AGAIN", 0.05)
     grown(path, board)
     assert soon(lambda: wal(path) <= KEPT_WAL), "nothing was written, and the log stayed as large as it was"
 
@@ -205,8 +204,8 @@ def test_a_command_that_only_reads_shortens_a_wal_that_a_reader_let_grow(path: s
 def test_a_long_reader_does_not_make_every_commit_copy_the_whole_wal(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_PAGES", 100)
-    monkeypatch.setattr(module, "CHECKPOINT_PAGES_AT_ANY_COST", 10_000)
+    monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 100)
+    monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES_AT_ANY_COST", 10_000)
     engine: Any = board.engine._log  # type: ignore[attr-defined]
     engine._copy_at = 100
     tried = 0
@@ -262,7 +261,7 @@ def test_short_processes_leave_a_short_wal(path: str) -> None:
 def test_checkpoints_leave_no_thread_and_no_connection_behind(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 20)
     engine: Any = board.engine._log  # type: ignore[attr-defined]
     engine._copy_at = 20
     started = 0
@@ -289,13 +288,13 @@ def test_checkpoints_leave_no_thread_and_no_connection_behind(
 @linux
 def test_closing_leaves_no_connection_behind(path: str) -> None:
     with tiebreak.open(path, agent="alice~1", project="demo") as board:
-        while pages(board) <= module.CHECKPOINT_PAGES:
+        while pages(board) <= wal_checkpoint.CHECKPOINT_PAGES:
             post(board, 500, "x" * 500)  # the last of them starts a checkpoint
     assert descriptors(path) == []
 
 
 def test_a_checkpoint_that_fails_is_tried_again(path: str, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 50)
     engine: Any = board.engine._log  # type: ignore[attr-defined]
     engine._copy_at = 50
     connect = engine._connect
@@ -357,7 +356,7 @@ def grow(board: Board, path: str) -> None:
 def test_the_log_shrinks_with_the_next_writes_after_a_foreign_reader_has_gone(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_AGAIN", 0.01)
+    monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_AGAIN", 0.01)
     with foreign_reader(path):
         grow(board, path)
     assert soon(lambda: board.tasks.post(name="more") is not None and wal(path) <= KEPT_WAL)

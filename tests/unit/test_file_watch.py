@@ -18,7 +18,7 @@ import pytest
 
 apsw = pytest.importorskip("apsw")
 
-from tiebreak.engine.sqlite import file_watch as module  # noqa: E402
+from tiebreak.engine.sqlite import file_watch  # noqa: E402
 from tiebreak.engine.sqlite.file_watch import Watch, recheck_delays  # noqa: E402
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def writer(path: str) -> Iterator[Writer]:
 
 @pytest.fixture
 def no_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_source", lambda path: None)
+    monkeypatch.setattr(file_watch, "_source", lambda path: None)
 
 
 @pytest.fixture(params=["notified", "polling"])
@@ -113,7 +113,7 @@ def notified(watch: Watch) -> bool:
 
 def settle(watch: Watch) -> None:
     """Swallow what is pending, and the second look that polling takes after each change."""
-    while watch.wait(2 * module._TIMESTAMP_GRAIN):
+    while watch.wait(2 * file_watch._TIMESTAMP_GRAIN):
         pass
 
 
@@ -262,7 +262,7 @@ def test_overflowing_queue_counts_as_a_change_and_loses_no_watch(tmp_path: Path)
     turns = files * (limit // 2 + 10)
     for file in turns:
         file.write(b"x")
-    assert list(watch._source._events())[-1][1] & module._IN_Q_OVERFLOW  # type: ignore[union-attr]
+    assert list(watch._source._events())[-1][1] & file_watch._IN_Q_OVERFLOW  # type: ignore[union-attr]
 
     for file in turns:
         file.write(b"x")
@@ -278,17 +278,17 @@ def test_overflowing_queue_counts_as_a_change_and_loses_no_watch(tmp_path: Path)
 @linux
 def test_overflow_alone_is_a_change(path: str, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     with Watch(path) as watch:
-        monkeypatch.setattr(watch._source, "_events", lambda: iter([(-1, module._IN_Q_OVERFLOW, b"")]))
+        monkeypatch.setattr(watch._source, "_events", lambda: iter([(-1, file_watch._IN_Q_OVERFLOW, b"")]))
         assert watch.drain()
 
 
 @linux
 def test_file_system_that_keeps_silent_is_found_out(path: str, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FLOOR", 0.02)
-    monkeypatch.setattr(module._Inotify, "_add", lambda *_: None)
+    monkeypatch.setattr(file_watch, "_FLOOR", 0.02)
+    monkeypatch.setattr(file_watch._Inotify, "_add", lambda *_: None)
     with Watch(path) as watch:
         assert watch.fileno() >= 0
-        for _ in range(module._MISSED_LIMIT):
+        for _ in range(file_watch._MISSED_LIMIT):
             writer.tell("write")
             assert watch.wait(LONG)
             writer.done()
@@ -336,14 +336,14 @@ def test_polling_sees_a_write_that_leaves_the_file_times_as_they_were(tmp_path: 
 def test_exhausted_inotify_falls_back_to_polling(
     call: str, code: int, path: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module._Inotify._call
+    real = file_watch._Inotify._call
 
     def exhausted(self: Any, function: Any, *arguments: Any) -> int:
         if call in function.__name__:
             raise OSError(code, os.strerror(code))
         return real(self, function, *arguments)
 
-    monkeypatch.setattr(module._Inotify, "_call", exhausted)
+    monkeypatch.setattr(file_watch._Inotify, "_call", exhausted)
     before = fds()
     with Watch(path) as watch:
         assert watch.fileno() == -1
@@ -391,7 +391,7 @@ print(*{"typing", "re", "threading", "ctypes", "contextlib"} & (set(sys.modules)
 
 
 def test_import_needs_no_typing_re_threading_or_ctypes() -> None:
-    command = [sys.executable, "-I", "-S", "-c", COLD, module.__file__]
+    command = [sys.executable, "-I", "-S", "-c", COLD, file_watch.__file__]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == []
 
 
@@ -509,7 +509,7 @@ def kqueue() -> SimpleNamespace:
 def test_kqueue_opens_the_wal_and_the_directory_but_never_the_database(tmp_path: Path, kqueue: SimpleNamespace) -> None:
     for name in ("f", "f-wal", "f-shm"):
         (tmp_path / name).write_text("x")
-    source = module._Kqueue(str(tmp_path / "f"), kqueue)
+    source = file_watch._Kqueue(str(tmp_path / "f"), kqueue)
     held = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in source._queue.registered}
     assert held == {str(tmp_path), str(tmp_path / "f-wal")}
     source.close()
@@ -518,7 +518,7 @@ def test_kqueue_opens_the_wal_and_the_directory_but_never_the_database(tmp_path:
 @linux
 def test_kqueue_follows_a_wal_that_is_replaced(tmp_path: Path, kqueue: SimpleNamespace) -> None:
     before, wal = fds(), tmp_path / "f-wal"
-    source = module._Kqueue(str(tmp_path / "f"), kqueue)
+    source = file_watch._Kqueue(str(tmp_path / "f"), kqueue)
     assert not source.drain()
     wal.write_text("x")
     assert source.drain()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak import process_identity
-from tiebreak import process_tree as trees
+from tiebreak import process_identity, process_tree
 from tiebreak.process_identity import Identity, alive, identity
 
 PATIENCE = 60.0
@@ -59,19 +58,19 @@ def family(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
         try:
             yield top, members
         finally:
-            trees.signal_tree(who, signal.SIGKILL)
+            process_tree.signal_tree(who, signal.SIGKILL)
 
 
 def test_a_process_that_left_its_session_is_still_a_descendant(tmp_path: Path) -> None:
     with family(tmp_path) as (top, members):
-        found = trees.descendants(top.pid)
+        found = process_tree.descendants(top.pid)
         assert {who.pid for who in found} == set(members) - {top.pid}
-        assert {who.pid for who in trees.descendants(os.getpid())} >= set(members)
+        assert {who.pid for who in process_tree.descendants(os.getpid())} >= set(members)
 
 
 def test_parents_come_before_their_children(tmp_path: Path) -> None:
     with family(tmp_path) as (top, _):
-        first, second = trees.descendants(top.pid)
+        first, second = process_tree.descendants(top.pid)
         assert [process.parent for pid in (first.pid, second.pid) if (process := process_identity.look(pid))] == [
             top.pid,
             first.pid,
@@ -81,7 +80,7 @@ def test_parents_come_before_their_children(tmp_path: Path) -> None:
 def test_the_whole_tree_ends_when_it_ignores_a_request(tmp_path: Path) -> None:
     with family(tmp_path) as (top, members):
         who = [identity(pid) for pid in members]
-        assert trees.end(lambda: [each for each in who if alive(each)])
+        assert process_tree.end(lambda: [each for each in who if alive(each)])
         assert top.wait() == -signal.SIGKILL
         assert [alive(each) for each in who] == [False] * 3
 
@@ -92,7 +91,7 @@ def test_a_tree_that_listens_is_asked_and_not_killed() -> None:
         assert top.stdout is not None
         top.stdout.readline()
         who = identity(top.pid)
-        assert trees.end(lambda: [who] if alive(who) else [], grace=PATIENCE)
+        assert process_tree.end(lambda: [who] if alive(who) else [], grace=PATIENCE)
         assert top.wait() == 7
 
 
@@ -115,10 +114,12 @@ time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", respawn, str(file)]) as top:
         until(lambda: lines(file), "it runs")
-        mine = trees.identities([process for process in process_identity.table().values() if process.pid == top.pid])
+        mine = process_tree.identities(
+            [process for process in process_identity.table().values() if process.pid == top.pid]
+        )
 
         def find() -> list[Identity]:
-            return [who for who in [*mine, *trees.descendants(top.pid)] if alive(who)]
+            return [who for who in [*mine, *process_tree.descendants(top.pid)] if alive(who)]
 
         asked: list[int] = []
 
@@ -128,7 +129,7 @@ time.sleep(600)
             asked.append(1)
             return find()
 
-        assert trees.end(find_and_wait, grace=0.001)
+        assert process_tree.end(find_and_wait, grace=0.001)
         assert top.wait() == -signal.SIGKILL
         seen = [process_identity.look(pid) for pid in lines(file)]
         assert [process is None or process.dead for process in seen] == [True, True]
@@ -138,9 +139,9 @@ def test_a_process_that_got_an_old_number_is_not_hit() -> None:
     with subprocess.Popen(["sleep", "600"]) as stranger:
         me = identity(stranger.pid)
         former = Identity(me.host, me.boot, me.pid, me.started - 1)
-        assert not trees.send(former, signal.SIGKILL)
+        assert not process_tree.send(former, signal.SIGKILL)
         assert stranger.poll() is None
-        assert trees.send(me, signal.SIGKILL)
+        assert process_tree.send(me, signal.SIGKILL)
         assert stranger.wait() == -signal.SIGKILL
 
 
@@ -150,9 +151,9 @@ def test_a_process_that_has_ended_gets_no_signal(handles: bool, monkeypatch: pyt
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     with subprocess.Popen(["sleep", "600"]) as child:
         who = identity(child.pid)
-        assert trees.send(who, signal.SIGKILL)
+        assert process_tree.send(who, signal.SIGKILL)
         child.wait()
-    assert not trees.send(who, signal.SIGKILL)
+    assert not process_tree.send(who, signal.SIGKILL)
 
 
 def test_only_the_subreaper_adopts_orphans(tmp_path: Path) -> None:

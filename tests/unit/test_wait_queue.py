@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak.operations import wait_queue as line
+from tiebreak.operations import wait_queue
 
 WAITERS = 30
 
@@ -18,13 +18,13 @@ def test_a_look_compares_each_pair_a_few_times_only(tmp_path: Path, monkeypatch:
         for number in range(WAITERS):
             ann.waits.enter(resources=["lock:x"], agent=f"agent-{number}~1")
         compared = 0
-        conflict = line.conflict
+        conflict = wait_queue.conflict
 
         def counted(a: str, b: str) -> bool:
             nonlocal compared
             compared += 1
             return conflict(a, b)
 
-        monkeypatch.setattr(line, "conflict", counted)
+        monkeypatch.setattr(wait_queue, "conflict", counted)
         assert len(ann.waits.list()) == WAITERS
     assert compared < 3 * WAITERS * WAITERS

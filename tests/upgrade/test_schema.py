@@ -19,7 +19,7 @@ from tests.postgres import WRITES, server
 from tests.races.places import database
 from tiebreak import Unavailable
 from tiebreak.engine import schema
-from tiebreak.engine.postgres import opening as opening_postgres
+from tiebreak.engine.postgres import opening
 
 from .old import STATEMENTS, VERSIONS, OldBoard, old_database, old_file, process
 
@@ -291,7 +291,7 @@ def test_an_upgrade_gives_way_to_a_transaction_that_has_only_read_so_far(old: Ol
 def test_an_upgrade_gives_up_on_a_board_that_is_never_free(
     use: str, old: OldBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening_postgres, "DEADLINE", 0.5)
+    monkeypatch.setattr(opening, "DEADLINE", 0.5)
     old.run("BEGIN")
     old.run(use)
     with pytest.raises(Unavailable, match="in use for too long"):

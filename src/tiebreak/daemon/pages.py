@@ -21,8 +21,7 @@ from ..model import RECORDS
 from ..operations import description
 from ..text import html
 from ..user_folders import DEFAULT_PORT
-from . import openapi, protocol, rpc
-from . import waiters as hub
+from . import openapi, protocol, rpc, waiters
 from .routes import DOCUMENTATION as GROUP
 from .routes import ROUTES, Response, groups, route
 
@@ -313,7 +312,7 @@ def _bounds() -> dict[str, str]:
         "A JSON value, such as a payload": f"{limits.MAX_JSON // 1024} KiB, {limits.MAX_DEPTH} levels deep",
         "A batch": f"{limits.MOST_IN_A_BATCH} requests",
         "<code>wait_ms</code>": f"{limits.LONGEST_WAIT:g} seconds",
-        "Open waits and streams": f"{hub.MOST_FOR_A_CLIENT} for each client, {hub.MOST_IN_ALL} in all",
+        "Open waits and streams": f"{waiters.MOST_FOR_A_CLIENT} for each client, {waiters.MOST_IN_ALL} in all",
         "Connections": str(protocol.MOST_CONNECTIONS),
         "Headers": f"{protocol.LARGEST_HEAD // 1024} KiB",
         "The arrival of a request": f"{RECEIPT:g} seconds",

@@ -21,8 +21,7 @@ from ..limits import FIRE_LEASE, FIRED, INSTANTS, RUNS
 from ..model import Schedule, Task, columns, record
 from ..names import OF_SCHEDULES, json_text, shown
 from ..text import moment
-from . import cron_times as instants
-from . import keys_scope, operation
+from . import cron_times, keys_scope, operation
 from .events import append
 from .grants import closing, winning
 from .jobs import submit
@@ -73,7 +72,7 @@ def add(
     fires nothing of the past.
     """
     submission(name, command, options, agent, project)
-    due = instants.first(expression, zone, tx.now)
+    due = cron_times.first(expression, zone, tx.now)
     if not due:
         raise Invalid(f"expression: {shown(expression)} has no future instant")
     row = tx.first(
@@ -170,7 +169,7 @@ def resume(tx: Transaction, *, name: Label, agent: AgentId = "", project: Projec
     known = _find(tx, name, project, "{lock}")
     if known.paused_at is None:
         raise Refused(f"schedule {name} is not paused")
-    due = instants.first(known.expression, known.zone, tx.now)
+    due = cron_times.first(known.expression, known.zone, tx.now)
     return _change(tx, "resumed", "paused_at = 0, reason = NULL, due = :due", name, agent, project, due=due)
 
 
@@ -185,7 +184,7 @@ def remove(tx: Transaction, *, name: Label, agent: AgentId = "", project: Projec
 def coming(tx: Transaction, *, name: Label, project: Project = "", count: Count = INSTANTS) -> list[float]:
     """List the next instants of a schedule, in Unix seconds, as if it were not paused."""
     known = _find(tx, name, project)
-    walk = instants.instants(known.expression, known.zone, tx.now)
+    walk = cron_times.instants(known.expression, known.zone, tx.now)
     return [at / SECOND for at, _ in zip(walk, range(count), strict=False)]
 
 
@@ -224,7 +223,7 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     """Return in how many seconds the next instant is due; None if there is none, or this process cannot fire it."""
     here = "TRUE" if project is None else "project = :project"
     row = tx.first(f"SELECT min(due) FROM schedules WHERE due > 0 AND {here}", project=project)
-    if row is None or row[0] is None or not instants.installed():
+    if row is None or row[0] is None or not cron_times.installed():
         return None
     return float(max(0, row[0] - tx.now) / SECOND)
 
@@ -241,7 +240,7 @@ def fire(tx: Transaction, *, agent: AgentId = "", project: Project | None = "", 
 
     It submits at most `most` jobs of each schedule. Call it again when `schedules.due` answers 0.
     """
-    instants.library()
+    cron_times.library()
     here = "" if project is None else "AND project = :project "
     rows = tx.all(
         f"SELECT {_COLUMNS}, options FROM schedules WHERE due > 0 AND due <= {{now}} {here}"
@@ -265,7 +264,7 @@ def _fire(tx: Transaction, schedule: Schedule, options: str, agent: str, most: i
     oldest = micros(schedule.due or 0)
     wanted = _instants_to_run(tx, schedule, oldest, most)
     if not wanted:
-        following = instants.first(schedule.expression, schedule.zone, tx.now)
+        following = cron_times.first(schedule.expression, schedule.zone, tx.now)
         names = {"name": schedule.name, "project": schedule.project}
         if tx.first(_PASS_OVER, next=following, due=oldest, **names) is not None:
             _schedule_event(tx, "skipped", schedule, agent, f"no process was there at {moment(oldest)}", oldest)
@@ -284,14 +283,14 @@ def _instants_to_run(tx: Transaction, schedule: Schedule, oldest: int, most: int
     """The instants to run now, each with the instant that follows it."""
     when = (schedule.expression, schedule.zone)
     if schedule.policy == "run-all":
-        walk, found = instants.instants(*when, oldest), [oldest]
+        walk, found = cron_times.instants(*when, oldest), [oldest]
         while 0 < found[-1] <= tx.now and len(found) <= most:
             found.append(next(walk, 0))
         return list(pairwise(found))
-    newest = instants.newest(*when, oldest, tx.now)
+    newest = cron_times.newest(*when, oldest, tx.now)
     if schedule.policy == "skip" and tx.now - newest > LATE:
         return []
-    return [(newest, instants.first(*when, tx.now))]
+    return [(newest, cron_times.first(*when, tx.now))]
 
 
 def _run(

@@ -8,7 +8,7 @@ import selectors
 import signal
 from collections import deque
 
-from .. import process_tree as trees
+from .. import process_tree
 from ..clock import elapsed
 from ..process_identity import is_shortage
 from .attempt import CANCELLED, LOST
@@ -121,7 +121,7 @@ class CommandRunner:
         if grace <= 0 or command.over:
             self.kill(attempt)
         elif not asked:
-            trees.signal_tree(self._left(attempt, command) or (), signal.SIGTERM)
+            process_tree.signal_tree(self._left(attempt, command) or (), signal.SIGTERM)
             attempt.kill_at = elapsed() + grace
         elif attempt.kill_at is not None:
             attempt.kill_at = min(attempt.kill_at, elapsed() + grace)
@@ -135,7 +135,7 @@ class CommandRunner:
         if command.over and left == []:
             self._finish(attempt, command)
             return
-        trees.signal_tree(left or (), signal.SIGKILL)
+        process_tree.signal_tree(left or (), signal.SIGKILL)
         attempt.kill_at = elapsed() + (AGAIN if attempt.stubborn < 50 else 1.0)
 
     def _left(self, attempt: Attempt, command: CommandProcess) -> list[Identity] | None:

@@ -7,7 +7,7 @@ import selectors
 import signal
 from collections import deque
 
-from .. import process_tree as trees
+from .. import process_tree
 from ..clock import elapsed
 from ..process_identity import is_shortage
 from .attempt import CANCELLED, DRAINED, LOST
@@ -206,7 +206,7 @@ class FunctionRunner:
         process = self.processes.pop(pid)
         self._answers(process)
         marks = [attempt.mark for attempt in process.waiting.values()]
-        trees.end(lambda: self._processes.of(pid, marks))
+        process_tree.end(lambda: self._processes.of(pid, marks))
         self._forget(process)
         waiting = list(process.waiting.values())
         for attempt in waiting:
@@ -257,7 +257,7 @@ class FunctionRunner:
         number = signal.SIGTERM if grace > 0 else signal.SIGKILL
         marks = [each.mark for each in process.waiting.values()]
         try:
-            trees.signal_tree(self._processes.of(process.pid, marks), number)
+            process_tree.signal_tree(self._processes.of(process.pid, marks), number)
         except OSError as exc:
             if not is_shortage(exc):
                 raise
@@ -294,6 +294,6 @@ class FunctionRunner:
     def close(self) -> None:
         """End the children."""
         for pid, process in list(self.processes.items()):
-            trees.end(lambda pid=pid: self._processes.of(pid, []))  # type: ignore[misc]
+            process_tree.end(lambda pid=pid: self._processes.of(pid, []))  # type: ignore[misc]
             self._forget(process)
         self.processes.clear()

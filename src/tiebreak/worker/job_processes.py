@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from .. import process_tree as trees
+from .. import process_tree
 from ..process_identity import environment, table
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ class JobProcesses:
         except PermissionError:
             return False
         try:
-            strangers = trees.children() - self._known.keys() - self._helpers
+            strangers = process_tree.children() - self._known.keys() - self._helpers
             return all(self._mark(stranger) not in (None, self._known[pid]) for stranger in strangers)
         except OSError:  # not enough descriptors or memory to look
             return False
@@ -72,11 +72,11 @@ class JobProcesses:
         seen, mine = table(), set(marks)
         roots = [process for process in seen.values() if pid in (process.session, process.pid)]
         roots += [stranger for stranger in self._strangers(seen) if self._whose(stranger) in mine]
-        return trees.identities(_living(seen, roots))
+        return process_tree.identities(_living(seen, roots))
 
     def strangers(self) -> bool:
         """A cheap check whether this worker has children that it did not start itself."""
-        return bool(trees.children() - self._known.keys() - self._helpers)
+        return bool(process_tree.children() - self._known.keys() - self._helpers)
 
     def strays(self, calls: Iterable[Mark], over: Iterable[Mark] = ()) -> list[Identity]:
         """Processes that no running job can have started: every job that could have has ended.
@@ -91,7 +91,7 @@ class JobProcesses:
             mark = self._mark(stranger.pid)
             self._suspects[key] = ({mark} if mark else self._suspects[key]) & running
         lost = [process for key, process in found.items() if not self._suspects[key]]
-        return trees.identities(_living(seen, lost))
+        return process_tree.identities(_living(seen, lost))
 
     def _strangers(self, seen: dict[int, Process]) -> list[Process]:
         """Children that this worker did not start itself: orphans of its jobs."""
@@ -113,7 +113,7 @@ class JobProcesses:
 def _living(seen: dict[int, Process], roots: list[Process]) -> list[Process]:
     found = [process for process in roots if not process.dead]
     have = {process.pid for process in roots}
-    return found + [process for process in trees.below(seen, have) if process.pid not in have]
+    return found + [process for process in process_tree.below(seen, have) if process.pid not in have]
 
 
 def mark_in(variables: dict[bytes, bytes] | None) -> Mark | None:

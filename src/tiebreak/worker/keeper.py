@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 
-from .. import process_tree as trees
+from .. import process_tree
 from ..process_identity import Identity, identity
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ def keep(work: Callable[[int], int], after_crash: Callable[[Identity], None]) ->
     `work` gets a descriptor that reports end of file when this process dies. `after_crash` is called with the child's
     identity when the child has crashed and no process of it is left.
     """
-    trees.become_subreaper()
+    process_tree.become_subreaper()
     ours, theirs = os.pipe()
     # Signals wait until both processes have their own handlers.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
@@ -48,7 +48,7 @@ def keep(work: Callable[[int], int], after_crash: Callable[[Identity], None]) ->
     signal.signal(ABANDONED, _once(lambda: _pass_on(child, signal.SIGTERM)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = _wait(child)
-    if trees.end_descendants() and code != 0:
+    if process_tree.end_descendants() and code != 0:
         after_crash(who)
     return code if code >= 0 else 128 - code
 

@@ -22,7 +22,7 @@ import os
 import signal
 from time import monotonic, sleep
 
-from .. import process_tree as trees
+from .. import process_tree
 from ..process_identity import control_group, environment, from_token, is_dead, table
 from .job_processes import mark_in
 from .register import listed_by, registers
@@ -94,7 +94,7 @@ def _end(
     `sessions` maps the numbers of process sessions to the start times of their leaders. A process may be started while
     the process table is being read, so once something was found, a single look that finds nothing is not enough.
     """
-    until, pause = monotonic() + patience, trees.LOOK_AGAIN
+    until, pause = monotonic() + patience, process_tree.LOOK_AGAIN
     look = _Search(theirs, sessions, since)
     empty = 0
     while empty < looks:
@@ -105,7 +105,7 @@ def _end(
         empty, looks = 0, 2
         if _above(found) or monotonic() > until:
             return False
-        trees.signal_tree(trees.identities(found.values()), signal.SIGKILL)
+        process_tree.signal_tree(process_tree.identities(found.values()), signal.SIGKILL)
         sleep(pause)
         pause = min(2 * pause, 0.5)
     return look.certain()
@@ -141,7 +141,7 @@ class _Search:
         self._readable = self._readable or any(environment(process.pid) is not None for process in roots)
         roots += self._in_their_groups(roots, living)
         pids = {process.pid for process in roots}
-        found = pids | {process.pid for process in trees.below(seen, pids)}
+        found = pids | {process.pid for process in process_tree.below(seen, pids)}
         return {pid: seen[pid] for pid in found if not seen[pid].dead}
 
     def certain(self) -> bool:

@@ -21,7 +21,7 @@ import os
 import selectors
 import signal
 
-from .. import process_tree as trees
+from .. import process_tree
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError, Unavailable
 from ..limits import DRAIN, HEARTBEAT, JOB_LEASE
@@ -144,7 +144,7 @@ class Worker:
 
     def run(self) -> int:
         """Run jobs until told to stop; returns the exit code."""
-        trees.become_subreaper()
+        process_tree.become_subreaper()
         try:
             self._prepare()
         except BaseException:
@@ -156,7 +156,7 @@ class Worker:
         finally:
             self._sender.stop()
             self._selector.close()  # looking at processes needs a descriptor
-            if trees.end_descendants() and self._failure is None and not self._reports.outcomes:
+            if process_tree.end_descendants() and self._failure is None and not self._reports.outcomes:
                 self._register.close()  # otherwise it stays, as proof for others that nothing runs
         for outcome, attempt in self._reports.outcomes:
             self._say("undelivered", attempt, outcome)
@@ -428,7 +428,7 @@ class Worker:
         calls = [each.mark for each in self._functions.attempts()]
         try:
             if self._processes.strangers():
-                trees.signal_tree(self._processes.strays(calls, [each.mark for each in over]), signal.SIGKILL)
+                process_tree.signal_tree(self._processes.strays(calls, [each.mark for each in over]), signal.SIGKILL)
         except OSError as exc:
             if not is_shortage(exc):
                 raise  # otherwise it is tried again with the next heartbeat
