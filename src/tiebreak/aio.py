@@ -5,9 +5,9 @@
     async with await board.claim("login-bug") as claim:
         ...
 
-No rule stands here: every call is the call of the same name on `Board`, `Claim` or `Holding`. What is added is
-what only asyncio has: a task that is cancelled while it wins something gives it back, and waiting ends soon
-after its task is cancelled.
+This module has no rules of its own: every call runs the call of the same name on `Board`, `Claim` or `Holding` in a
+thread. It adds only what asyncio needs. If a task is cancelled while it wins something, the grant is given back, and
+a wait ends soon after its task is cancelled.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ G = TypeVar("G", bound=Grant)
 
 THREADS = 64
 GLANCE = 1.0
-"""Waiting sleeps at most so long at once, so that a cancelled task leaves no thread behind for long."""
+"""Seconds of one wait in a thread, after which it is begun again: a cancelled task blocks its thread no longer."""
 
 
 async def open(
@@ -84,7 +84,7 @@ class AsyncBoard:
     else:
 
         def __getattr__(self, name):
-            """A group of operations, when it is first asked for."""
+            """A group of operations, made when it is first used."""
             if name not in MODULES:
                 raise AttributeError(f"AsyncBoard has no attribute {name!r}; perhaps board.sync has")
             made = getattr(awaited, f"Async{name.capitalize()}")
@@ -96,7 +96,7 @@ class AsyncBoard:
 
     async def claim(self, ref: str, **options: Any) -> AsyncGrant[Claim]:
         """Win a task; raises `Lost`."""
-        return AsyncGrant(self, await self._patiently(partial(self.sync.claim, ref), options))
+        return AsyncGrant(self, await self._try_until_won(partial(self.sync.claim, ref), options))
 
     async def next(self, **options: Any) -> list[AsyncGrant[Claim]]:
         """Win the next ready tasks; an empty list when there are none."""
@@ -112,15 +112,15 @@ class AsyncBoard:
         """Take resources, all or none; raises `Lost`."""
         line = self.sync.in_line(*resources, note=options.get("note"))
         try:
-            return AsyncGrant(self, await self._patiently(partial(self.sync.hold, *resources, line=line), options))
+            return AsyncGrant(self, await self._try_until_won(partial(self.sync.hold, *resources, line=line), options))
         except BaseException:
             leaving = self._threads.submit(line.leave)
             self._winning.add(leaving)  # closing waits for it
             leaving.add_done_callback(self._winning.discard)
             raise
 
-    async def _patiently(self, attempt: Callable[..., G], options: dict[str, Any]) -> G:
-        """Try in short waits, so that a thread never waits long for somebody who has gone."""
+    async def _try_until_won(self, attempt: Callable[..., G], options: dict[str, Any]) -> G:
+        """Try in short waits, so that a thread never waits long on behalf of a cancelled task."""
         wait = options.pop("wait", 0.0)
         end = monotonic() + seconds(wait, "wait")
         while True:
@@ -133,7 +133,7 @@ class AsyncBoard:
                     raise
 
     async def _win(self, attempt: Callable[[], list[G]]) -> list[G]:
-        """Win something; if the task is cancelled meanwhile, nobody would know of the win, so it is given back."""
+        """Run an attempt to win. If the task is cancelled meanwhile, what the attempt wins is given back."""
         started = self._start(attempt)
         self._winning.add(started)
         started.add_done_callback(self._winning.discard)
@@ -141,12 +141,12 @@ class AsyncBoard:
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else will ask
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # so that asyncio does not warn of an unread exception
             self._afterwards(started, _give_back)
             raise
 
     def _afterwards(self, started: Future[R], undo: Callable[[R], None]) -> None:
-        """Undo what a cancelled task has started, as soon as it is done; closing waits for it."""
+        """Undo what a cancelled task has started, as soon as it is done; `close` waits for that."""
 
         def then() -> None:
             if started.exception() is None:
@@ -165,7 +165,7 @@ class AsyncBoard:
     async def follow(
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> AsyncIterator[Event]:
-        """Every matching event after a number, as they happen."""
+        """Yield every matching event after a number, as they happen."""
         end = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         seen = await self.run(self.sync.events.last) if after is None else after
         while True:
@@ -179,7 +179,7 @@ class AsyncBoard:
                 return
 
     async def close(self) -> None:
-        """Close the board, once what is being won for nobody has been given back; whoever waits is woken."""
+        """Close the board after the grants of cancelled tasks have been given back; waiting calls end."""
         if self._closed:
             return
         self._closed = True
@@ -196,7 +196,7 @@ class AsyncBoard:
 
 
 def _glance(board: Board, seen: int, nap: float, filters: dict[str, Any]) -> list[Event]:
-    """What is there now, or what comes within a nap."""
+    """The events that are there now, or that come within `nap` seconds."""
     for event in board.follow(after=seen, timeout=nap, **filters):
         more = board.events.read(after=event.number, limit=MAX_LIMIT, **filters)
         return [event, *more]
@@ -228,15 +228,15 @@ class AsyncGrant(Generic[G]):
 
     @property
     def epoch(self) -> int:
-        """The fence."""
+        """The epoch of the grant."""
         return self.sync.epoch
 
     def check(self) -> None:
-        """Raise if it is lost, as far as it is known here."""
+        """Raise `Fenced` if the grant is lost, as far as this process knows."""
         self.sync.check()
 
     def __getattr__(self, name: str) -> Any:
-        """Fields at once, methods to be awaited."""
+        """Fields are read directly; methods have to be awaited."""
         value = getattr(self.sync, name)
         if not callable(value):
             return value

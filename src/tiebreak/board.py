@@ -1,8 +1,8 @@
 """The board as Python sees it: one API, the same wherever the board is.
 
-`board.tasks.post(…)`, `board.holds.list(…)` and so on are the operations themselves, with `agent` and
-`project` filled in. `claim`, `next` and `hold` wrap what was won in an object (see `handles`) that knows its
-epoch, renews itself while used as a context manager, and says so when it was lost.
+`board.tasks.post(…)`, `board.holds.list(…)` and so on run one operation each, with `agent` and `project` filled in.
+`claim`, `next` and `hold` return a handle (see `handles`): it knows its epoch, renews its lease while it is used as a
+context manager, and tells when the grant is lost.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 
 SOON = 0.5
-"""Seconds after which a waiter looks whether the one before it, who could take what is free and does not, is gone."""
+"""Seconds after which a waiter tries again while a free resource is reserved for the first in line, who may be dead."""
 
 fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "waiting")]
 fork_safety.LATER += [f"tiebreak.groups.{name}" for name in operations.MODULES]
 
 
 def default_address(environ: Mapping[str, str] = os.environ) -> str:
-    """Where the board is when nobody says: `TIEBREAK_BOARD`, else one file in the user's state folder."""
+    """The address of the board that is used by default: `TIEBREAK_BOARD`, else one file in the user's state folder."""
     if environ.get("TIEBREAK_BOARD"):
         return environ["TIEBREAK_BOARD"]
     from .user_folders import state_folder
@@ -94,11 +94,11 @@ def here() -> str:
 
 
 LOOK_AGAIN = 30.0
-"""Seconds after which whoever waits for a task calls `settled` again, even if nothing was told of it."""
+"""Seconds after which a caller that waits for the end of a task calls `settled` again, even without an event."""
 
 
 class Board:
-    """An open board, and who acts on it."""
+    """An open board, used by one agent in one project."""
 
     def __init__(self, engine: Engine, *, agent: str | None = None, project: str | None = None) -> None:
         fork_safety.board_opened()
@@ -121,7 +121,7 @@ class Board:
     else:
 
         def __getattr__(self, name):
-            """A group of operations, when it is first asked for: most commands use one or two."""
+            """A group of operations, made when it is first used: most commands use one or two."""
             if name not in operations.MODULES:
                 raise AttributeError(f"a board has no {name!r}")
             from .groups import load
@@ -136,7 +136,7 @@ class Board:
 
     @property
     def agent(self) -> str:
-        """The full id of who acts: `name~session`."""
+        """The full id of the agent that acts: `name~session`."""
         if self._agent is None or "~" not in self._agent:
             from .agent_names import default_agent, incarnation
 
@@ -148,7 +148,7 @@ class Board:
 
     @property
     def project(self) -> str:
-        """The project that is meant when none is named."""
+        """The project of every call that names none."""
         if self._project is None:
             self._project = os.environ.get("TIEBREAK_PROJECT")
             if not self._project:
@@ -183,7 +183,7 @@ class Board:
         return "file:" + confine(path, root=self.root(), base=here())
 
     def is_me(self, row: Task | Hold) -> bool:
-        """Whether this very incarnation has it."""
+        """Whether the holder is this agent in this session."""
         from .model import holder_id
 
         return holder_id(row) == self.agent
@@ -191,7 +191,7 @@ class Board:
     # ── Running operations ───────────────────────────────────────────────────────────────────────────
 
     def call(self, name: str, params: Mapping[str, Any] | None = None, *, once: str | None = None) -> Any:
-        """Run an operation by its name. With `once`, repeating the call answers as the first time."""
+        """Run an operation by its name. A repeated call with the same `once` key gets the answer of the first."""
         operation = operations.find(name)
         try:
             return self.engine.run(operation, self._filled(operation, params or {}), once)
@@ -200,9 +200,9 @@ class Board:
                 self._finish_chores()
 
     def batch(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run several operations in one transaction; each answer is a result or the error of that one alone.
+        """Run several operations in one transaction; each answer is a result, or the error that undid that call alone.
 
-        A call is an operation's name, its parameters and, if it may be repeated, the key for `once`.
+        A call is the name of an operation, its parameters and, optionally, a `once` key.
         """
         out: list[Any] = []
         ready = []
@@ -219,10 +219,10 @@ class Board:
         return [next(answers) if answer is None else answer for answer in out]
 
     def _finish_chores(self) -> None:
-        """Go on, step by step, with what calls have left to be done; others pass in between.
+        """Finish, step by step, the work that earlier calls left; other writes pass in between.
 
-        The calls themselves are committed and answered. So an error ends this and is nobody's: the chores are on the
-        board, and others go on with them.
+        Those calls are committed already, so an error here is not reported: the rest of the work is on the board, and
+        other processes continue it.
         """
         step, left = operations.find("tasks.cascade"), self.engine.left
         while left:
@@ -241,21 +241,20 @@ class Board:
         return filled
 
     # ── Winning ──────────────────────────────────────────────────────────────────────────────────────
-    # By `call` and not by the groups' methods: agents run the commands that win thousands of times a day, and so their
-    # processes need not load `groups`.
+    # These use `call` instead of the groups' methods, so that the most frequent commands need not import `groups`.
 
     def claim(
         self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
     ) -> Claim:
-        """Win a task, waiting for it at most `wait`; raises `Lost` with who has it."""
+        """Claim a task, waiting for it at most `wait`; raises `Lost`, which names the holder."""
         from .handles import Claim
 
-        task, asked = self._patiently(self._claiming(ref, lease, create), wait)
+        task, asked = self._try_until_won(self._claiming(ref, lease, create), wait)
         return Claim(self, task, lease, asked)
 
     def win(self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0) -> Task:
-        """The same as `claim`, without an object that renews it."""
-        return self._patiently(self._claiming(ref, lease, create), wait)[0]
+        """Like `claim`, but return the task without a handle that renews the claim."""
+        return self._try_until_won(self._claiming(ref, lease, create), wait)[0]
 
     def _claiming(self, ref: str, lease: float | str, create: bool) -> Callable[[], Task]:
         params = {"ref": ref, "lease": lease, "create": create}
@@ -271,7 +270,7 @@ class Board:
         lease: float | str = CLAIM_LEASE,
         wait: float | str = 0.0,
     ) -> list[Claim]:
-        """Win the next ready tasks, waiting for some at most `wait`; an empty list when there are none."""
+        """Claim the next ready tasks, waiting at most `wait` for the first; an empty list if none became ready."""
         from .handles import Claim
 
         filters = {"kind": kind, "queue": queue, "tag": tag, "count": count}
@@ -279,7 +278,7 @@ class Board:
         return [Claim(self, task, lease, asked) for task in won]
 
     def win_next(self, *, lease: float | str = CLAIM_LEASE, wait: float | str = 0.0, **filters: Any) -> list[Task]:
-        """The same as `next`, without objects that renew them."""
+        """Like `next`, but return the tasks without handles that renew the claims."""
         return self._next(filters, lease, wait)[0]
 
     def _next(self, filters: dict[str, Any], lease: float | str, wait: float | str) -> tuple[list[Task], float]:
@@ -305,10 +304,10 @@ class Board:
         wait: float | str = 0.0,
         line: InLine | None = None,
     ) -> Holding:
-        """Take resources, all or none, waiting in line for them at most `wait`; raises `Lost` with who is in the way.
+        """Take resources, all or none, waiting in line for them at most `wait`; raises `Lost`, which names the holder.
 
-        Raises `Deadlock` as soon as that wait could never end. A `line` from `in_line` keeps the place over several
-        calls, and is left by whoever made it.
+        Raises `Deadlock` as soon as the wait could never end. A `line` from `in_line` keeps its place over several
+        calls; the caller that made it has to leave it.
         """
         from .handles import Holding
 
@@ -321,7 +320,7 @@ class Board:
     def take(
         self, *resources: str, lease: float | str = HOLD_LEASE, wait: float | str = 0.0, **options: Any
     ) -> list[Hold]:
-        """The same as `hold`, without an object that renews them."""
+        """Like `hold`, but return the holds without a handle that renews them."""
         return self._take(resources, self.root(), lease=lease, wait=wait, **options)[0]
 
     def in_line(self, *resources: str, note: str | None = None) -> InLine:
@@ -356,7 +355,7 @@ class Board:
             return won
 
         try:
-            won = self._patiently(attempt, wait, place)
+            won = self._try_until_won(attempt, wait, place)
             if place:
                 place.won()
             return won
@@ -364,8 +363,10 @@ class Board:
             if own:
                 own.leave()
 
-    def _patiently(self, attempt: Callable[[], R], wait: float | str, line: InLine | None = None) -> tuple[R, float]:
-        """Try until it is won or the time is up, and tell when the winning try began."""
+    def _try_until_won(
+        self, attempt: Callable[[], R], wait: float | str, line: InLine | None = None
+    ) -> tuple[R, float]:
+        """Try until it is won or `wait` is over; what was won, and the time at which the winning try began."""
         patience = seconds(wait, "wait")
         end = elapsed() + patience
         while True:
@@ -380,25 +381,27 @@ class Board:
                     self._until_it_changes(refusal, seen, end if line is None else min(end, elapsed() + line.due()))
 
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
-        """Sleep until an event speaks of what is in the way, or until time alone may have freed it."""
+        """Sleep until an event tells that the obstacle may be gone, or until its lease has run out."""
         left = refusal.data.get("left")
-        if "waiting" in refusal.data:  # free, but somebody is first, who takes it at once or is dead: no event tells
+        if (
+            "waiting" in refusal.data
+        ):  # free, but reserved for the first in line: if that one is dead, no event will tell
             left = SOON if left is None else min(left, SOON)
         if left is None and refusal.data.get("state") in ("blocked", "pending"):
-            left = self.tasks.due(project=None)  # a claim that lapses may be all that is in the way
+            left = self.tasks.due(project=None)  # it may become ready only because a claim lapses
             left = None if left is None else max(left, 0.05)
         wake = end if left is None else min(end, elapsed() + left + 0.001)
         subject = refusal.data.get("resource") or refusal.data.get("id")
         while (nap := wake - elapsed()) > 0:
             if self.engine.wait(seen, nap, subject=subject, project=None):
-                seen, about = self._look(seen, subject)
+                seen, about = self._has_changed(seen, subject)
                 if about:
                     return
 
-    def _look(self, seen: int, subject: str | None) -> tuple[int, bool]:
+    def _has_changed(self, seen: int, subject: str | None) -> tuple[int, bool]:
         newest = self.events.last()
         found = self.events.read(after=seen, subject=subject, project=None, limit=MAX_LIMIT)
-        # A refusal and somebody new in line change nothing, and they may be what led here.
+        # Refusals and new waiters free nothing; this caller's own refusal may be among these events.
         return newest, any(not event.event.endswith((".refused", ".fenced", ".queued")) for event in found)
 
     # ── Python functions as jobs ─────────────────────────────────────────────────────────────────────
@@ -418,11 +421,11 @@ class Board:
         raise TimedOut(f"nothing matched within {timeout}")
 
     def settled(self, ref: str) -> Task:
-        """A task as it is, once all has been written down that somebody else left undone.
+        """Get a task, after recording what is overdue for it. For callers that wait for its end.
 
-        That is the failure of a task whose last lease has run out. For a blocked task it is what a process was doing
-        when it died: telling those that come after a task that the task has ended. For whoever waits for its end:
-        where nobody sweeps, nobody else would do it.
+        A task whose last lease has run out fails only when that is recorded. A blocked task becomes ready, or is
+        cancelled, only when the end of the task before it has been passed on, and the process that did so may have
+        died. Daemons record both; without a daemon, the waiting caller has to.
         """
         task: Task = self.tasks.get(ref=ref)
         if task.state == "claimed" and task.lapsed:
@@ -436,7 +439,7 @@ class Board:
     def follow(
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any
     ) -> Iterator[Event]:
-        """Every matching event after a number (after now, if none is given), as they happen, none left out."""
+        """Yield every matching event after a number, as they happen; without a number, those from now on."""
         end = None if timeout is None else elapsed() + seconds(timeout, "timeout")
         filters = self._filled(operations.find("events.read"), filters)
         seen = self.events.last() if after is None else after
@@ -450,7 +453,7 @@ class Board:
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
     def announce(self, doing: str | None = None, *, program: str | None = None) -> Any:
-        """Say who one is and what one does, with the process of this session as proof of life."""
+        """Register this agent and what it is doing, with the process of its session as proof that it is alive."""
         from .agent_names import session
 
         who = session()
@@ -459,7 +462,7 @@ class Board:
         )
 
     def doctor(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """How the board is: (`ok`, `warn` or `bad`; what; details). Repairs only what is safe to repair."""
+        """Check the board, as a list of (`ok`, `warn` or `bad`; what; details). `repair` mends what is safe to mend."""
         findings = self.engine.diagnose(repair=repair)
         try:
             return findings + self._holds_of_the_gone()
@@ -483,7 +486,7 @@ class Board:
         self.engine.backup(os.fspath(target), progress)
 
     def close(self) -> None:
-        """Give everything back; grants that are still held stay until they run out."""
+        """Close the connections; grants that are still held last until their leases run out."""
         self.engine.close()
 
     def __enter__(self) -> Board:
@@ -497,5 +500,5 @@ class Board:
 
 
 def may_change(refusal: Refused) -> bool:
-    """Whether waiting can help: somebody has it, or it is not ready yet."""
+    """Whether waiting can help: another agent has it, or it is not ready yet."""
     return isinstance(refusal, Lost) or refusal.data.get("state") in ("blocked", "pending")
