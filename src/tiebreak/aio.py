@@ -141,7 +141,8 @@ class AsyncBoard:
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # so that asyncio does not warn of an unread exception
+            # Read its exception, or asyncio would warn that nobody did.
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._afterwards(started, _give_back)
             raise
 
