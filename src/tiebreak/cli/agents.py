@@ -8,6 +8,7 @@ from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..model import Agent
     from .context import Context
     from .parser import Args
 
@@ -31,7 +32,7 @@ def announce(context: Context, args: Args) -> None:
 @command("heartbeat", "Show that you are still active.", DOING, example="tb heartbeat")
 def heartbeat(context: Context, args: Args) -> None:
     """Optionally says what you work on now."""
-    agent = context.board.agents.heartbeat(doing=" ".join(args.doing) or None)
+    agent: Agent = context.board.call("agents.heartbeat", {"doing": " ".join(args.doing) or None})
     context.answer(agent, f"{plain(short(agent.id))} is {agent.status}")
 
 

@@ -1,4 +1,7 @@
-"""The frequent commands on tasks: claim, next, extend, complete, fail, release. They import as little as possible."""
+"""The frequent commands on tasks: claim, next, extend, complete, fail, release. They import as little as possible.
+
+So they run operations by `board.call`: `board.tasks` would load a further package.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ def next_ready(context: Context, args: Args) -> int:
 @command("extend", "Renew a claim for another lease.", REF, LEASE, EPOCH, example="tb extend '#42' --lease 30m")
 def extend(context: Context, args: Args) -> None:
     """The new lease counts from now."""
-    task = context.board.tasks.extend(ref=args.ref, lease=args.lease, epoch=args.epoch)
+    task: Task = context.board.call("tasks.extend", {"ref": args.ref, "lease": args.lease, "epoch": args.epoch})
     grant(context, task, "extended", seconds(args.lease))
 
 
@@ -105,7 +108,8 @@ def complete(context: Context, args: Args) -> None:
             "ack_priority": args.ack_priority,
             "ack_payload": args.ack_payload,
         }
-    task = context.board.tasks.complete(ref=args.ref, epoch=args.epoch, result=args.result, **params)
+    given = {"ref": args.ref, "epoch": args.epoch, "result": args.result, **params}
+    task: Task = context.board.call("tasks.complete", given)
     _tell(context, task, "completed", "good")
 
 
@@ -120,7 +124,8 @@ def complete(context: Context, args: Args) -> None:
 )
 def fail(context: Context, args: Args) -> None:
     """The task becomes ready again after a backoff, or failed if no attempt is left."""
-    task = context.board.tasks.fail(ref=args.ref, epoch=args.epoch, reason=args.reason, retry=not args.no_retry)
+    given = {"ref": args.ref, "epoch": args.epoch, "reason": args.reason, "retry": not args.no_retry}
+    task: Task = context.board.call("tasks.fail", given)
     left = task.max_attempts - task.attempts
     _tell(context, task, "failed" if task.state == "failed" else f"will be retried ({left} left)", "warn")
 
@@ -135,7 +140,7 @@ def fail(context: Context, args: Args) -> None:
 )
 def release(context: Context, args: Args) -> None:
     """The task is ready again at once."""
-    task = context.board.tasks.release(ref=args.ref, epoch=args.epoch, reason=args.reason)
+    task: Task = context.board.call("tasks.release", {"ref": args.ref, "epoch": args.epoch, "reason": args.reason})
     _tell(context, task, "released", "good")
 
 

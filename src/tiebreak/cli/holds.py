@@ -10,7 +10,7 @@ from .parser import Argument, Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..model import Hold, Wait
+    from ..model import Hold, Released, Wait
     from .context import Context
     from .parser import Args
 
@@ -86,7 +86,8 @@ def drop(context: Context, args: Args) -> None:
     needed(wanted, "RESOURCES")
     hashes = [None if args.mine else fingerprint(resource, board.root()) for resource in wanted]
     epochs = [args.epoch] * len(wanted)
-    released = board.holds.release(resources=wanted, slots=slots, epochs=epochs, hashes=hashes)
+    given = {"resources": wanted, "slots": slots, "epochs": epochs, "hashes": hashes}
+    released: list[Released] = board.call("holds.release", given)
     context.answer(released)
     for each in released if not context.json else []:
         context.say(f"{context.styled('dropped', 'good')} {plain(each.resource.removeprefix('file:'))}")

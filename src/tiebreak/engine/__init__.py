@@ -7,7 +7,6 @@ engine to the other. `schema` contains the tables of both. The other modules are
 from __future__ import annotations
 
 from ..errors import Invalid
-from .addresses import path_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,11 @@ def connect(address: str, *, clock: Callable[[], int] | None = None) -> Engine:
         raise Invalid(f"board: this version does not support {scheme}:// addresses")
     from .sqlite.engine import SqliteEngine
 
-    return SqliteEngine(path_of(address), clock=clock)
+    if mark:
+        from .addresses import path_of
+
+        address = path_of(address)
+    return SqliteEngine(address, clock=clock)
 
 
 def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:

@@ -21,7 +21,6 @@ import apsw
 from ...errors import Refused, TiebreakError, Unavailable, as_answer
 from ...operations import perform
 from .. import fork_safety
-from ..protocol import follow
 from ..refusals import Refusals
 from .board_files import BoardFiles
 from .file_facts import NEWEST
@@ -374,6 +373,8 @@ class SqliteEngine:
 
     def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
         """The next events that match, and the number after which to continue."""
+        from ..protocol import follow
+
         return follow(self, after, timeout, filters)
 
     def _newest(self) -> int:
