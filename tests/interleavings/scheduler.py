@@ -159,7 +159,7 @@ class Client:
         connect = self.engine._connect
         self.engine._forget_idle()
         self.engine._connect = lambda: Wire(connect(), self)
-        self.engine._notifications.ring = lambda connection: None  # a hint to those who sleep; here nobody does
+        self.engine._notifications.notify = lambda connection: None  # a hint to those who sleep; here nobody does
         self.place = "done"
         self.message = ""
         self.pid = 0
