@@ -317,7 +317,7 @@ WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
 -- tasks.claim (10), dependencies.resolve_blocked
--- Release or cancel a blocked task that no chore has reached yet; 1 if its predecessors decide it, otherwise 0.
+-- Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
@@ -606,10 +606,10 @@ SELECT
 FROM tasks
 WHERE id = :value;
 
--- tasks.complete (3), chores._write
+-- tasks.complete (3), deferred_work._write
 WITH given (o, s, p) AS (VALUES (:o_aaa, :s_aaa, :p_aaa))
 INSERT INTO chores (project, chore, subject, passed)
-SELECT o, :chore, s, p
+SELECT o, :kind, s, p
 FROM given
 WHERE o IS NOT NULL
 ON CONFLICT (project, chore, subject)
@@ -718,8 +718,8 @@ RETURNING
 -- Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 -- ================================================================================================================
 
--- tasks.due (1), chores.remain
--- The projects that have chores: among all projects, or only this one.
+-- tasks.due (1), deferred_work.projects_with_work
+-- The projects that have deferred work: among all projects, or only this one.
 SELECT DISTINCT project
 FROM chores
 WHERE TRUE
@@ -732,11 +732,11 @@ SELECT
 
 -- ================================================================================================================
 -- tasks.sweep (writes)
--- Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
+-- Write the lapses of claims whose lease ran out, do one step of deferred work, and return the number of lapses.
 -- ================================================================================================================
 
--- tasks.sweep (1), chores.step
--- Do one step of some chores, those of this project first.
+-- tasks.sweep (1), deferred_work.do_step
+-- Do one step of some deferred work, that of this project first.
 SELECT DISTINCT project, chore
 FROM chores
 WHERE project = :project
@@ -769,8 +769,8 @@ SET ready_at = 0
 FROM due
 WHERE number = due.n AND state = 'pending';
 
--- tasks.sweep (4), chores.step
--- Do one step of some chores, those of this project first.
+-- tasks.sweep (4), deferred_work.do_step
+-- Do one step of some deferred work, that of this project first.
 SELECT DISTINCT project, chore
 FROM chores
 WHERE TRUE
@@ -1656,8 +1656,8 @@ RETURNING
 -- Scopes: edges shared.
 -- ================================================================================================================
 
--- tasks.retry (1), dependencies.lock_chore
--- Wait for a transaction that is working on this task's chore, before any task is locked.
+-- tasks.retry (1), dependencies.lock_deferred_work
+-- Wait for a transaction that is doing this task's deferred work, before any task is locked.
 -- SQLite: without FOR UPDATE.
 SELECT 1
 FROM chores
@@ -1692,7 +1692,7 @@ FROM tasks
 WHERE number = :number;
 
 -- tasks.retry (5), dependencies.finish_dependents
--- Finish the chore of a task before the task is reopened; refuse if too many tasks come after it.
+-- Finish the deferred work of a task before the task is reopened; refuse if too many tasks come after it.
 SELECT 1
 FROM chores
 WHERE project = :project AND chore = 'dependents' AND subject = :subject;
@@ -1717,18 +1717,18 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.retry (7), dependencies.finish_dependents
--- Finish the chore of a task before the task is reopened; refuse if too many tasks come after it.
+-- Finish the deferred work of a task before the task is reopened; refuse if too many tasks come after it.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT passed
 FROM chores
 WHERE project = :project AND chore = 'dependents' AND subject = :subject
 FOR UPDATE SKIP LOCKED;
 
--- tasks.retry (8), chores.save_progress
--- After a step of these chores, which are locked: delete those that are finished, and update those that are left.
+-- tasks.retry (8), deferred_work.save_progress
+-- After a step of these items, which are locked: delete those that are finished, and update those that are left.
 WITH given (s) AS (VALUES (:s_aaa))
 DELETE FROM chores
-WHERE project = :project AND chore = :chore AND subject IN (SELECT s FROM given);
+WHERE project = :project AND chore = :kind AND subject IN (SELECT s FROM given);
 
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks
@@ -2022,25 +2022,25 @@ ORDER BY number;
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
--- Do one step of the work that operations have left, and return how many chores remain.
+-- Do one step of the work that operations have deferred, and return how many items of it remain.
 -- ================================================================================================================
 
--- tasks.cascade (1), chores.step
--- Do one step of some chores, those of this project first.
+-- tasks.cascade (1), deferred_work.do_step
+-- Do one step of some deferred work, that of this project first.
 -- SQLite: without FOR UPDATE.
 SELECT subject, passed
 FROM chores
-WHERE project = :project AND chore = :chore
+WHERE project = :project AND chore = :kind
 ORDER BY length(subject) DESC, subject DESC
 LIMIT :most
 FOR UPDATE;
 
--- tasks.cascade (2), chores.cascade
+-- tasks.cascade (2), deferred_work.cascade
 SELECT count(*)
 FROM chores
 WHERE project = :project;
 
--- tasks.cascade (3), chores.cascade
+-- tasks.cascade (3), deferred_work.cascade
 SELECT count(*)
 FROM chores
 WHERE TRUE;
@@ -2432,12 +2432,12 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- jobs.next (9), chores.step
--- Do one step of some chores, those of this project first.
+-- jobs.next (9), deferred_work.do_step
+-- Do one step of some deferred work, that of this project first.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT subject, passed
 FROM chores
-WHERE project = :project AND chore = :chore
+WHERE project = :project AND chore = :kind
 ORDER BY length(subject) DESC, subject DESC
 LIMIT :most
 FOR UPDATE SKIP LOCKED;

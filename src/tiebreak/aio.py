@@ -40,8 +40,8 @@ R = TypeVar("R")
 G = TypeVar("G", bound=Grant)
 
 THREADS = 64
-GLANCE = 1.0
-"""Seconds of one wait in a thread, after which it is begun again: a cancelled task blocks its thread no longer."""
+SHORT_WAIT = 1.0
+"""Seconds that a thread waits at once, and then again: a cancelled task blocks its thread no longer than this."""
 
 
 async def open(
@@ -104,7 +104,7 @@ class AsyncBoard:
         end = monotonic() + seconds(wait, "wait")
         while True:
             left = max(0.0, end - monotonic())
-            won = await self._win(partial(self.sync.next, wait=min(left, GLANCE), **options))
+            won = await self._win(partial(self.sync.next, wait=min(left, SHORT_WAIT), **options))
             if won or left <= 0:
                 return [AsyncGrant(self, claim) for claim in won]
 
@@ -126,7 +126,7 @@ class AsyncBoard:
         while True:
             left = max(0.0, end - monotonic())
             try:
-                [won] = await self._win(partial(_listed, partial(attempt, wait=min(left, GLANCE), **options)))
+                [won] = await self._win(partial(_listed, partial(attempt, wait=min(left, SHORT_WAIT), **options)))
                 return won
             except Refused as refusal:
                 if left <= 0 or not sync.may_change(refusal):
@@ -170,9 +170,9 @@ class AsyncBoard:
         end = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         seen = await self.run(self.sync.events.last) if after is None else after
         while True:
-            left = GLANCE if end is None else min(GLANCE, max(0.0, end - monotonic()))
+            left = SHORT_WAIT if end is None else min(SHORT_WAIT, max(0.0, end - monotonic()))
             newest = await self.run(self.sync.events.last)
-            found = await self.run(_glance, self.sync, seen, left, filters)
+            found = await self.run(_next_events, self.sync, seen, left, filters)
             for event in found:
                 yield event
             seen = found[-1].number if found else max(seen, newest)
@@ -185,7 +185,7 @@ class AsyncBoard:
             return
         self._closed = True
         while self._winning:
-            await asyncio.to_thread(wait_for, list(self._winning), GLANCE)
+            await asyncio.to_thread(wait_for, list(self._winning), SHORT_WAIT)
         await asyncio.to_thread(self.sync.close)
         await asyncio.to_thread(self._threads.shutdown)
 
@@ -196,7 +196,7 @@ class AsyncBoard:
         await self.close()
 
 
-def _glance(board: Board, seen: int, nap: float, filters: dict[str, Any]) -> list[Event]:
+def _next_events(board: Board, seen: int, nap: float, filters: dict[str, Any]) -> list[Event]:
     """The events that are there now, or that come within `nap` seconds."""
     for event in board.follow(after=seen, timeout=nap, **filters):
         more = board.events.read(after=event.number, limit=MAX_LIMIT, **filters)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .handles import Claim, Holding
     from .model import Event, Hold, Task
     from .operations import Operation
-    from .waiting import InLine
+    from .waiting import WaitQueuePlace
 
     P = ParamSpec("P")
     R = TypeVar("R")
@@ -196,8 +196,8 @@ class Board:
         try:
             return self.engine.run(operation, self._filled(operation, params or {}), once)
         finally:
-            if self.engine.left:
-                self._finish_chores()
+            if self.engine.deferred_work:
+                self._finish_deferred_work()
 
     def batch(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run several operations in one transaction; each answer is a result, or the error that undid that call alone.
@@ -214,20 +214,20 @@ class Board:
             except TiebreakError as exc:
                 out.append(as_answer(exc))
         answers = iter(self.engine.batch(ready) if ready else [])
-        if self.engine.left:
-            self._finish_chores()
+        if self.engine.deferred_work:
+            self._finish_deferred_work()
         return [next(answers) if answer is None else answer for answer in out]
 
-    def _finish_chores(self) -> None:
-        """Finish, step by step, the work that earlier calls left; other writes pass in between.
+    def _finish_deferred_work(self) -> None:
+        """Finish, step by step, the work that earlier calls have deferred; other writers run between two steps.
 
         Those calls are committed already, so an error here is not reported: the rest of the work is on the board, and
         other processes continue it.
         """
-        step, left = operations.find("tasks.cascade"), self.engine.left
-        while left:
+        step, projects = operations.find("tasks.cascade"), self.engine.deferred_work
+        while projects:
             try:
-                project = left.pop()
+                project = projects.pop()
                 while self.engine.run(step, {"project": project}):
                     pass
             except (KeyError, TiebreakError):  # another thread was faster, or the board is gone
@@ -302,12 +302,12 @@ class Board:
         slots: int | None = None,
         again: bool = False,
         wait: float | str = 0.0,
-        line: InLine | None = None,
+        line: WaitQueuePlace | None = None,
     ) -> Holding:
         """Take resources, all or none, waiting in line for them at most `wait`; raises `Lost`, which names the holder.
 
         Raises `Deadlock` as soon as the wait could never end. A `line` from `in_line` keeps its place over several
-        calls; the caller that made it has to leave it.
+        calls; the caller that made it has to call its `leave`.
         """
         from .handles import Holding
 
@@ -323,11 +323,11 @@ class Board:
         """Like `hold`, but return the holds without a handle that renews them."""
         return self._take(resources, self.root(), lease=lease, wait=wait, **options)[0]
 
-    def in_line(self, *resources: str, note: str | None = None) -> InLine:
-        """A place in line for resources, not entered yet."""
-        from .waiting import InLine
+    def in_line(self, *resources: str, note: str | None = None) -> WaitQueuePlace:
+        """A place in the wait queue for resources, not entered yet."""
+        from .waiting import WaitQueuePlace
 
-        return InLine(self, resources, note)
+        return WaitQueuePlace(self, resources, note)
 
     def resources(self, resources: tuple[str, ...]) -> list[str]:
         """Several resources as a person writes them, each once, in its one spelling."""
@@ -339,7 +339,7 @@ class Board:
         root: str,
         *,
         wait: float | str,
-        line: InLine | None = None,
+        line: WaitQueuePlace | None = None,
         **options: Any,
     ) -> tuple[list[Hold], float]:
         from .fingerprints import fingerprint
@@ -364,7 +364,7 @@ class Board:
                 own.leave()
 
     def _try_until_won(
-        self, attempt: Callable[[], R], wait: float | str, line: InLine | None = None
+        self, attempt: Callable[[], R], wait: float | str, line: WaitQueuePlace | None = None
     ) -> tuple[R, float]:
         """Try until it is won or `wait` is over; what was won, and the time at which the winning try began."""
         patience = seconds(wait, "wait")

@@ -48,10 +48,10 @@ class RemoteEngine:
     """Runs operations on a daemon. Threads may share it; a forked child gets connections of its own."""
 
     def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
-        self.address = self.whole = address
+        self.address = self.full_address = address
         self.path: str | None = None
         self.writers = 1
-        self.left: set[str] = set()  # always empty: the daemon continues the chores
+        self.deferred_work: set[str] = set()  # always empty: the daemon continues it
         self.refusals_dropped = 0  # the daemon counts them
         self.patience = patience
         self._daemon = _DaemonAddress(address)
@@ -147,7 +147,7 @@ class RemoteEngine:
             raise Unavailable(_NO_DAEMON.format(self.address)) from exc
         return [("ok", "daemon", f"answers at {self.address}"), *findings]
 
-    def tend(self) -> list[str]:
+    def shorten_log(self) -> list[str]:
         """Nothing to do: the daemon does this."""
         return []
 

@@ -19,8 +19,8 @@ KEEP = 10.0
 """Seconds after which the place is renewed: a third of the time after which it lapses."""
 
 
-class InLine:
-    """A place in the wait queue for some resources; `number` is 0 while there is none."""
+class WaitQueuePlace:
+    """A place in the wait queue for some resources; `number` is 0 while it is not entered."""
 
     def __init__(self, board: Board, resources: tuple[str, ...], note: str | None = None) -> None:
         self._board = board

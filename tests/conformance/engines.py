@@ -191,7 +191,7 @@ _new = PostgresEngine._connect
 def _kept_or_new(engine: PostgresEngine) -> Any:
     while True:
         try:
-            connection = _KEPT[engine.whole].pop()
+            connection = _KEPT[engine.full_address].pop()
         except LookupError:  # there is none, or another thread was faster
             return _new(engine)
         if not connection.closed:
@@ -200,7 +200,7 @@ def _kept_or_new(engine: PostgresEngine) -> Any:
 
 def _keep(engine: PostgresEngine) -> None:
     with engine._lock:
-        _KEPT.setdefault(engine.whole, []).extend(engine._idle)
+        _KEPT.setdefault(engine.full_address, []).extend(engine._idle)
         engine._idle = []
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tiebreak import Board, Event, Fenced, Invalid, Lost, NotFound, Refused, operations
 from tiebreak.daemon.writer import Writer
-from tiebreak.operations import chores
+from tiebreak.operations import deferred_work
 
 from .engines import Place
 
@@ -103,9 +103,9 @@ def half_told(board: Board) -> dict[str, Any]:
     for _ in range(3):
         board.tasks.post(name="later", after=[root.id])
     with (
-        patch.object(chores, "BUDGET", 1),
-        patch.object(Board, "_finish_chores", lambda board: board.engine.left.clear()),
-        patch.object(Writer, "_go_on_with_chores", lambda writer: writer._engine.left.clear()),
+        patch.object(deferred_work, "BUDGET", 1),
+        patch.object(Board, "_finish_deferred_work", lambda board: board.engine.deferred_work.clear()),
+        patch.object(Writer, "_queue_deferred_work", lambda writer: writer._engine.deferred_work.clear()),
     ):
         board.tasks.cancel(ref=root.id)
     return {}

@@ -13,7 +13,7 @@ import pytest
 
 from tiebreak import Board, Refused
 from tiebreak.names import PRIORITIES
-from tiebreak.operations import chores
+from tiebreak.operations import deferred_work
 from tiebreak.operations.picking import MOST_PAUSED
 
 from .engines import Place
@@ -242,7 +242,7 @@ def all_of(board: Board, queue: str) -> list[str]:
 def test_a_resumed_queue_with_more_tasks_than_one_step_handles_resumes_all(
     paused: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chores, "BUDGET", 2)
+    monkeypatch.setattr(deferred_work, "BUDGET", 2)
     paused.jobs.submit_many(jobs=[{"command": "true", "name": f"{i}", "queue": MANY[-1]} for i in range(7)])
     win(paused)  # whoever looks sets them aside
 
@@ -254,8 +254,8 @@ def test_a_resumed_queue_with_more_tasks_than_one_step_handles_resumes_all(
 def test_a_queue_that_is_paused_again_before_all_tasks_are_back_stays_paused(
     paused: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chores, "BUDGET", 2)
-    monkeypatch.setattr(Board, "_finish_chores", lambda _: None)
+    monkeypatch.setattr(deferred_work, "BUDGET", 2)
+    monkeypatch.setattr(Board, "_finish_deferred_work", lambda _: None)
     paused.jobs.submit_many(jobs=[{"command": "true", "name": f"{i}", "queue": MANY[-1]} for i in range(7)])
     win(paused)
 

@@ -11,7 +11,7 @@ import pytest
 from tiebreak import Board, Task
 from tiebreak.daemon.writer import Writer
 from tiebreak.errors import NotFound, Refused
-from tiebreak.operations import chores, dependencies
+from tiebreak.operations import deferred_work, dependencies
 
 from ..cli.command import until
 from .engines import Place
@@ -24,16 +24,16 @@ LARGE = 1200
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one step deal with five tasks, and follow a chain for three."""
-    monkeypatch.setattr(chores, "BUDGET", 5)
-    monkeypatch.setattr(chores, "TOGETHER", 2)
+    monkeypatch.setattr(deferred_work, "BUDGET", 5)
+    monkeypatch.setattr(deferred_work, "TOGETHER", 2)
     monkeypatch.setattr(dependencies, "ROUNDS", 3)
 
 
 @pytest.fixture
 def nobody_goes_on(small_steps: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let whoever leaves a chore die before it goes on with it."""
-    monkeypatch.setattr(Board, "_finish_chores", lambda board: board.engine.left.clear())
-    monkeypatch.setattr(Writer, "_go_on_with_chores", lambda writer: writer._engine.left.clear())
+    """Let every process that defers work die before it continues it."""
+    monkeypatch.setattr(Board, "_finish_deferred_work", lambda board: board.engine.deferred_work.clear())
+    monkeypatch.setattr(Writer, "_queue_deferred_work", lambda writer: writer._engine.deferred_work.clear())
 
 
 def cancel(board: Board, task: Task) -> Task:
@@ -87,7 +87,7 @@ def told(board: Board, event: str) -> Counter[str | None]:
 
 @END
 def test_few_dependents_are_updated_at_once(alice: Board, end: End, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chores, "_write", lambda tx, chore, left: pytest.fail("a chore") if left else None)
+    monkeypatch.setattr(deferred_work, "_write", lambda tx, kind, left: pytest.fail("deferred work") if left else None)
     root, later = family(alice, 40)
     ended = end(alice, root)
 
@@ -228,7 +228,7 @@ def test_jobs_of_another_project_are_not_forgotten(place: Place, alice: Board, n
     jobs = [elsewhere.jobs.submit(command="true", after=[root.id]) for _ in range(7)]
     complete(alice, root)
 
-    assert elsewhere.tasks.due() == 1.0, "a chore of another project is looked at again in a second"
+    assert elsewhere.tasks.due() == 1.0, "deferred work of another project is looked at again in a second"
     won: list[int] = []
     for _ in range(20):
         won += [job.number for job in elsewhere.jobs.next()]
@@ -257,8 +257,8 @@ def test_a_waiter_continues_a_chore_of_a_dead_process(
 def _cancelled_by_a_dead_one(alice: Board, monkeypatch: Any) -> list[Task]:
     root, later = family(alice, 23)
     with monkeypatch.context() as dead:
-        dead.setattr(Board, "_finish_chores", lambda board: board.engine.left.clear())
-        dead.setattr(Writer, "_go_on_with_chores", lambda writer: writer._engine.left.clear())
+        dead.setattr(Board, "_finish_deferred_work", lambda board: board.engine.deferred_work.clear())
+        dead.setattr(Writer, "_queue_deferred_work", lambda writer: writer._engine.deferred_work.clear())
         cancel(alice, root)
     return later
 

@@ -62,7 +62,7 @@ def test_each_health_check_writes_to_the_board_and_reads_it_back(served: Serving
 def test_a_reader_that_keeps_the_write_ahead_log_long_is_named_until_it_ends(
     near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "TEND", 0.05)
+    monkeypatch.setattr(server, "SHORTEN_LOG", 0.05)
     monkeypatch.setattr(wal_checkpoint, "KEPT_WAL", 0)
     daemon = near()
     with foreign_reader(daemon.board) as pid:

@@ -8,9 +8,9 @@ Four things count beside the outcome, whatever the serial orders say: two live h
 that was told as finished and is something else later; a deadlock that the server had to end; a transaction that takes
 a scope after it has looked at something (see `scheduler.Rules`).
 
-Five relaxations. `next` may pass over tasks that somebody else is changing when there is another one to take; a sweep
+Five relaxations. `next` may skip tasks that somebody else is changing when there is another one to take; a sweep
 and a pruning may leave such tasks for the next time. So a serial order also counts in which, while it has its turn, a
-bystander has locked some of the tasks that the sample declares in `passes_over`, but not all. A sample of `next` for
+bystander has locked some of the tasks that the sample declares in `skips`, but not all. A sample of `next` for
 which there is only one task declares none: it must wait for whoever changes that one, and may not answer that there is
 nothing. A call may go by the time at which it began although the clock was stepped since: a clock that is read too
 early makes a lapse be noticed later, and that it never lets two have one thing is counted by itself. The calls of a
@@ -200,9 +200,7 @@ class Explorer:
                     yield self._outcome_of(order, dead, slow=frozenset((number, call) for call in early))
         for number, sample in enumerate(self._samples):
             turns = [(number, call) for call in range(len(units(self._scripts[number])))]
-            for some, passing in product(
-                _some_of(sample.passes_over), [turns, *([turn] for turn in turns[1:] and turns)]
-            ):
+            for some, passing in product(_some_of(sample.skips), [turns, *([turn] for turn in turns[1:] and turns)]):
                 for order in orders:
                     yield self._outcome_of(order, dead, (frozenset(passing), some))
 

@@ -19,19 +19,17 @@ class Sample(NamedTuple):
     name: str
     calls: tuple[Call, ...]
     touches: frozenset[str]
-    passes_over: tuple[str, ...] = ()
-    """Tasks and schedules that it may pass over while somebody else changes them; not all of them at once."""
+    skips: tuple[str, ...] = ()
+    """Tasks and schedules that it may skip while somebody else changes them; not all of them at once."""
     one_by_one: bool = False
     """Whether it decides about each thing by itself that it found at one moment: its outcome is not compared."""
 
 
-def one(name: str, touches: str, /, once: str | None = None, passes_over: str = "", **params: Any) -> Sample:
+def one(name: str, touches: str, /, once: str | None = None, skips: str = "", **params: Any) -> Sample:
     """A sample of one call."""
     told = ", ".join(f"{key}={value}" for key, value in params.items() if key not in ("lease", "agent"))
     who = (f" by {params['agent']}" if "agent" in params else "") + (f", {once}" if once else "")
-    return Sample(
-        f"{name}({told}){who}", ((name, params, once),), frozenset(touches.split()), tuple(passes_over.split())
-    )
+    return Sample(f"{name}({told}){who}", ((name, params, once),), frozenset(touches.split()), tuple(skips.split()))
 
 
 def history(name: str, *parts: Sample) -> Sample:
@@ -50,9 +48,9 @@ def through_daemon(*parts: Sample) -> Sample:
     """Several samples of callers of one daemon: it commits the first one by itself, and then the others together."""
     calls = [call for part in parts for call in part.calls]
     touches = frozenset().union(*(part.touches for part in parts))
-    passes_over = tuple(dict.fromkeys(each for part in parts for each in part.passes_over))
+    skips = tuple(dict.fromkeys(each for part in parts for each in part.skips))
     name = "daemon: " + ", ".join(part.name for part in parts)
-    return Sample(name, (("daemon", {"calls": calls}, None),), touches, passes_over)
+    return Sample(name, (("daemon", {"calls": calls}, None),), touches, skips)
 
 
 Params = dict[str, Any]
@@ -78,8 +76,8 @@ RENEW_GLOB = one("holds.renew", "src", resources=["file:src/**"], epochs=[1], **
 RENEW_ALL = one("agents.renew", "A L R src deploy docs pool alice", lease=LONG, hold_lease=LONG, **A)
 TAKE_POOL_OF_ONE = one("holds.take", "pool", resources=["pool:x"], slots=1, **L)
 RENEW_SLOT = one("holds.renew", "pool", resources=["pool:x"], epochs=[1], slots=[1], **L, **A)
-PRUNE_ONE = one("upkeep.prune", "F G K C marks", older_than=90, limit=1, passes_over="F G K C")
-PRUNE_ALL = one("upkeep.prune", "A F G K C marks messages alice tick", older_than=90, passes_over="F G K C")
+PRUNE_ONE = one("upkeep.prune", "F G K C marks", older_than=90, limit=1, skips="F G K C")
+PRUNE_ALL = one("upkeep.prune", "A F G K C marks messages alice tick", older_than=90, skips="F G K C")
 SEND_SEATED = one("messages.send", "seat messages", body="order", epoch=1, **OLD)
 POST_SEATED = one("tasks.post", "seat session:old", name="by-old", key="by-old", **OLD)
 REPLACE_OLD = one(
@@ -116,13 +114,13 @@ SAMPLES: list[Sample] = [
     one("tasks.fail", "A B C", ref="A", epoch=1, retry=False, **A),
     one("tasks.release", "A", ref="A", epoch=1, **A),
     one("tasks.due", "A L H R J"),
-    one("tasks.sweep", "A L M N H R", passes_over="A L H R"),
-    one("tasks.sweep", "A L M N H R S1 limit", project=None, passes_over="A L H R S1"),
-    one("tasks.next", "D E", passes_over="A H D E Q J", **L),
-    one("tasks.next", "D E Q", count=3, passes_over="A H D E Q J", **L),
+    one("tasks.sweep", "A L M N H R", skips="A L H R"),
+    one("tasks.sweep", "A L M N H R S1 limit", project=None, skips="A L H R S1"),
+    one("tasks.next", "D E", skips="A H D E Q J", **L),
+    one("tasks.next", "D E Q", count=3, skips="A H D E Q J", **L),
     NEXT_LONELY,
     one("tasks.next", "S1 S2 S3 limit", **L, **LIMITS),
-    one("tasks.next", "P1 P2 queue", count=2, passes_over="P1 P2", **L, **QUEUES),
+    one("tasks.next", "P1 P2 queue", count=2, skips="P1 P2", **L, **QUEUES),
     one("tasks.forfeit", "H", holder="dead~1"),
     one("tasks.cascade", "A L", project=None),
     # Posting, and decisions about tasks.
@@ -262,8 +260,8 @@ SAMPLES: list[Sample] = [
     one("schedules.resume", "rest", name="rest"),
     one("schedules.remove", "tick", name="tick"),
     one("schedules.remove", "rest", name="rest"),
-    one("schedules.fire", "tick", passes_over="tick rest"),
-    one("schedules.fire", "tick", project=None, passes_over="tick rest"),
+    one("schedules.fire", "tick", skips="tick rest"),
+    one("schedules.fire", "tick", project=None, skips="tick rest"),
     one("schedules.list", "tick rest"),
     one("schedules.next", "tick", name="tick"),
     one("schedules.history", "tick", name="tick"),
@@ -332,7 +330,7 @@ TRIPLES: list[tuple[Sample, Sample, Sample]] = [
 
 BETWEEN_STEPS: list[Sample] = [
     one("tasks.cascade", "all"),
-    one("tasks.next", "all", passes_over="W2 U T V Z", **L),
+    one("tasks.next", "all", skips="W2 U T V Z", **L),
     one("tasks.next", "all", queue="last", **L),
     one("tasks.claim", "W2", ref="W2", **L),
     one("tasks.claim", "W3", ref="W3", **L),
@@ -348,8 +346,8 @@ BETWEEN_STEPS: list[Sample] = [
     one("tasks.post", "Y2 X", name="after Y2", after=["Y2"]),
     one("tasks.depend", "W2 W3", ref="W2", after=["U"]),
     one("tasks.depend", "W3", ref="W3", after=["W2"]),
-    one("tasks.sweep", "all", passes_over="U T V Z"),
-    one("upkeep.prune", "all", older_than=90, passes_over="V Z Y1"),
+    one("tasks.sweep", "all", skips="U T V Z"),
+    one("upkeep.prune", "all", older_than=90, skips="V Z Y1"),
 ]
 """What meets a cascade that was left half way (`world.FAMILIES`); "all" touches everything."""
 

@@ -28,7 +28,7 @@ from tiebreak.engine.postgres.engine import PostgresEngine
 from tiebreak.engine.schema import TABLES
 from tiebreak.errors import TiebreakError
 from tiebreak.model import encode
-from tiebreak.operations import chores
+from tiebreak.operations import deferred_work
 
 from ..postgres import WRITES, Server
 from .daemons import GroupingDaemon, side_by_side
@@ -333,7 +333,7 @@ class World:
 
     @contextmanager
     def _locked(self, tasks: tuple[str, ...]) -> Iterator[None]:
-        """Somebody else is changing tasks, schedules or chores, and gives up as soon as anybody waits for them."""
+        """Somebody else is changing tasks, schedules or deferred work, and gives up as soon as anybody waits."""
         if not tasks:
             yield
             return
@@ -392,7 +392,7 @@ class World:
 
 
 def _forget_the_last_run(engine: PostgresEngine) -> None:
-    """The numbers of events begin anew with each run, and no refusal is carried into the next one."""
+    """The numbers of events begin anew with each run, and no refusal is left for the next one."""
     engine._highest_settled = 0
     engine.refusals = type(engine.refusals)("")
 
@@ -521,7 +521,10 @@ def world() -> World:
 @cache
 def families() -> World:
     """Another one, with `FAMILIES` on it."""
-    with patch.object(chores, "BUDGET", 1), patch.object(tiebreak.Board, "_finish_chores", lambda _: None):
+    with (
+        patch.object(deferred_work, "BUDGET", 1),
+        patch.object(tiebreak.Board, "_finish_deferred_work", lambda _: None),
+    ):
         return World(Server(*_SERVER), FAMILIES)
 
 

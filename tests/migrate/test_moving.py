@@ -109,7 +109,7 @@ def furnish(board: Board) -> None:
 
 
 def leave_work_for_later(board: Board) -> None:
-    """What operations leave behind for a later one: a chore, and one of two limited jobs that `next` has to look at."""
+    """What operations leave for a later one: deferred work, and one of two limited jobs that `next` reconsiders."""
     for key in ("seen", "unseen"):
         board.jobs.submit(command=["make", key], limit="h=1", queue="later", key=key)
     statements = [

@@ -39,9 +39,9 @@ def _constant(put: Set, name: str, words: str, others: str, owner: Any = grants)
 
 
 def taken_counts_as_free(put: Set) -> None:
-    """Who comes second wins too; nor does a glance beforehand keep anybody away."""
+    """Who comes second wins too; nor does the precheck keep anybody away."""
     _constant(put, "FREE", "holder IS NULL", "TRUE")
-    no_glance(put)
+    no_precheck(put)
 
 
 def expired_counts_as_taken(put: Set) -> None:
@@ -87,7 +87,7 @@ def no_transaction(put: Set) -> None:
     put(sqlite.SqliteEngine, "_transact", transact)
     put(transaction.SqliteTransaction, "all", slowly)
     no_gate(put)
-    no_glance(put)
+    no_precheck(put)
 
 
 def lock_taken_late(put: Set) -> None:
@@ -117,13 +117,13 @@ def lock_taken_late(put: Set) -> None:
 
     put(sqlite.SqliteEngine, "_connect", lambda self: Late(original(self)))
     no_gate(put)
-    no_glance(put)
+    no_precheck(put)
 
 
-def no_glance(put: Set) -> None:
-    """Nobody looks before reaching for it. Not a bug, but a glance can hide one."""
+def no_precheck(put: Set) -> None:
+    """Nobody looks before reaching for it. Not a bug, but a precheck can hide one."""
     for operation in operations.every().values():
-        put(operation, "glance", None)
+        put(operation, "precheck", None)
 
 
 def nobody_waits_its_turn(put: Set) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tiebreak import Board, Event, Refused, Task
 from tiebreak.engine.postgres.transaction import PostgresTransaction
-from tiebreak.operations import chores
+from tiebreak.operations import deferred_work
 
 from .checkers import Broken, read_log
 from .crew import Crew, Plant, processes, race
@@ -34,8 +34,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def small_steps(put: Set) -> None:
     """Let one step deal with few tasks, so that there are many steps."""
-    put(chores, "BUDGET", 7)
-    put(chores, "TOGETHER", 3)
+    put(deferred_work, "BUDGET", 7)
+    put(deferred_work, "TOGETHER", 3)
 
 
 def finish(board: Board) -> None:
@@ -193,11 +193,11 @@ def test_a_count_without_a_lock_is_found(tmp_path: Path) -> None:
 def nothing_is_left(put: Set) -> None:
     """What is too much for one step is forgotten."""
     small_steps(put)
-    put(chores, "_write", lambda tx, chore, left: None)
+    put(deferred_work, "_write", lambda tx, kind, left: None)
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_chore_that_is_forgotten_is_found(path: str) -> None:
+def test_deferred_work_that_is_forgotten_is_found(path: str) -> None:
     with pytest.raises(Broken, match=r"stays blocked|and waits for"):
         meddle(path, nothing_is_left)
 
@@ -337,7 +337,7 @@ def _later(root: Task) -> list[tuple[str, dict[str, Any]]]:
 
 def medium_steps(put: Set) -> None:
     """As many steps as a family of 10,000 takes."""
-    put(chores, "BUDGET", 75)
+    put(deferred_work, "BUDGET", 75)
 
 
 def test_others_pass_between_the_steps(address: str) -> None:

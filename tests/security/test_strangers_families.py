@@ -12,7 +12,7 @@ import tiebreak
 from tests.postgres import server
 from tiebreak import Board, Task
 from tiebreak.errors import Unauthorised
-from tiebreak.operations import chores, find
+from tiebreak.operations import deferred_work, find
 from tiebreak.operations.strangers import for_strangers
 
 WHO = {"agent": "stranger~1", "project": "p"}
@@ -22,7 +22,7 @@ SIZE = 12
 @pytest.fixture(params=["sqlite", "postgres"])
 def board(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
     """A board on which one step deals with five tasks."""
-    monkeypatch.setattr(chores, "BUDGET", 5)
+    monkeypatch.setattr(deferred_work, "BUDGET", 5)
     address = str(tmp_path / "board.db") if request.param == "sqlite" else server().empty_board()
     with tiebreak.open(address, agent="owner~1", project="p") as made:
         yield made
@@ -52,7 +52,7 @@ def refused(board: Board, end: str, root: Task, job: Task) -> None:
     with pytest.raises(Unauthorised, match=f"would change #{job.number}, which is a job"):
         stranger(board, end, ref=root.id, **ENDS[end])
     assert board.tasks.list(limit=1000) == before
-    assert (board.tasks.cascade(), board.engine.left) == (0, set())
+    assert (board.tasks.cascade(), board.engine.deferred_work) == (0, set())
 
 
 @END
@@ -95,7 +95,7 @@ def test_a_job_behind_a_task_that_runs_anyway_is_not_touched(board: Board, end: 
 def test_a_stranger_may_end_a_large_family_that_has_no_jobs(board: Board, end: str) -> None:
     root, later = family(board)
     stranger(board, end, ref=root.id, **ENDS[end])
-    assert board.engine.left == {"p"}
+    assert board.engine.deferred_work == {"p"}
     while board.tasks.cascade():
         pass
 
@@ -103,7 +103,7 @@ def test_a_stranger_may_end_a_large_family_that_has_no_jobs(board: Board, end: s
 
 
 def test_a_stranger_does_not_continue_unfinished_work_of_others(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Board, "_finish_chores", lambda board: board.engine.left.clear())
+    monkeypatch.setattr(Board, "_finish_deferred_work", lambda board: board.engine.deferred_work.clear())
     root = board.tasks.post(name="root")
     jobs = [board.jobs.submit(command="true", after=[root.id]) for _ in range(SIZE)]
     board.tasks.cancel(ref=root.id)

@@ -366,9 +366,9 @@ def test_the_log_shrinks_without_any_write_where_a_process_looks_after_it(path: 
     engine: Any = board.engine
     with foreign_reader(path):
         grow(board, path)
-        engine.tend()
+        engine.shorten_log()
         assert wal(path) > KEPT_WAL
-    engine.tend()
+    engine.shorten_log()
     assert wal(path) == 0
     assert len(board.tasks.list(limit=1000)) == 1000
 

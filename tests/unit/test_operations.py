@@ -167,12 +167,12 @@ def test_every_parameter_has_a_rule(name: str) -> None:
         assert kind.base in RULES
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if every()[name].glance is not None])
-def test_a_glance_takes_what_its_operation_takes(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in EVERY if every()[name].precheck is not None])
+def test_a_precheck_takes_what_its_operation_takes(name: str) -> None:
     declared = find(name)
-    assert declared.glance is not None
+    assert declared.precheck is not None
     assert declared.writes
-    taken = inspect.signature(declared.glance).parameters
+    taken = inspect.signature(declared.precheck).parameters
     if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in taken.values()):
         assert set(declared.parameters) <= set(taken)
     for parameter in taken.values():

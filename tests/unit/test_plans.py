@@ -124,5 +124,5 @@ def test_plain_tasks_are_won_with_as_many_statements_as_before_there_were_jobs(
     claim, ran[:] = len(ran), []
     board.tasks.next()
 
-    assert claim <= 4, "a glance, the claim, its event and the number of that"
+    assert claim <= 4, "the precheck, the claim, its event and the number of that"
     assert len(ran) <= 4, "a look at what time has done, the claim, its event and the number of that"

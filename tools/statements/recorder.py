@@ -100,7 +100,7 @@ def first_sentence(doc: str) -> str:
 class _Noting:
     """A transaction that takes notes. It claims to pass over locked rows, as PostgreSQL's does."""
 
-    passes_over = True
+    skips_locked_rows = True
 
     def __init__(self, tx: Any, notes: Notes) -> None:
         self._tx, self._notes = tx, notes
@@ -167,10 +167,10 @@ class Recorder:
 
     def _noting(self, operation: Operation[..., Any], once: str | None, around: Notes | None) -> Operation[..., Any]:
         """The operation, run with a transaction that takes notes."""
-        noting, notes, glance = copy.copy(operation), self.notes[operation.name], operation.glance
+        noting, notes, precheck = copy.copy(operation), self.notes[operation.name], operation.precheck
         noting.function = lambda tx, **params: operation.function(_Noting(tx, notes), **params)
-        if glance is not None:
-            noting.glance = lambda tx, **params: glance(_Noting(tx, notes), **params)
+        if precheck is not None:
+            noting.precheck = lambda tx, **params: precheck(_Noting(tx, notes), **params)
         if around is None:
             return noting
         outer = copy.copy(operation)

@@ -143,7 +143,7 @@ class _HeldCommand:
         return {
             "TIEBREAK_AGENT": self._context.board.agent,
             "TIEBREAK_PROJECT": first.project,
-            "TIEBREAK_BOARD": self._context.board.engine.whole,
+            "TIEBREAK_BOARD": self._context.board.engine.full_address,
             "TIEBREAK_EPOCH": str(first.epoch),
             "TIEBREAK_HOLD": first.resource,
             "TIEBREAK_SLOT": str(first.slot),

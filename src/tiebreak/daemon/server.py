@@ -32,7 +32,7 @@ from .app import App
 from .lock import DaemonLock
 from .protocol import ALWAYS, FlushQueue, HttpProtocol
 from .security import Access, AccessCheck
-from .service import SWEEP, TEND, Service
+from .service import SHORTEN_LOG, SWEEP, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -178,13 +178,13 @@ class Daemon:
         state, flush_queue = ServerState(), FlushQueue()
         state.default_headers = list(ALWAYS)
         servers = [await self._listen(each, lambda: HttpProtocol(config, state, flush_queue)) for each in self._sockets]
-        looking = (service.sweep(self.settings.sweep), service.tend(TEND), self._end_slow_requests(state))
-        chores = [asyncio.ensure_future(each) for each in looking]
+        regular = (service.sweep(self.settings.sweep), service.shorten_log(SHORTEN_LOG), self._end_slow_requests(state))
+        background = [asyncio.ensure_future(each) for each in regular]
         self._heed_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})
-        known_as = [*self.addresses, self.engine.whole]
-        chores += [asyncio.ensure_future(each.run(known_as)) for each in self._companions]
+        known_as = [*self.addresses, self.engine.full_address]
+        background += [asyncio.ensure_future(each.run(known_as)) for each in self._companions]
         if ready is not None:
             ready()
         try:
@@ -204,8 +204,8 @@ class Daemon:
                 connection.shutdown()
             if state.tasks:
                 await asyncio.wait(list(state.tasks), timeout=DRAIN)
-            for chore in [*chores, *state.tasks]:
-                chore.cancel()
+            for task in [*background, *state.tasks]:
+                task.cancel()
             end = loop.time() + FINISH
             while service.writer.depth and loop.time() < end:
                 await asyncio.sleep(0.01)

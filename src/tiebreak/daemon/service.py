@@ -45,7 +45,7 @@ MOST_TRIES = 10_000
 """Repeated calls for which the number of the last try is remembered."""
 SWEEP = 1.0
 """Seconds between two sweeps for lapsed leases and due schedules."""
-TEND = 10.0
+SHORTEN_LOG = 10.0
 """Seconds between two attempts to shorten the write-ahead log."""
 log = logging.getLogger("tiebreak")
 
@@ -158,12 +158,12 @@ class Service:
 
     # ── Maintenance and shutdown ─────────────────────────────────────────────────────────────────────
 
-    async def tend(self, pause: float) -> None:
+    async def shorten_log(self, pause: float) -> None:
         """Shorten the write-ahead log now and then, and record which processes prevent that. Runs until cancelled."""
         while True:
             await asyncio.sleep(pause)
             try:
-                kept = await self.threaded(self.engine.tend)
+                kept = await self.threaded(self.engine.shorten_log)
             except TiebreakError:
                 continue  # every request meets the same error and reports it
             if kept and kept != self.log_kept_by:

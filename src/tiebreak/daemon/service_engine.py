@@ -29,7 +29,7 @@ class ServiceEngine:
         self._context = copy_context()  # of the request: above all, whether it comes from a stranger
         self.address = service.engine.address
         self.path = service.engine.path
-        self.left: set[str] = set()  # always empty: the writer continues unfinished work by itself
+        self.deferred_work: set[str] = set()  # always empty: the writer continues it
 
     def run(self, operation: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> Any:
         """Run one operation as a request would, and block until it has ended."""

@@ -7,7 +7,7 @@ The event loop commits by itself, because handing a commit to a thread and back 
 writer uses a thread only when another process has the board locked, or when recent commits were slow. Streams, waits
 and reads then continue in the meantime.
 
-An operation may leave work to be finished in steps (see `operations.chores`). The writer continues it after the
+An operation may defer work to later steps (see `operations.deferred_work`). The writer continues it after the
 operation has been answered. Each step is a transaction of its own on a thread, queued behind the writes that wait.
 """
 
@@ -50,7 +50,7 @@ class Writer:
         self._running = 0
         """Transactions that threads are committing."""
         self._slow = 0.0
-        self._chores: set[str] = set()
+        self._being_continued: set[str] = set()
         """The projects with a step that is queued or running."""
         self._step = find("tasks.cascade")
         self.draining = False
@@ -110,16 +110,16 @@ class Writer:
         return entries
 
     def _is_step(self, entry: Entry) -> bool:
-        """Whether this is a step of unfinished work. No client waits for it, so it gets a transaction of its own."""
+        """Whether this is a step of deferred work. No client waits for it, so it gets a transaction of its own."""
         return entry[0][0][0] is self._step
 
-    def _go_on_with_chores(self) -> None:
-        """Queue a step for each project with unfinished work."""
-        left = self._engine.left
-        while left and not self.draining:
-            project = left.pop()
-            if project not in self._chores:
-                self._chores.add(project)
+    def _queue_deferred_work(self) -> None:
+        """Queue a step for each project with deferred work."""
+        projects = self._engine.deferred_work
+        while projects and not self.draining:
+            project = projects.pop()
+            if project not in self._being_continued:
+                self._being_continued.add(project)
                 self._queue_step(project)
 
     def _queue_step(self, project: str) -> None:
@@ -137,7 +137,7 @@ class Writer:
                 self._queue_step(project)
                 self._go_on()
             else:
-                self._chores.discard(project)
+                self._being_continued.discard(project)
 
         step.add_done_callback(done)
 
@@ -169,7 +169,7 @@ class Writer:
                 future.set_result(answers[at:end])
             at = end
         self.depth -= at
-        self._go_on_with_chores()
+        self._queue_deferred_work()
 
     def _fail(self, entries: list[Entry], problem: BaseException) -> None:
         self._slow = 0.0

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
         """The address of the board without its password, for messages."""
 
         @property
-        def whole(self) -> str:
+        def full_address(self) -> str:
             """The complete address, with its password: for commands that are started for this board."""
 
         @property
         def path(self) -> str | None:
             """The path of the board's file; None for a board that is not a file on this machine."""
 
-        left: set[str]
-        """The projects in which committed transactions left unfinished work (chores).
+        deferred_work: set[str]
+        """The projects in which committed transactions have deferred work (see `operations.deferred_work`).
 
-        The caller that continues a project's chores removes the project from the set.
+        The caller that continues a project's work removes the project from the set.
         """
 
         writers: int
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         def refusals_dropped(self) -> int:
             """How many refusals of this process will never be in the log."""
 
-        def tend(self) -> list[str]:
+        def shorten_log(self) -> list[str]:
             """Shorten the database's log if it is large; returns the processes that prevent it.
 
             Long-lived processes call this from time to time.

@@ -128,12 +128,12 @@ class AsyncTasks(AsyncGroup):
         """Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 
         A claim that is renewed meanwhile does not become ready: then ask again. The answer is 0 while the project has
-        chores (see `tasks.cascade`), and at most 1 while another project has some, because they may concern this one.
+        deferred work (see `tasks.cascade`), and at most 1 while another project has some, which may concern this one.
         """
 
     @awaits
     async def sweep(self, *, project: str | None = "") -> int:
-        """Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
+        """Write the lapses of claims whose lease ran out, do one step of deferred work, and return the number of lapses.
 
         It only makes events timely: no other operation depends on it.
         """
@@ -245,10 +245,10 @@ class AsyncTasks(AsyncGroup):
 
     @awaits
     async def cascade(self, *, project: str | None = "") -> int:
-        """Do one step of the work that operations have left, and return how many chores remain.
+        """Do one step of the work that operations have deferred, and return how many items of it remain.
 
         When a task ends that very many tasks come after, only the first of them are released or cancelled at once. Call
-        this again until it answers 0. The board that ended such a task does so by itself; this operation is for chores that
+        this again until it answers 0. The board that ended such a task does so by itself; this operation is for work that
         a crash has left.
         """
 

@@ -16,8 +16,8 @@ other row that an operation reads and relies on is locked (`{share}`, `{lock}`) 
 write.
 
 All operations take locks in one order: scopes (sorted; the key of a repeatable call is one of them), sessions,
-schedules, the chores of this step, tasks (a task before the tasks that come after it, otherwise by number), holds, then
-the rows that belong to them.
+schedules, the deferred work of this step, tasks (a task before the tasks that come after it, otherwise by number),
+holds, then the rows that belong to them.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
 
-        passes_over: bool
+        skips_locked_rows: bool
         """Whether `{skip_locked}` can skip rows at all: only where other writers run at the same time."""
 
         def wait_for_locked(self) -> None:
             """Make `{skip_locked}` wait from now on. A call in a batch is run again in its own transaction."""
 
-        def leave(self, project: str) -> None:
-            """Report that this transaction leaves chores in a project, so that the caller continues them."""
+        def report_deferred_work(self, project: str) -> None:
+            """Report that this transaction has deferred work in a project, so that the caller continues it."""
 
         def refuse(self, event: str, **facts: Any) -> None:
             """Remember a refusal. It is written to the log together with a later change."""
@@ -88,7 +88,7 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies", "chores"),
+    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds",),
@@ -138,7 +138,7 @@ class Operation(Generic[P, R]):
         name: str,
         function: Callable[Concatenate[Transaction, P], R],
         writes: bool,
-        glance: Callable[..., None] | None,
+        precheck: Callable[..., None] | None,
         strangers: bool | Callable[[dict[str, Any]], bool],
         withheld: tuple[str, Callable[..., None]] | None = None,
         scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
@@ -151,7 +151,7 @@ class Operation(Generic[P, R]):
         self._scopes = scopes
         self.strangers = strangers
         """Whether strangers may call it, or a function that decides by the parameters."""
-        self.glance = glance
+        self.precheck = precheck
         """A read that runs first and may already refuse the call, so that a loser does not wait for the write lock."""
         self.withheld = withheld
         """The secret field of its records, which is not stored with the answer, and a function that restores it."""
@@ -222,7 +222,7 @@ def operation(
     *,
     writes: bool,
     strangers: bool | Callable[[dict[str, Any]], bool],
-    glance: Callable[..., None] | None = None,
+    precheck: Callable[..., None] | None = None,
     withheld: tuple[str, Callable[..., None]] | None = None,
     scopes: Callable[[dict[str, Any]], list[Scope]] | None = None,
     reads_log: bool = False,
@@ -234,7 +234,7 @@ def operation(
     """
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
-        made = Operation(name, function, writes, glance, strangers, withheld, scopes, reads_log)
+        made = Operation(name, function, writes, precheck, strangers, withheld, scopes, reads_log)
         REGISTRY[name] = made
         return made
 

@@ -18,7 +18,7 @@ from ..names import FINAL, json_text, short
 from ..names import key as check_key
 from ..text import span
 from . import changeable, edges_scope, keys_scope, operation
-from .chores import remain, step
+from .deferred_work import do_step, projects_with_work
 from .events import task_event
 from .expiry import apply_due_changes, end_of, expire_before, expire_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
@@ -36,7 +36,7 @@ TRIES = 10
 """How often a claim is tried again when the task looked free but was taken in between."""
 
 ELSEWHERE = 1.0
-"""Seconds after which to ask again while other projects have chores."""
+"""Seconds after which to ask again while other projects have deferred work."""
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
     "state = 'claimed', attempts = attempts + 1, ready_at = 0, claimed_at = {now}, updated_at = {now}, "
@@ -77,7 +77,7 @@ def _refuse_if_held(
         raise _refusal(tx, task, agent, since=row[-1])
 
 
-@operation("tasks.claim", writes=True, strangers=True, glance=_refuse_if_held, scopes=_may_post)
+@operation("tasks.claim", writes=True, strangers=True, precheck=_refuse_if_held, scopes=_may_post)
 def claim(
     tx: Transaction,
     *,
@@ -506,10 +506,10 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     """Return in how many seconds a delayed or claimed task may become ready by time alone; None if there is none.
 
     A claim that is renewed meanwhile does not become ready: then ask again. The answer is 0 while the project has
-    chores (see `tasks.cascade`), and at most 1 while another project has some, because they may concern this one.
+    deferred work (see `tasks.cascade`), and at most 1 while another project has some, which may concern this one.
     """
     here = "TRUE" if project is None else "project = :project"
-    if left := remain(tx, None):
+    if left := projects_with_work(tx, None):
         return 0.0 if project is None or project in left else min(ELSEWHERE, _due(tx, here, project) or ELSEWHERE)
     return _due(tx, here, project)
 
@@ -526,13 +526,13 @@ def _due(tx: Transaction, here: str, project: str | None) -> float | None:
 
 @operation("tasks.sweep", writes=True, strangers=True)
 def sweep(tx: Transaction, *, project: Project | None = "") -> int:
-    """Write the lapses of claims whose lease ran out, do one step of open chores, and return the number of lapses.
+    """Write the lapses of claims whose lease ran out, do one step of deferred work, and return the number of lapses.
 
     It only makes events timely: no other operation depends on it.
     """
-    if step(tx, project):
-        for each in remain(tx, project):
-            tx.leave(each)
+    if do_step(tx, project):
+        for each in projects_with_work(tx, project):
+            tx.report_deferred_work(each)
     if project is not None:
         return apply_due_changes(tx, project)[0]
     rows = tx.all(

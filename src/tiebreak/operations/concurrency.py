@@ -99,7 +99,7 @@ def reconsider_groups(tx: Transaction, project: str, than: tuple[int, int] | Non
     if not _changed_groups(tx, project, than, 1, ""):
         return False, False
     lock_limits(tx, project)  # restarts the transaction if need be: what follows is read under the scope
-    rows = _changed_groups(tx, project, than, _AT_ONCE, "{pass_over}")
+    rows = _changed_groups(tx, project, than, _AT_ONCE, "{always_skip_locked}")
     for table, params in given(("g", "t"), rows):
         tx.all(
             f"{table}DELETE FROM stirred WHERE project = :project "
@@ -169,7 +169,7 @@ def hide_tasks(tx: Transaction, numbers: list[int]) -> int:
     for table, params in given(("n",), [(number,) for number in sorted(numbers)]):
         rows = tx.all(
             f"{table}, closed AS MATERIALIZED (SELECT number AS n FROM given JOIN tasks ON number = given.n "
-            "WHERE aside = 0 AND state = 'pending' {pass_over_tasks}) "
+            "WHERE aside = 0 AND state = 'pending' {always_skip_locked_tasks}) "
             "UPDATE tasks SET aside = 1 FROM closed WHERE number = closed.n RETURNING number",
             **params,
         )

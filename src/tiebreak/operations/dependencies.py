@@ -10,16 +10,16 @@ that adds an edge or reopens a task locks the predecessors (shared), then the ta
 one sees what the earlier one did. All of them lock a task before the tasks that come after it.
 
 If few tasks come after a task, the transaction that ends it updates all of them. If there are very many, it leaves the
-rest as a chore (see `chores`), which it writes itself and which is done in steps. Until then a task may be blocked
-although all its predecessors have ended. The invariant is, for each ended task: the tasks that come after it have been
-updated, or there is a chore for it. It follows:
+rest to later steps (see `deferred_work`). Until then a task may be blocked although all its predecessors have ended.
+The invariant is, for each ended task: all tasks that come after it have been updated, or an item of deferred work names
+it. It follows:
 
 - A claim of such a task by its name updates the task first. `tasks.next` does steps when it finds nothing.
-- Posting a task after one that has ended, or linking one to it, counts anew, so it needs no chore. If the earlier task
-  is not cancelled yet but a chore will cancel it, the new task is cancelled with it, because its edge exists by then.
-- Reopening a task that still has a chore would leave some tasks undecided: the chore is finished first, or the call is
+- Posting a task after one that has ended, or linking one to it, counts anew and defers nothing. If deferred work is
+  going to cancel the earlier task, the new task is cancelled with it, because its edge exists by then.
+- Reopening a task with deferred work would leave some tasks undecided: the work is finished first, or the call is
   refused. Reopening one of the tasks that came after it does not affect the others.
-- A task with a chore is not pruned.
+- A task with deferred work is not pruned.
 - Two transactions may update the same task at once: both lock it, and the second one counts what the first one did.
 """
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from ..errors import Refused
 from ..model import Task, record
-from . import by_stranger, chores, edges_scope, operation
+from . import by_stranger, deferred_work, edges_scope, operation
 from .events import task_event
 from .expiry import end_of, expire_one, update_dependents, with_dependents
 from .grants import giving_back
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..names import AgentId, Project, Ref
     from . import Transaction
-    from .chores import Chore
+    from .deferred_work import Item
     from .expiry import Ended
 
     End = tuple[str, int, int]
@@ -100,7 +100,7 @@ def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", 
         if (row := _recount(tx, task.number)) is not None:
             task = record(Task, row)
         task_event(tx, "task.linked", task, agent=agent, note=f"after {numbers_shown(b.number for b in before)}")
-        if was.state == "blocked" and task.state == "pending":  # a chore would have done so later
+        if was.state == "blocked" and task.state == "pending":  # deferred work would have done so later
             task_event(tx, "task.ready", task)
     return task
 
@@ -167,44 +167,44 @@ _CANCEL = giving_back("tasks", "number = :number", STORED, _ENDED.format(":reaso
 
 
 def release_dependents(tx: Transaction, ended: list[Ended]) -> None:
-    """Release or cancel the tasks that come after these ended ones; what exceeds the budget is left as chores."""
+    """Release or cancel the tasks that come after these ended ones; what exceeds the budget is deferred."""
     completed = {number for number, _, state in ended if state == "completed"}
-    left = _propagate(tx, [(project, number, 0) for number, project, _ in ended], chores.BUDGET, completed)
+    left = _propagate(tx, [(project, number, 0) for number, project, _ in ended], deferred_work.BUDGET, completed)
     if left:
         if by_stranger(tx):
             from .strangers import refuse_jobs_after
 
             refuse_jobs_after(tx, [(number, passed) for _, number, passed in left])
-        chores.leave(tx, "dependents", _as_chores(left))
+        deferred_work.defer(tx, "dependents", _as_items(left))
 
 
-def step_dependents(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
-    """Do one step of updating the tasks that come after these; the chores that are left."""
-    return _as_chores(_propagate(tx, [(project, int(subject), passed) for subject, passed in rows], budget))
+def step_dependents(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Item]:
+    """Do one step of updating the tasks that come after these; the items that are left."""
+    return _as_items(_propagate(tx, [(project, int(subject), passed) for subject, passed in rows], budget))
 
 
-_THIS_CHORE = "FROM chores WHERE project = :project AND chore = 'dependents' AND subject = :subject"
+_DEFERRED = "FROM chores WHERE project = :project AND chore = 'dependents' AND subject = :subject"
 
 
-def lock_chore(tx: Transaction, task: Task) -> None:
-    """Wait for a transaction that is working on this task's chore, before any task is locked."""
-    tx.first(f"SELECT 1 {_THIS_CHORE} {{lock}}", project=task.project, subject=str(task.number))
+def lock_deferred_work(tx: Transaction, task: Task) -> None:
+    """Wait for a transaction that is doing this task's deferred work, before any task is locked."""
+    tx.first(f"SELECT 1 {_DEFERRED} {{lock}}", project=task.project, subject=str(task.number))
 
 
 def finish_dependents(tx: Transaction, task: Task) -> None:
-    """Finish the chore of a task before the task is reopened; refuse if too many tasks come after it.
+    """Finish the deferred work of a task before the task is reopened; refuse if too many tasks come after it.
 
-    The task's row is locked, so no chore for it is added meanwhile.
+    The task's row is locked, so no work is deferred for it meanwhile.
     """
     this = {"project": task.project, "subject": str(task.number)}
-    if tx.first(f"SELECT 1 {_THIS_CHORE}", **this) is None:
+    if tx.first(f"SELECT 1 {_DEFERRED}", **this) is None:
         return
-    # A chore that did not exist yet when `lock_chore` ran is not waited for, because tasks are locked by now.
-    if (row := tx.first(f"SELECT passed {_THIS_CHORE} {{skip_locked}}", **this)) is not None:
-        left = _as_chores(_propagate(tx, [(task.project, task.number, row[0])], chores.BUDGET))
-        chores.save_progress(tx, task.project, "dependents", [this["subject"]], left)
+    # Work that was deferred after `lock_deferred_work` is not waited for, because tasks are locked by now.
+    if (row := tx.first(f"SELECT passed {_DEFERRED} {{skip_locked}}", **this)) is not None:
+        left = _as_items(_propagate(tx, [(task.project, task.number, row[0])], deferred_work.BUDGET))
+        deferred_work.save_progress(tx, task.project, "dependents", [this["subject"]], left)
         if left:
-            tx.leave(task.project)
+            tx.report_deferred_work(task.project)
         if (task.project, this["subject"]) not in [each[:2] for each in left]:
             return
     refusal = Refused(
@@ -216,7 +216,7 @@ def finish_dependents(tx: Transaction, task: Task) -> None:
     raise refusal
 
 
-def _as_chores(ends: list[End]) -> list[Chore]:
+def _as_items(ends: list[End]) -> list[Item]:
     return [(project, str(number), passed) for project, number, passed in ends]
 
 
@@ -308,7 +308,7 @@ def _decide(tx: Transaction, near: dict[int, list[int]], completed: set[int]) ->
 
 # The count is made again each time, because a task that was reopened may end twice and must not be subtracted twice.
 # The exception is a task that waits for very many (`MANY`): there, tasks that this very transaction has completed are
-# subtracted, which happens once for each. Chores always count again.
+# subtracted, which happens once for each. Deferred work always counts again.
 def _count_blockers(tx: Transaction, numbers: list[int]) -> dict[int, tuple[int, int | None]]:
     """How many open predecessors each task has, and the first predecessor that failed or was cancelled."""
     found: dict[int, tuple[int, int | None]] = {}
@@ -353,7 +353,7 @@ def _release_each(tx: Transaction, waiting: dict[int, int], doomed: dict[int, in
 
 
 def resolve_blocked(tx: Transaction, number: int) -> int:
-    """Release or cancel a blocked task that no chore has reached yet; 1 if its predecessors decide it, otherwise 0."""
+    """Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0."""
     row = tx.first("SELECT run_anyway FROM tasks WHERE number = :number AND state = 'blocked'", number=number)
     if row is None:
         return 0

@@ -68,7 +68,7 @@ def append(
     )
 
 
-def carry(tx: Transaction, rows: list[tuple[Any, ...]]) -> None:
+def append_refusals(tx: Transaction, rows: list[tuple[Any, ...]]) -> None:
     """Append refusals that were remembered earlier; the rows are rows of events without their numbers."""
     for row in rows:
         tx.write_event(**dict(zip(WRITTEN, row[1:], strict=True)))

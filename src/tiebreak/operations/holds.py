@@ -78,7 +78,7 @@ def _refuse_out_of_turn(tx: Transaction, resources: list[str], agent: str, proje
         refuse_out_of_turn(tx, resources, agent, project, place)
 
 
-@operation("holds.take", writes=True, strangers=True, glance=_refuse_if_held, scopes=holds_scopes)
+@operation("holds.take", writes=True, strangers=True, precheck=_refuse_if_held, scopes=holds_scopes)
 def take(
     tx: Transaction,
     *,

@@ -19,7 +19,6 @@ from ..limits import CLAIM_LEASE
 from ..model import Task
 from ..names import JOB, PRIORITIES
 from . import asks_for_no_job, by_stranger, claimable, operation, scope
-from .chores import step
 from .claims import CLAIMED, READY, TRIES, WON, record_grant
 from .concurrency import (
     MOST_VISIBLE,
@@ -30,6 +29,7 @@ from .concurrency import (
     reconsider_groups,
     taken,
 )
+from .deferred_work import do_step
 from .expiry import NOTHING_DUE, PAUSED, SELECT_IF_DUE, apply_due_changes
 from .grants import winning
 from .references import tagged
@@ -195,11 +195,11 @@ def win(
     waits = False
     for _ in range(TRIES):
         rows, seen, lanes = _win(tx, filters, count, grant, returning)
-        if not rows and (done := step(tx, filters.project, others=not waits, share=TRIES)) is not None:
+        if not rows and (done := do_step(tx, filters.project, others=not waits, share=TRIES)) is not None:
             if not done:
                 waits, count = _wait_for_locked(tx)
             continue  # the step may have made blocked tasks ready
-        if rows or not tx.passes_over or not (seen or _something_may_be_ready(tx, filters, lanes)):
+        if rows or not tx.skips_locked_rows or not (seen or _something_may_be_ready(tx, filters, lanes)):
             break
         waits, count = _wait_for_locked(tx)
     return rows
@@ -286,7 +286,7 @@ def hide_paused_tasks(tx: Transaction, project: str, queues: list[str]) -> None:
     for table, params in given(("q",), [(queue,) for queue in queues]):
         tx.all(
             f"{table}, closed AS MATERIALIZED (SELECT number AS n FROM given JOIN tasks ON queue = given.q "
-            f"WHERE {_PENDING}{_TASKS} LIMIT :most {{pass_over_tasks}}) "
+            f"WHERE {_PENDING}{_TASKS} LIMIT :most {{always_skip_locked_tasks}}) "
             "UPDATE tasks SET aside = :aside FROM closed WHERE number = closed.n",
             project=project,
             most=_AT_ONCE,

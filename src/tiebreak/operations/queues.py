@@ -10,7 +10,7 @@ it. So no task of a queue is won by such a call after the pause was committed.
 from __future__ import annotations
 
 from ..model import Queue, record
-from . import chores, operation, scope
+from . import deferred_work, operation, scope
 from .events import append
 from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, hide_paused_tasks
 from .references import ARRIVING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..names import AgentId, Label, Note, Project
     from . import Scope, Transaction
-    from .chores import Chore
+    from .deferred_work import Item
 
 
 def _queues_scope(params: dict[str, Any]) -> list[Scope]:
@@ -44,7 +44,7 @@ def pause(
     )
     if row is not None:
         append(tx, "queue.paused", project, subject=f"queue:{queue}", name=queue, agent=agent, note=reason)
-        chores.save_progress(tx, project, "resume", [queue], [])
+        deferred_work.save_progress(tx, project, "resume", [queue], [])
         paused = tx.all(
             "SELECT 1 FROM queues WHERE project = :project LIMIT :most", project=project, most=MOST_PAUSED + 1
         )
@@ -62,11 +62,11 @@ def resume(tx: Transaction, *, queue: Label, agent: AgentId = "", project: Proje
     )
     if row is not None:
         append(tx, "queue.resumed", project, subject=f"queue:{queue}", name=queue, agent=agent)
-        chores.leave(tx, "resume", step_resume(tx, project, [(queue, 0)], chores.BUDGET))
+        deferred_work.defer(tx, "resume", step_resume(tx, project, [(queue, 0)], deferred_work.BUDGET))
     return _describe(tx, project, queue)
 
 
-def step_resume(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Chore]:
+def step_resume(tx: Transaction, project: str, rows: list[tuple[str, int]], budget: int) -> list[Item]:
     """Show hidden tasks of resumed queues, best first, a share of the budget for each; the queues that have more."""
     most = max(1, budget // len(rows))
     return [(project, queue, 0) for queue, _ in rows if _show_tasks(tx, project, queue, most) == most]

@@ -67,10 +67,10 @@ class StrangersTransaction:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
-        self.passes_over = tx.passes_over
+        self.skips_locked_rows = tx.skips_locked_rows
         self.serialize = tx.serialize
         self.wait_for_locked = tx.wait_for_locked
-        self.leave = tx.leave
+        self.report_deferred_work = tx.report_deferred_work
         self.refuse = tx.refuse
         self.refusals = tx.refusals
         self.write_event = tx.write_event
@@ -109,10 +109,10 @@ class StrangersTransaction:
 
 
 def refuse_jobs_after(tx: Transaction, ends: list[tuple[int, int]]) -> None:
-    """End a stranger's call if a chore that it would leave reaches a job.
+    """End a stranger's call if work that it would defer reaches a job.
 
-    `ends` are the numbers of ended tasks, each with the last task after it that was updated. A chore is done later and
-    not by the stranger, so the call that leaves it checks all tasks that the chore can reach: those directly after a
+    `ends` are the numbers of ended tasks, each with the last task after it that was updated. Deferred work is done
+    later and not by the stranger, so this call checks all tasks that the work can reach: those directly after a
     completed task, and those directly or indirectly after one that failed or was cancelled.
     """
     for table, params in given(("n", "p"), ends):

@@ -25,7 +25,7 @@ from .dependencies import (
     find_predecessors,
     finish_dependents,
     link,
-    lock_chore,
+    lock_deferred_work,
     refuse_ended_badly,
     runs_anyway,
     unfinished,
@@ -207,7 +207,7 @@ def retry(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     """
     number = (found := find(tx, ref, project)).number
     tx.serialize("edges", found.project, shared=True)  # its predecessors do not change while they are counted
-    lock_chore(tx, found)
+    lock_deferred_work(tx, found)
     before = _locked_predecessors(tx, number)
     task = find(tx, f"#{number}", project, "{lock}")
     if task.lapsed and task.state == "claimed" and expire_one(tx, number):

@@ -114,7 +114,7 @@ def prune(tx: Transaction, *, older_than: Seconds = KEPT, limit: Limit = MAX_LIM
     return pruned
 
 
-# A task is kept while an unfinished task comes after it, and while there is a chore for its end. The newest task stays,
+# A task is kept while an unfinished task comes after it, and while its end has deferred work. The newest task stays,
 # so that no number is used twice.
 _OLD = (
     "finished_at > 0 AND finished_at <= :before AND number < (SELECT max(number) FROM tasks) "

@@ -245,7 +245,7 @@ def _write_plan(
 
 def address_of(board: Board) -> str:
     """The address of a board including its password, for processes that this one starts."""
-    return str(board.engine.whole)
+    return str(board.engine.full_address)
 
 
 def _until_alive(board: Board, session: str, tmux: Tmux, terminal: str, patience: float) -> Session:

@@ -640,7 +640,7 @@ def _environment(board: Board) -> dict[str, str]:
         "TIEBREAK_AGENT": board.agent,
         "TIEBREAK_WORKER": board.agent,
         "TIEBREAK_PROJECT": board.project,
-        "TIEBREAK_BOARD": board.engine.whole,
+        "TIEBREAK_BOARD": board.engine.full_address,
     }
 
 

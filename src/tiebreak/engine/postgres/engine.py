@@ -30,7 +30,7 @@ from psycopg.types.string import StrDumper
 
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
 from ...operations import perform
-from ...operations.events import carry
+from ...operations.events import append_refusals
 from ..addresses import without_password
 from ..protocol import follow
 from ..refusals import Refusals
@@ -82,7 +82,7 @@ class PostgresEngine:
         self.writers = 4
         self.deadline = deadline
         self.clock = clock
-        self.whole = address
+        self.full_address = address
         """The complete address, with its password: for commands that are started for this board."""
         try:
             self._conninfo = conninfo_to_dict(address)
@@ -97,7 +97,7 @@ class PostgresEngine:
         self._pid = os.getpid()
         self._closed = False
         self._idle: list[Any] = []
-        self.left: set[str] = set()
+        self.deferred_work: set[str] = set()
         self._lock = allocate_lock()
         self.refusals = Refusals("")
         self._highest_settled = 0
@@ -262,7 +262,7 @@ class PostgresEngine:
                 self._roll_back(connection)
                 raise
             attempt.end(committed=attempt.changed)
-            self.left |= attempt.left
+            self.deferred_work |= attempt.deferred_work
             if rejected:
                 self.refusals.resolve_held_back(drop=attempt.changed)
             if attempt.changed and not connection.closed:
@@ -399,7 +399,7 @@ class PostgresEngine:
         """How many refusals of this process will never be in the log."""
         return self.refusals.dropped
 
-    def tend(self) -> list[str]:
+    def shorten_log(self) -> list[str]:
         """Nothing to do: the server maintains its own log."""
         return []
 
@@ -421,7 +421,7 @@ class PostgresEngine:
         self.settings.writing(connection, ())
         connection.execute("SET LOCAL synchronous_commit = off")
         tx = PostgresTransaction(connection, Refusals(""), 0)
-        carry(tx, rows)
+        append_refusals(tx, rows)
         tx.commit()
 
 

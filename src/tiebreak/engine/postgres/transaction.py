@@ -38,8 +38,8 @@ _FRAGMENTS = {
     "now": ":now",
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
-    "pass_over": "FOR UPDATE SKIP LOCKED",
-    "pass_over_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
+    "always_skip_locked": "FOR UPDATE SKIP LOCKED",
+    "always_skip_locked_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
     "position": "strpos",
     "lower": "lower",
     "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",
@@ -121,13 +121,13 @@ class PostgresTransaction(LocalTransaction):
         "_waits",
         "changes",
         "connection",
+        "deferred_work",
         "in_batch",
-        "left",
         "now",
         "proof",
     )
 
-    passes_over = True
+    skips_locked_rows = True
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class PostgresTransaction(LocalTransaction):
         self._settled = settled
         self._events: list[dict[str, Any]] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
-        self.left: set[str] = set()
-        """The projects in which this transaction leaves chores."""
+        self.deferred_work: set[str] = set()
+        """The projects in which this transaction has deferred work."""
         self.changes = 0
         """How many rows were written."""
         self.proof: dict[str, Any] = {}
@@ -232,9 +232,9 @@ class PostgresTransaction(LocalTransaction):
             raise WouldWait
         self._waits = True
 
-    def leave(self, project: str) -> None:
-        """Note that this transaction leaves chores in a project."""
-        self.left.add(project)
+    def report_deferred_work(self, project: str) -> None:
+        """Remember that this transaction has deferred work in a project."""
+        self.deferred_work.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""

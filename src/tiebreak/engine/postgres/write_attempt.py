@@ -19,7 +19,7 @@ from psycopg import errors as pg
 
 from ...errors import TiebreakError, as_answer
 from ...operations import perform
-from ...operations.events import carry
+from ...operations.events import append_refusals
 from .server_errors import CONFLICTS, MISSING, unavailable
 from .transaction import MissingScope, PostgresTransaction, WouldWait
 
@@ -70,8 +70,8 @@ class WriteAttempt:
         self.rejected = False
         """Whether the server rejected a write that took refusals along; it is repeated without them."""
         self.answer: Any = None
-        self.left: set[str] = set()
-        """The projects in which this transaction leaves chores."""
+        self.deferred_work: set[str] = set()
+        """The projects in which this transaction has deferred work."""
 
     def run(self) -> Any:
         """Begin, run the operation, and commit if it has changed something."""
@@ -95,7 +95,7 @@ class WriteAttempt:
                 connection.execute("END")
             raise
         tx.count_refusals()
-        self.left = tx.left
+        self.deferred_work = tx.deferred_work
         if tx.changes:
             self._commit(tx)
         else:
@@ -108,7 +108,7 @@ class WriteAttempt:
         if self._has_refusals_lock:
             rows = self._engine.refusals.collect()
             self._has_refusals = bool(rows)
-            carry(tx, rows)
+            append_refusals(tx, rows)
         self.committing = True
         try:
             tx.commit()

@@ -62,7 +62,7 @@ class SqliteEngine:
 
     def __init__(self, path: str, *, clock: Callable[[], int] | None = None, deadline: float = DEADLINE) -> None:
         self.path: str = os.path.realpath(path)
-        self.address = self.whole = self.path
+        self.address = self.full_address = self.path
         self.writers = 1
         self.deadline = deadline
         self._given_clock = clock
@@ -83,7 +83,7 @@ class SqliteEngine:
 
     def _start(self) -> None:
         self._closed = False
-        self.left: set[str] = set()
+        self.deferred_work: set[str] = set()
         self._writing = allocate_lock()
         self._readers = ReaderPool(self._connect)
         self._idle_watches: list[Any] = []
@@ -127,9 +127,9 @@ class SqliteEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(lambda tx: operation.function(tx, **params))
-        glance = operation.glance if once is None else None
+        precheck = operation.precheck if once is None else None
         answer = self._write(
-            perform, operation, params, once, glance=None if glance is None else lambda tx: glance(tx, **params)
+            perform, operation, params, once, precheck=None if precheck is None else lambda tx: precheck(tx, **params)
         )
         if isinstance(answer, Refused):
             raise answer
@@ -191,20 +191,20 @@ class SqliteEngine:
         self,
         work: Callable[..., T],
         *args: Any,
-        glance: Callable[[SqliteTransaction], None] | None = None,
+        precheck: Callable[[SqliteTransaction], None] | None = None,
     ) -> T:
         """Run `work(tx, *args)` in a write transaction.
 
-        `glance`, a read that may already refuse, spares the queue at the gate.
+        `precheck` is a read that may already refuse, so that a loser does not queue at the gate.
         """
         self._check_open()
         if not self._writing.acquire(timeout=self.deadline):
             raise Unavailable(f"busy: held by another thread of pid {self._pid}; gave up after {self.deadline:g} s")
         try:
-            if glance is not None:
+            if precheck is not None:
                 self._check_files(self._writer)
                 self._tx.now = self._now()
-                glance(self._tx)  # it needs no transaction: its first statement decides
+                precheck(self._tx)  # it needs no transaction: its first statement decides
             try:
                 self._gate.enter()
                 return self._transact(work, *args)
@@ -232,7 +232,7 @@ class SqliteEngine:
             tx.now = self._now()
             before = writer.total_changes()
             tx.undone = 0
-            tx.left.clear()
+            tx.deferred_work.clear()
             answer = work(tx, *args)
             changed = writer.total_changes() - before > tx.undone
             refusals_written = changed and with_refusals and self._write_refusals(tx)
@@ -245,8 +245,8 @@ class SqliteEngine:
             if isinstance(exc, _RefusalsRejected):
                 return self._transact(work, *args, with_refusals=False)
             raise
-        if tx.left:
-            self.left |= tx.left
+        if tx.deferred_work:
+            self.deferred_work |= tx.deferred_work
         if changed:
             self._checked_at = 0.0
             self._check_files(writer)  # a commit to a log that no other process uses must not be acknowledged
@@ -263,10 +263,10 @@ class SqliteEngine:
     def _write_refusals(self, tx: SqliteTransaction) -> bool:
         """Add earlier refusals to the log; raises `_RefusalsRejected` if the database does not accept them."""
         if rows := self._refusals.collect():
-            from ...operations.events import carry
+            from ...operations.events import append_refusals
 
             try:
-                carry(tx, rows)
+                append_refusals(tx, rows)
             except (apsw.Error, ValueError, OverflowError) as exc:
                 if isinstance(exc, ENVIRONMENT):
                     self._refusals.put_back()  # there may be room on the disk later
@@ -382,9 +382,9 @@ class SqliteEngine:
 
     # ── The log ──────────────────────────────────────────────────────────────────────────────────────
 
-    def tend(self) -> list[str]:
+    def shorten_log(self) -> list[str]:
         """Shorten the log if it is large; returns the processes that prevent it."""
-        return self._log.tend()
+        return self._log.shorten()
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -26,8 +26,8 @@ _FRAGMENTS = {
     "fresh": ":now",
     "skip_locked": "",
     "skip_locked_tasks": "",
-    "pass_over": "",
-    "pass_over_tasks": "",
+    "always_skip_locked": "",
+    "always_skip_locked_tasks": "",
     "share": "",
     "lock": "",
     "position": "instr",
@@ -69,14 +69,14 @@ def _no_parameters(_: dict[str, Any]) -> tuple[()]:
 class SqliteTransaction(LocalTransaction):
     """A transaction as operations see it."""
 
-    __slots__ = ("_cursor", "_refusals", "left", "now", "undone")
+    __slots__ = ("_cursor", "_refusals", "deferred_work", "now", "undone")
 
     def __init__(self, connection: apsw.Connection, refusals: Refusals) -> None:
         self._cursor = connection.cursor()
         self._refusals = refusals
         self.now = 0
-        self.left: set[str] = set()
-        """The projects in which this transaction leaves chores."""
+        self.deferred_work: set[str] = set()
+        """The projects in which this transaction has deferred work."""
         self.undone = 0
         """How many changes of this transaction were rolled back to a savepoint."""
 
@@ -100,7 +100,7 @@ class SqliteTransaction(LocalTransaction):
         text, order = _prepared.get(INSERT) or _dialect(INSERT)
         self._cursor.execute(text, order(event))
 
-    passes_over = False
+    skips_locked_rows = False
     """No row is ever locked by another transaction, so no row is ever skipped."""
 
     def serialize(self, *names: str, shared: bool = False) -> None:
@@ -109,9 +109,9 @@ class SqliteTransaction(LocalTransaction):
     def wait_for_locked(self) -> None:
         """Nothing to do: no row is ever locked by another transaction."""
 
-    def leave(self, project: str) -> None:
-        """Note that this transaction leaves chores in a project."""
-        self.left.add(project)
+    def report_deferred_work(self, project: str) -> None:
+        """Remember that this transaction has deferred work in a project."""
+        self.deferred_work.add(project)
 
     def refuse(self, event: str, **facts: Any) -> None:
         """Remember a refusal for a later write."""

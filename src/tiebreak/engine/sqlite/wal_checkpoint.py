@@ -129,10 +129,10 @@ class WalCheckpoints:
 
         while self._in_use() and self._is_large():
             sleep(SHORTEN_AGAIN)
-            self.tend()
+            self.shorten()
         self._shortening = False
 
-    def tend(self) -> list[str]:
+    def shorten(self) -> list[str]:
         """Shorten the log if it is large; returns the processes that prevent it because they read from it."""
         with self.running:
             if not self._in_use() or not self._is_large():
