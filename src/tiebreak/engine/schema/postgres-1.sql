@@ -1,9 +1,9 @@
--- The same board on PostgreSQL: the same tables, columns and life of a task as in sqlite-1.sql, where they are explained.
--- What differs is what this database needs: identity columns, numbers of events that can be read in order, and tables
--- that stay healthy while rows are changed thousands of times a second.
+-- The same tables and columns as in sqlite-1.sql, where they are explained. What differs is what PostgreSQL needs:
+-- identity columns, event numbers that can be read in order, and settings for tables whose rows change thousands of
+-- times a second.
 --
--- A renewal (of a claim, a hold, a heartbeat) changes no column that any index knows, so PostgreSQL writes it beside the
--- old version of the row, on the page that `fillfactor` has left room on, and touches no index (a HOT update).
+-- A renewal (of a claim, a hold, a heartbeat) changes no indexed column. So PostgreSQL writes it beside the old version
+-- of the row, into the room that `fillfactor` leaves on the page, and changes no index (a HOT update).
 
 CREATE TABLE board (
   name  text PRIMARY KEY,
@@ -176,11 +176,11 @@ CREATE TABLE agents (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 1);
 
--- Events are numbered when they are written but seen when their transaction commits, so a number can become visible
--- after a higher one. Whoever reads "after N" must not pass over it. So before a transaction takes its first number it
--- says, by a shared lock that it keeps until its end, which number it will certainly be beyond. `events_settled` is the
--- number up to which nothing can appear any more: below all such locks, and not beyond what had been given out before
--- it looked at them.
+-- Events are numbered when they are written but visible when their transaction commits, so a number can become visible
+-- after a higher one. A reader of the events "after N" must not miss it. So before a transaction takes its first number,
+-- it takes a shared advisory lock on the last number that was given out, and keeps it until its end: all its own numbers
+-- are higher. `events_settled` is the number up to which no further event can appear: the lowest number that is locked
+-- so, and at most the last number that had been given out before the locks were read.
 CREATE SEQUENCE events_number;
 
 CREATE FUNCTION events_next() RETURNS bigint LANGUAGE plpgsql AS $$

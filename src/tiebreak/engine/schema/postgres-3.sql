@@ -1,4 +1,4 @@
--- Version 3: the same as sqlite-3.sql, where it is explained, in the words of PostgreSQL.
+-- Version 3: the same changes as in sqlite-3.sql, where they are explained.
 
 -- First of all, processes of version 2 are locked out; postgres-2.sql says how. Step 4 has to do the same.
 CREATE TABLE chores (
@@ -65,7 +65,7 @@ CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, num
   WHERE state = 'pending' AND ready_at = 0 AND aside = 0 AND queue <> 'default' AND kind <> 'task';
 CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number)
   WHERE state = 'pending' AND aside = 0 AND tags <> '';
--- The same condition in other words, so that a statement about jobs follows this index and no other one.
+-- The same condition in other words, so that a statement about jobs uses this index and no other one.
 CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside < 1 AND callee IS NOT NULL;
 CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, limit_size, priority DESC, number)

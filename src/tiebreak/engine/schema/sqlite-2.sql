@@ -1,16 +1,16 @@
--- Version 2 has the same tables as version 1, but other rules: a lapse counts only once it is written down. A process of
--- version 1 decides by other rules, and beside one of version 2 both could get the same thing. So processes of version 1
--- that still have the board open must not write any more.
+-- Version 2 has the same tables as version 1, but another rule: a lapse counts only when it is written. If processes of
+-- both versions wrote to one board, two agents could get the same thing. So processes of version 1 that still have the
+-- board open must not write any more.
 --
--- They do not look at the version again once they have opened a board. What they cannot avoid are the triggers of the
--- tables that they write to. Each trigger here calls a function that only connections of version 2 register. SQLite looks
--- up the functions of all triggers when it prepares a statement that writes to the table, so in a process of version 1
--- every such statement fails, before it does anything, with
+-- A process reads the version only when it opens a board, but it cannot avoid the triggers of the tables that it writes.
+-- Each trigger here calls a function that only connections of version 2 register. SQLite looks up the functions of all
+-- triggers when it prepares a statement that writes to the table. So in a process of version 1 every such statement
+-- fails, before it does anything, with
 --
 --   no such function: this_board_has_schema_2_please_upgrade_tiebreak
 --
--- A process that had prepared its statements before the upgrade meets this, too: SQLite notices that the schema has
--- changed and prepares them again. Reading needs no function, so programs that only read go on as before.
+-- This is so even if the process prepared its statements before the upgrade: SQLite notices that the schema has changed
+-- and prepares them again. Reading needs no function, so programs that only read continue as before.
 --
 -- `WHEN 0`: the function is looked up but never called, so the triggers cost next to nothing.
 --

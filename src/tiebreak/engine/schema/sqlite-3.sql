@@ -1,14 +1,14 @@
--- Version 3 lets a `next` cost the same however many tasks wait, and lets large families of tasks end in steps.
+-- Version 3: `next` costs the same however many tasks wait, and a task with very many dependents ends in steps.
 --
--- `aside`: a ready task that nobody could take is kept out of the indexes that `next` follows. 1: its limit group has no
--- room. 2: its queue is paused. It is a hint for finding tasks and decides nothing: whoever wins a task counts its group
--- and looks whether its queue is paused. A task that could be taken must not stay aside for ever, though. So whatever may
--- give a group room, or adds a task to it, leaves a row in `stirred`, and `next` looks at those groups again.
+-- `aside`: a ready task that cannot be won now is hidden from the indexes that `next` reads. 1: its group is full.
+-- 2: its queue is paused. It is a hint for finding tasks and decides nothing: a call that wins a task counts its
+-- group and checks whether its queue is paused. But no task may stay hidden once it can be won. So every change that may
+-- give a group room, or adds a task to it, adds a row to `stirred`, and `next` reconsiders those groups.
 --
--- `look_at`: when to look whether a claim has lapsed. A claim sets it to `until`, and a renewal leaves it alone, so that a
--- renewal changes no index. Whoever looks and finds that the claim was renewed sets it to `until` again.
+-- `look_at`: when to check whether a claim has lapsed. A claim sets it to `until`, and a renewal does not change it, so
+-- that a renewal changes no index. A check that finds the claim renewed sets it to `until` again.
 --
--- `chores`: what an operation has left to be done in steps, because it would take too long at once.
+-- `chores`: deferred work, which an operation leaves to later steps because it would take too long at once.
 
 -- First of all, processes of version 2 are locked out; sqlite-2.sql says how. Step 4 has to do the same.
 DROP TRIGGER acks_insert_pass;
@@ -65,14 +65,14 @@ DROP TRIGGER waits_delete_pass;
 
 CREATE TABLE chores (
   project TEXT NOT NULL,
-  chore   TEXT NOT NULL,                     -- 'dependents': tell those that come after a task which has ended;
-                                             -- 'resume': let the tasks of a queue be taken again
+  chore   TEXT NOT NULL,                     -- 'dependents': update the tasks that come after an ended task;
+                                             -- 'resume': show the hidden tasks of a queue
   subject TEXT NOT NULL,                     -- the number of the task, or the name of the queue
-  passed  INTEGER NOT NULL DEFAULT 0,        -- the number of the last task that was dealt with
+  passed  INTEGER NOT NULL DEFAULT 0,        -- the number of the last task that was handled
   PRIMARY KEY (project, chore, subject)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE stirred (                       -- limit groups that `next` has to look at again
+CREATE TABLE stirred (                       -- groups with a limit that `next` has to reconsider
   project     TEXT NOT NULL,
   limit_group TEXT NOT NULL,
   task        INTEGER NOT NULL,              -- the task that has changed
@@ -222,7 +222,7 @@ CREATE INDEX tasks_ready_both ON tasks (project, queue, kind, priority DESC, num
   WHERE state = 'pending' AND ready_at = 0 AND aside = 0 AND queue <> 'default' AND kind <> 'task';
 CREATE INDEX tasks_ready_tagged ON tasks (project, ready_at, priority DESC, number, tags)
   WHERE state = 'pending' AND aside = 0 AND tags <> '';
--- The same condition in other words, so that a statement about jobs follows this index and no other one.
+-- The same condition in other words, so that a statement about jobs uses this index and no other one.
 CREATE INDEX tasks_ready_jobs ON tasks (project, queue, callee, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside < 1 AND callee IS NOT NULL;
 CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, limit_size, priority DESC, number)
@@ -230,7 +230,7 @@ CREATE INDEX tasks_ready_limited ON tasks (project, limit_group, queue, callee, 
 CREATE INDEX tasks_aside ON tasks (project, queue, aside, priority DESC, number)
   WHERE state = 'pending' AND ready_at = 0 AND aside > 0;
 CREATE INDEX tasks_claimed ON tasks (project, look_at) WHERE state = 'claimed';
--- By which event something was granted: between that and the last one there may be many refusals.
+-- Finds the event that recorded a grant: there may be very many refusals after it.
 CREATE INDEX events_granted ON events (project, subject, epoch, number)
   WHERE event IN ('task.claimed', 'hold.taken', 'hold.transferred');
 
@@ -239,7 +239,7 @@ CREATE TRIGGER tasks_insert_stirs AFTER INSERT ON tasks
     INSERT INTO stirred (project, limit_group, task, rank)
       VALUES (new.project, new.limit_group, new.number, new.priority) ON CONFLICT DO NOTHING;
   END;
--- A task that became ready, by its priority; one that was claimed or could be taken and is gone, before all others.
+-- The rank is the task's priority if it became ready; 9, before all others, if it has freed room in its group.
 CREATE TRIGGER tasks_update_stirs AFTER UPDATE OF state, ready_at ON tasks
   WHEN new.limit_group IS NOT NULL AND new.state <> 'claimed' BEGIN
     INSERT INTO stirred (project, limit_group, task, rank)
