@@ -1553,7 +1553,7 @@ RETURNING
     displaced;
 
 -- tasks.next (28), concurrency._best_hidden_tasks
--- The tasks that are still hidden among the best ones of these groups, queues, functions and sizes.
+-- The tasks that are still hidden among the best ones of each combination, as many as it has room for.
 SELECT *
 FROM (
     SELECT limit_group, number, aside
@@ -2056,7 +2056,7 @@ WHERE TRUE;
 
 -- ================================================================================================================
 -- tasks.forfeit (writes)
--- End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
+-- End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 -- ================================================================================================================
 
 -- tasks.forfeit (1), expiry._expire
@@ -2659,7 +2659,7 @@ WHERE number = :number;
 -- Report the outcomes of several attempts; one answer for each: `{number, epoch, accepted, state, reason}`.
 -- ================================================================================================================
 
--- jobs.report (1), jobs._complete_alike
+-- jobs.report (1), jobs._complete_by_result
 UPDATE tasks
 SET
     displaced = NULL,

@@ -138,7 +138,7 @@ def _client_session(environ: Mapping[str, str]) -> tuple[str, str]:
     return ("codex", thread) if thread and not _session_process()[1] else _stored_session()
 
 
-def introduce(client: str, value: str) -> None:
+def store_session(client: str, value: str) -> None:
     """Store the session id of this client, so that its other processes find it.
 
     Some clients give a session id to their hooks, but not to the shells and servers that they start.

@@ -383,9 +383,8 @@ class Board:
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
         """Sleep until an event tells that the obstacle may be gone, or until its lease has run out."""
         left = refusal.data.get("left")
-        if (
-            "waiting" in refusal.data
-        ):  # free, but reserved for the first in line: if that one is dead, no event will tell
+        # Free, but reserved for the first in line: if that one is dead, no event will tell.
+        if "waiting" in refusal.data:
             left = SOON if left is None else min(left, SOON)
         if left is None and refusal.data.get("state") in ("blocked", "pending"):
             left = self.tasks.due(project=None)  # it may become ready only because a claim lapses
@@ -462,7 +461,7 @@ class Board:
         )
 
     def doctor(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """Check the board, as a list of (`ok`, `warn` or `bad`; what; details). `repair` mends what is safe to mend."""
+        """Check the board: (`ok`, `warn` or `bad`; what; details). With `repair`, repair what is safe to repair."""
         findings = self.engine.diagnose(repair=repair)
         try:
             return findings + self._holds_of_the_gone()

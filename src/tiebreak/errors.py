@@ -55,7 +55,7 @@ class Refused(TiebreakError):
 
     rpc_code = -32002
     kept = False
-    """Whether the transaction is committed all the same, because it has written lapses to which this refusal refers."""
+    """Whether the transaction is committed all the same, because the refusal relies on what it has written."""
 
 
 class Lost(Refused):

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class Grant:
-    """A grant of the board: a claim or holds. As a context manager it renews itself and notices its loss."""
+    """A grant of the board: a claim or holds. As a context manager it renews itself and notices its loss.
+
+    `asked` is the time (see `clock.elapsed`) right before the board was asked for the grant.
+    """
 
     def __init__(self, board: Board, lease: float | str, asked: float) -> None:
         self.board = board

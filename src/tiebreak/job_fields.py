@@ -42,7 +42,7 @@ _LONG = 24
 def command(value: Any, what: str) -> Any:
     """A text for the shell, an array of words, or `{"call": "module.function", "args": […], "kwargs": {…}}`."""
     if isinstance(value, str):
-        return _plain(value, what, MAX_TEXT)
+        return _nonempty(value, what, MAX_TEXT)
     if isinstance(value, (list, tuple)):
         if not 1 <= len(value) <= MAX_LIST:
             raise Invalid(f"{what}: 1 to {MAX_LIST} words, got {len(value)}")
@@ -50,14 +50,14 @@ def command(value: Any, what: str) -> Any:
             raise Invalid(f"{what}: every word must be text, got {shown(value)}")
         if not value[0].strip():
             raise Invalid(f"{what}: the name of the program must not be empty")
-        return [_words(word, f"{what}[{i}]", MAX_TEXT) for i, word in enumerate(value)]
+        return [_without_nul(word, f"{what}[{i}]", MAX_TEXT) for i, word in enumerate(value)]
     if isinstance(value, dict) and "call" in value:
         return _call(value, what)
     raise Invalid(f"{what}: a text, an array of words or an object with `call`, got {shown(value)}")
 
 
 def _call(value: dict[str, Any], what: str) -> dict[str, Any]:
-    _known(value, ("call", "args", "kwargs"), what)
+    _refuse_unknown(value, ("call", "args", "kwargs"), what)
     args, kwargs = value.get("args", []), value.get("kwargs", {})
     if not isinstance(args, (list, tuple)):
         raise Invalid(f"{what}: args must be an array, got {shown(args)}")
@@ -90,21 +90,21 @@ def title(checked: Any) -> str:
     return "".join(c if c.isprintable() else " " for c in line)[:MAX_TITLE].strip() or "job"
 
 
-def _words(value: str, what: str, limit: int) -> str:
+def _without_nul(value: str, what: str, limit: int) -> str:
     if "\0" in value:
         raise Invalid(f"{what}: NUL characters are not allowed")
     return within(value, what, limit)
 
 
-def _plain(value: Any, what: str, limit: int) -> str:
+def _nonempty(value: Any, what: str, limit: int) -> str:
     if not isinstance(value, str):
         raise Invalid(f"{what}: expected text, got {shown(value)}")
     if not value.strip():
         raise Invalid(f"{what}: must not be empty")
-    return _words(value, what, limit)
+    return _without_nul(value, what, limit)
 
 
-def _known(value: Any, names: Collection[str], what: str) -> None:
+def _refuse_unknown(value: Any, names: Collection[str], what: str) -> None:
     if not isinstance(value, dict):
         raise Invalid(f"{what}: expected an object, got {shown(value)}")
     for name in value:
@@ -125,14 +125,14 @@ def environ(value: Any, what: str) -> dict[str, str]:
         within(name, f"{what}: {shown(name)}", MAX_NAME)
         if not isinstance(text, str):  # without the value: it may be secret
             raise Invalid(f"{what}: {shown(name)} must be text")
-        _words(text, f"{what}[{name}]", MAX_TEXT)
+        _without_nul(text, f"{what}[{name}]", MAX_TEXT)
     json_text(value, what)
     return value
 
 
 def folder(value: Any, what: str) -> str:
     """An absolute path."""
-    out = _plain(value, what, MAX_FOLDER)
+    out = _nonempty(value, what, MAX_FOLDER)
     if not out.startswith("/"):
         raise Invalid(f"{what}: must be an absolute path, got {shown(out)}")
     return out
@@ -140,7 +140,7 @@ def folder(value: Any, what: str) -> str:
 
 def bounds(value: Any, what: str) -> dict[str, Any]:
     """What a job may use: `memory` in bytes, `cpu` in seconds, open `files`."""
-    _known(value, ("memory", "cpu", "files"), what)
+    _refuse_unknown(value, ("memory", "cpu", "files"), what)
     for name, number in value.items():
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_AMOUNT:
             raise Invalid(f"{what}: {name} must be a whole number from 1, got {shown(number)}")
@@ -192,7 +192,7 @@ def _is_number(value: Any) -> bool:
 
 def outcome(value: Any, what: str) -> dict[str, Any]:
     """The outcome of an attempt: `number`, `epoch`, `ok`, and optionally `result`, `reason`, `retry`, `drained`."""
-    _known(value, _OUTCOME, what)
+    _refuse_unknown(value, _OUTCOME, what)
     told = {**_OUTCOME, **value}
     for name in ("number", "epoch"):
         if not _is_number(told[name]):
@@ -219,7 +219,7 @@ _OUTCOME = {
 
 def chunk(value: Any, what: str) -> dict[str, Any]:
     """A piece of a job's output: `start`, `text` and optionally `stream`."""
-    _known(value, ("start", "stream", "text"), what)
+    _refuse_unknown(value, ("start", "stream", "text"), what)
     start, stream, text = value.get("start"), value.get("stream", 1), value.get("text")
     if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_NUMBER:
         raise Invalid(f"{what}: start must be a whole number from 0, got {shown(start)}")
@@ -228,7 +228,7 @@ def chunk(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(text, str) or not text:
         raise Invalid(f"{what}: expected text, got {shown(text)}")
     # PostgreSQL cannot store NUL in a text. Its replacement has the same length, so offsets stay correct.
-    return {"start": start, "stream": stream, "text": _words(text.replace("\0", "\x1a"), what, MAX_TEXT)}
+    return {"start": start, "stream": stream, "text": _without_nul(text.replace("\0", "\x1a"), what, MAX_TEXT)}
 
 
 def percent(value: Any, what: str) -> float:

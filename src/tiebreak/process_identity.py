@@ -94,7 +94,7 @@ def is_dead(who: Identity | None) -> bool:
 
 
 def token(who: Identity) -> str:
-    """An identity as short text, for `name~session`: 12 to 20 characters of `[a-z0-9]`.
+    """An identity as short text, for `name~session`: 10 to 20 characters of `[a-z0-9]`.
 
     Seven digits for host and boot, then pid and start time. The pid comes with its length, so two
     processes of one boot never share a token.

@@ -45,13 +45,13 @@ def below(seen: dict[int, Process], roots: Iterable[int]) -> list[Process]:
     children: dict[int, list[Process]] = {}
     for process in seen.values():
         children.setdefault(process.parent, []).append(process)
-    found, line = [], list(roots)
-    known = set(line)
-    for pid in line:  # grows while it is walked
+    found, queue = [], list(roots)
+    known = set(queue)
+    for pid in queue:  # grows while it is walked
         for child in children.get(pid, ()):
             if child.pid not in known:
                 known.add(child.pid)
-                line.append(child.pid)
+                queue.append(child.pid)
                 if not child.dead:
                     found.append(child)
     return found

@@ -37,8 +37,11 @@ PATIENCE = 3.0
 ANSWER = 40.0
 """Seconds to wait for an answer. The daemon itself stops waiting for a busy board after 30 seconds."""
 LONGEST_WAIT = 55.0
+"""Seconds that one request waits for events; then it is sent again."""
 MOST_IDLE = 16
+"""Idle connections that are kept open."""
 PAGE = 4096
+"""Bytes in one unit of progress."""
 LARGEST_HEAD = 65536
 _NO_DAEMON = "board {}: the server there is not a tiebreak daemon"
 _TEMPORARY_STATUSES = (502, 503, 504)

@@ -65,9 +65,9 @@ def read_json(text: str) -> Any:
     try:
         from _json import make_scanner
     except ImportError:
-        import json as whole
+        import json as standard
 
-        return whole.loads(text)
+        return standard.loads(text)
     try:
         value, end = make_scanner(_ScannerSettings)(text, 0)  # type: ignore[arg-type]
     except (

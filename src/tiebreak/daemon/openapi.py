@@ -281,7 +281,7 @@ def _object(**properties: Schema) -> Schema:
 
 _SOME = {"type": "number", "minimum": 0}
 _COUNT = {"type": "integer", "minimum": 1}
-_WHICH = {"type": "string", "enum": [each.name for each in description.refusals()]}
+_WHICH = {"type": "string", "enum": [each.name for each in description.error_kinds()]}
 _RPC_ERROR = _object(code={"type": "integer"}, message=_TEXT)
 _RPC_ERROR["properties"]["data"] = {
     **_object(error=_WHICH),

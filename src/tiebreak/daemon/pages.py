@@ -281,7 +281,7 @@ def _record(record: RecordDescription) -> str:
 def _codes() -> str:
     """What JSON-RPC can answer: its own codes, then the board's."""
     rows = [(str(code), html(name), _prose(text)) for code, (name, text) in _OF_JSON_RPC.items()]
-    for each in description.refusals():
+    for each in description.error_kinds():
         rows.append((str(each.code), f"<b>{html(each.name)}</b>", _prose(each.text.partition("\n\n")[0])))
     return _table(("code", "error", "meaning"), rows)
 

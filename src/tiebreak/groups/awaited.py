@@ -254,7 +254,7 @@ class AsyncTasks(AsyncGroup):
 
     @awaits
     async def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
-        """End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
+        """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
         The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
         refused if the process is alive or may be.
@@ -335,7 +335,7 @@ class AsyncJobs(AsyncGroup):
         """Renew all these claims for another lease, counted from now, and return those that are lost.
 
         Each lost claim is `{number, epoch, reason}`. The reason is the task's state (`pending`, `completed`, `failed`,
-        `cancelled`), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
+        `cancelled` …), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
         hands, so this leaves no event.
         """
 
@@ -434,8 +434,8 @@ class AsyncHolds(AsyncGroup):
 
         `hashes` are hashes of the files' present contents, in the order of `resources`. `slots` sets the size of the pools
         named here. With `again`, resources that this agent already holds are renewed instead of refused, its slots of a
-        pool too. A free resource goes to the agents that wait for it first. `place` is the caller's own place in the wait
-        queue (see `waits.enter`); the grant ends it.
+        pool too. Agents that wait for a free resource get it before all others. `place` is the caller's own place in the
+        wait queue (see `waits.enter`); the grant ends it.
         """
 
     @awaits
@@ -741,8 +741,8 @@ class AsyncSessions(AsyncGroup):
     ) -> Session:
         """End a session and release its holds. If it never became alive, its seat returns to the session it replaces.
 
-        With `pid` and `started`, the session is ended only while that process answers for it: for a caller that found this
-        process dead.
+        With `pid` and `started`, the session is ended only while that process is responsible for it: for a caller that
+        found this process dead.
         """
 
     @awaits
@@ -815,9 +815,9 @@ class AsyncSchedules(AsyncGroup):
     ) -> Schedule:
         """Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 
-        `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are those of
-        `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant from now and
-        fires nothing of the past.
+        `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are further
+        parameters of `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant
+        from now and fires nothing of the past.
         """
 
     @awaits

@@ -87,7 +87,7 @@ class Jobs(Group):
         """Renew all these claims for another lease, counted from now, and return those that are lost.
 
         Each lost claim is `{number, epoch, reason}`. The reason is the task's state (`pending`, `completed`, `failed`,
-        `cancelled`), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
+        `cancelled` …), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
         hands, so this leaves no event.
         """
 

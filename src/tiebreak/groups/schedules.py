@@ -31,9 +31,9 @@ class Schedules(Group):
     ) -> Schedule:
         """Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 
-        `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are those of
-        `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant from now and
-        fires nothing of the past.
+        `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are further
+        parameters of `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant
+        from now and fires nothing of the past.
         """
 
     @sends("schedules.list")

@@ -88,8 +88,8 @@ class Sessions(Group):
     ) -> Session:
         """End a session and release its holds. If it never became alive, its seat returns to the session it replaces.
 
-        With `pid` and `started`, the session is ended only while that process answers for it: for a caller that found this
-        process dead.
+        With `pid` and `started`, the session is ended only while that process is responsible for it: for a caller that
+        found this process dead.
         """
 
     @sends("sessions.list")

@@ -40,12 +40,12 @@ def _introduce(hook: HookContext, own_process: bool) -> None:
     """Register the agent on the board, with the client's process if it is known."""
     call, facts = hook.call, {}
     if own_process:
-        from ..agent_names import introduce, session
+        from ..agent_names import session, store_session
 
         who = session()
         facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
         if not call.subagent:
-            introduce(call.client, call.session)
+            store_session(call.client, call.session)
             _export(call.client, call.session)
     parent = main_agent(call, hook.environ) if call.subagent else None
     hook.board.agents.announce(program=call.client, parent=parent, **facts)  # type: ignore[arg-type]

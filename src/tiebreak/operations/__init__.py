@@ -230,7 +230,8 @@ def operation(
     """Declare a function of a transaction as an operation; `scopes` are those that a call nearly always needs.
 
     `strangers` has no default, so that the author of an operation must decide. It is False for an operation that puts
-    commands on the board, lets them run, stops them, or shows a job's settings or output. It is True for all others.
+    commands on the board, lets them run, stops them, deletes jobs, or shows a job's settings or output. It is a
+    function where the parameters decide, and True otherwise.
     """
 
     def declare(function: Callable[Concatenate[Transaction, P], R]) -> Operation[P, R]:
@@ -285,7 +286,7 @@ def by_stranger(tx: Transaction) -> bool:
 
 
 def asks_for_no_job(params: dict[str, Any]) -> bool:
-    """Whether a call does not ask for jobs by their kind: a stranger may post or claim tasks of all other kinds."""
+    """Whether the call names no kind, or another kind than jobs: a stranger may post or claim such tasks."""
     return params.get("kind") != JOB
 
 

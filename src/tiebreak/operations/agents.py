@@ -2,8 +2,8 @@
 
 An agent's id is `name~session`. The session stands for one incarnation and is derived from the agent's process, so a
 restarted agent is a different agent to every claim and hold of the old one. The agent's row says where that process is
-(host, boot, pid, start time). No agent is declared dead by a guess: only a process that is known to have ended, or a
-day of silence, counts. A sign of life is a heartbeat or any event that the agent caused, whichever is newer.
+(host, boot, pid, start time). An agent counts as gone only if it has left, if its process is known to have ended, or
+after a day of silence. A sign of life is a heartbeat or an event with the agent's name, whichever is newer.
 
 Nothing that can be won depends on these rows. Claims and holds are decided by their own rows (see `grants`).
 """
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from . import Transaction
 
 RECENT_EVENTS = 5000
+"""How many of the newest events are searched for signs of life."""
 _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
 """A condition: the agent's claims and holds that have not run out and that a renewal would make longer.
 
 It only leaves out grants that nobody wants renewed. Whether a renewal counts is decided by holder and epoch."""
-_NOT_BY_THE_AGENT = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
+_NO_SIGN_OF_LIFE = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
+"""Events that do not show that the agent they name is alive."""
 LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
 """`left_at` is never before `seen_at`, even if a call that read the clock later wrote the last sign of life."""
 
@@ -201,7 +203,7 @@ def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str],
     rows = tx.all(
         "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
-        f"AND event NOT IN ({_NOT_BY_THE_AGENT}) GROUP BY project, agent",
+        f"AND event NOT IN ({_NO_SIGN_OF_LIFE}) GROUP BY project, agent",
         recent=RECENT_EVENTS,
         project=project,
     )

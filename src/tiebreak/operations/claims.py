@@ -22,7 +22,7 @@ from .deferred_work import do_step, projects_with_work
 from .events import task_event
 from .expiry import apply_due_changes, end_of, expire_before, expire_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
-from .references import ADDRESS, FINISHED, STORED, address, called, find, lookup
+from .references import BY_COLUMN, FINISHED, STORED, called, column_and_value, find, lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from . import Scope, Transaction
 
 TRIES = 10
-"""How often a claim is tried again when the task looked free but was taken in between."""
+"""How often a claim is tried while the task looks free but another agent takes it in between."""
 
-ELSEWHERE = 1.0
+ASK_AGAIN = 1.0
 """Seconds after which to ask again while other projects have deferred work."""
 READY = "state IN ('pending', 'claimed') AND ready_at <= {now} AND attempts < max_attempts"
 CLAIMED = (
@@ -51,14 +51,14 @@ _UNTIL = Task.fields.index("until")
 # One statement wins a task without a limit. For a task with one, the claims of its group are counted first.
 _WIN = {
     column: winning("tasks", f"{this} AND {READY} AND limit_group IS NULL", WON, CLAIMED)
-    for column, this in ADDRESS.items()
+    for column, this in BY_COLUMN.items()
 }
 _WIN_LIMITED = winning("tasks", f"number = :number AND {READY}", WON, CLAIMED)
 
 
 def _may_post(params: dict[str, Any]) -> list[Scope]:
     """The scope of a claim that may post its task: a key that no task has yet is posted by the claim."""
-    may = params.get("create", True) and address(params["ref"])[0] == "key"
+    may = params.get("create", True) and column_and_value(params["ref"])[0] == "key"
     return [keys_scope(params["project"])] if may else []
 
 
@@ -66,10 +66,10 @@ def _refuse_if_held(
     tx: Transaction, *, ref: str, agent: str, project: str, lease: float = CLAIM_LEASE, create: bool = True
 ) -> None:
     """Refuse the call at once, before it waits for the write lock, if a committed grant holds the task."""
-    column, value = address(ref)
+    column, value = column_and_value(ref)
     row = tx.first(
         f"SELECT {STORED}, {granted_by('tasks.project', 'tasks.id', 'tasks.epoch')} FROM tasks "
-        f"WHERE {ADDRESS[column]} AND {LIVE}",
+        f"WHERE {BY_COLUMN[column]} AND {LIVE}",
         value=value,
         project=project,
     )
@@ -92,21 +92,21 @@ def claim(
     With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
     it.
     """
-    column, value = address(ref)
+    column, value = column_and_value(ref)
     won = _win(tx, column, value, agent, project, lease)
-    settled = 0
+    written = 0
     try:
         for _ in range(TRIES):
             if won is not None:
                 return won
             _refuse_if_held(tx, ref=ref, agent=agent, project=project)
             task = _find_or_post(tx, ref, agent, project, create)
-            settled += _bring_up_to_date(tx, task)
+            written += _bring_up_to_date(tx, task)
             won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
             if won is None and not _free_by_now(tx, task := find(tx, f"#{task.number}", project)):
                 raise _refusal(tx, task, agent)
     except Refused as refusal:
-        refusal.kept = settled > 0  # commit the ends that the refusal speaks of
+        refusal.kept = written > 0  # commit the lapses and ends that the refusal reports
         raise
     raise Refused(
         f"{called(task)} could not be won: others keep taking it", reason="task-waits", state=task.state, id=task.id
@@ -118,7 +118,7 @@ def _find_or_post(tx: Transaction, ref: str, agent: str, project: str, create: b
     task = lookup(tx, ref, project)
     if task is not None:
         return task
-    if not create or address(ref)[0] != "key":
+    if not create or column_and_value(ref)[0] != "key":
         return find(tx, ref, project)  # raises `NotFound`
     from .tasks import post
 
@@ -275,12 +275,12 @@ def change_as_holder(
 
     `making` is the function of `grants` that makes the statement: `keeping`, `giving_back`, `closing` or `writing`.
     """
-    column, value = address(ref)
+    column, value = column_and_value(ref)
     task = None
     if column == "key":
         task = find(tx, ref, project)
         column, value = "number", task.number
-    statement = making("tasks", f"{ADDRESS[column]} AND state = 'claimed'", STORED, also)
+    statement = making("tasks", f"{BY_COLUMN[column]} AND state = 'claimed'", STORED, also)
     row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
@@ -289,10 +289,10 @@ def change_as_holder(
 
 def lock_as_holder(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) -> Task:
     """Lock a task as its holder, for a write to another table; the claim cannot end before this transaction does."""
-    column, value = address(ref)
+    column, value = column_and_value(ref)
     if column == "key":
         column, value = "number", find(tx, ref, project).number
-    row = tx.first(holding(ADDRESS[column], STORED), value=value, project=project, agent=agent, epoch=epoch)
+    row = tx.first(holding(BY_COLUMN[column], STORED), value=value, project=project, agent=agent, epoch=epoch)
     if row is None:
         raise stale(tx, find(tx, ref, project), agent, epoch)
     return record(Task, row)
@@ -353,11 +353,11 @@ def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
 
     Use it before a side effect that the board cannot fence. The claim may still be lost a moment later.
     """
-    column, value = address(ref)
+    column, value = column_and_value(ref)
     if column == "key":
         column, value = "number", find(tx, ref, project).number
     row = tx.first(
-        f"SELECT {STORED} FROM tasks WHERE {ADDRESS[column]} AND state = 'claimed' AND until > {{now}} AND {MINE}",
+        f"SELECT {STORED} FROM tasks WHERE {BY_COLUMN[column]} AND state = 'claimed' AND until > {{now}} AND {MINE}",
         value=value,
         project=project,
         agent=agent,
@@ -510,7 +510,7 @@ def due(tx: Transaction, *, project: Project | None = "") -> float | None:
     """
     here = "TRUE" if project is None else "project = :project"
     if left := projects_with_work(tx, None):
-        return 0.0 if project is None or project in left else min(ELSEWHERE, _due(tx, here, project) or ELSEWHERE)
+        return 0.0 if project is None or project in left else min(ASK_AGAIN, _due(tx, here, project) or ASK_AGAIN)
     return _due(tx, here, project)
 
 

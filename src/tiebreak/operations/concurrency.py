@@ -3,14 +3,15 @@
 A limit is a decision over several rows, so a transaction that wins a limited task takes the scope of the project's
 limits first (`lock_limits`). It counts the claims of the group, then claims. So two transactions never use the same
 free place. A lapsed claim counts until its lapse is written, because its holder may be renewing it right now. Each task
-carries the size of its group: it may be won while fewer than that are claimed.
+has the size of its group (`limit_size`): it may be won while fewer than that are claimed.
 
-There may be thousands of groups, and most of their tasks cannot be won at the moment. Those tasks are hidden (column
-`aside`), so that a search for the next task does not read them. For each combination of group, queue, function and
-size, as many of the best tasks are visible as the group has room for. Any change that may affect which tasks those are
-adds a row to the table `stirred`, in the same transaction and by a trigger, so no operation can forget it. A search
-reconsiders the groups of these rows in the order in which their tasks would be won, and only as far as they could
-matter to it. It deletes the row before it reads the group: a change that is committed in between has a new row.
+There may be thousands of groups, and most of their tasks cannot be won at the moment. Those tasks are hidden (the
+column `aside` is 1), so that a search for the next task does not read them. For each combination of group, queue,
+function and size, as many of the best tasks are visible as the group has room for. Any change that may affect which
+tasks those are adds a row to the table `stirred`, in the same transaction and by a trigger, so no operation can forget
+it. A search reconsiders the groups of these rows in the order in which their tasks would be won, and only as far as
+they could matter to it. It deletes these rows before it reads the groups: a change that is committed in between adds a
+new row.
 """
 
 from __future__ import annotations
@@ -89,17 +90,17 @@ def refuse_if_full(tx: Transaction, number: int) -> bool:
 # ── Which tasks are hidden ───────────────────────────────────────────────────────────────────────────
 
 
-def reconsider_groups(tx: Transaction, project: str, than: tuple[int, int] | None = None) -> tuple[bool, bool]:
+def reconsider_groups(tx: Transaction, project: str, before: tuple[int, int] | None = None) -> tuple[bool, bool]:
     """Reconsider groups that have changed, from a hundred rows of `stirred` at most, and show their best tasks.
 
-    With `than`, a priority and a number, only groups that may have a task that comes before that one. Returns whether
+    With `before`, a priority and a number, only groups that may have a task that comes before that one. Returns whether
     there were any, and whether another transaction is changing one of the best tasks, so that its group has to be
     reconsidered once more.
     """
-    if not _changed_groups(tx, project, than, 1, ""):
+    if not _changed_groups(tx, project, before, 1, ""):
         return False, False
     lock_limits(tx, project)  # restarts the transaction if need be: what follows is read under the scope
-    rows = _changed_groups(tx, project, than, _AT_ONCE, "{always_skip_locked}")
+    rows = _changed_groups(tx, project, before, _AT_ONCE, "{always_skip_locked}")
     for table, params in given(("g", "t"), rows):
         tx.all(
             f"{table}DELETE FROM stirred WHERE project = :project "
@@ -111,7 +112,7 @@ def reconsider_groups(tx: Transaction, project: str, than: tuple[int, int] | Non
 
 
 def _changed_groups(
-    tx: Transaction, project: str, than: tuple[int, int] | None, most: int, lock: str
+    tx: Transaction, project: str, before: tuple[int, int] | None, most: int, lock: str
 ) -> list[tuple[str, int]]:
     rows = tx.all(
         "SELECT limit_group, task, rank FROM stirred WHERE project = :project "
@@ -119,21 +120,21 @@ def _changed_groups(
         project=project,
         most=most,
     )
-    return [(group, task) for group, task, rank in rows if than is None or (-rank, task) < (-than[0], than[1])]
+    return [(group, task) for group, task, rank in rows if before is None or (-rank, task) < (-before[0], before[1])]
 
 
 def _show_best_tasks(tx: Transaction, project: str, groups: set[str]) -> bool:
     """Show the best tasks of these groups, as many as there is room for; whether others have locked some of them."""
     used = taken(tx, project, groups)
     best: list[tuple[str, int]] = []
-    wider = []
+    with_room = []
     for group, queue, callee, size, number, aside in _heads(tx, project, groups):
         room = min(size - used[group], MOST_VISIBLE)
         if room > 1:
-            wider.append((group, queue, callee, size, room))
+            with_room.append((group, queue, callee, size, room))
         elif room == 1 and aside == 1:
             best.append((group, number))
-    best += _best_hidden_tasks(tx, project, wider)
+    best += _best_hidden_tasks(tx, project, with_room)
     found: set[int] = set()
     for table, params in given(("n",), [(number,) for number in sorted(number for _, number in best)]):
         rows = tx.all(
@@ -195,14 +196,14 @@ def _heads(tx: Transaction, project: str, groups: set[str]) -> list[tuple[str, s
 
 
 def _best_hidden_tasks(
-    tx: Transaction, project: str, wider: list[tuple[str, str, str, int, int]]
+    tx: Transaction, project: str, with_room: list[tuple[str, str, str, int, int]]
 ) -> list[tuple[str, int]]:
-    """The tasks that are still hidden among the best ones of these groups, queues, functions and sizes."""
+    """The tasks that are still hidden among the best ones of each combination, as many as it has room for."""
     found = []
-    for begin in range(0, len(wider), _AT_ONCE):
+    for begin in range(0, len(with_room), _AT_ONCE):
         arms: list[str] = []
         params: dict[str, str | int] = {}
-        for i, combination in enumerate(wider[begin : begin + _AT_ONCE]):
+        for i, combination in enumerate(with_room[begin : begin + _AT_ONCE]):
             names = [parameter(name, i) for name in ("group", "queue", "callee", "size", "room")]
             params.update(zip(names, combination, strict=True))
             g, q, c, s, r = names

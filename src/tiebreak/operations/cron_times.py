@@ -1,8 +1,8 @@
 """Cron times: the instants of a cron expression in a time zone, in board time.
 
 A library (cronsim) parses the expression and walks the calendar. Its results are checked: an instant counts only if it
-is later than the one before. So no moment comes twice, neither in the hour that the clock passes twice in autumn nor
-for several times that fall into the hour that is missing in spring.
+is later than the one before. So no moment comes twice, whether the clock passes an hour twice (in autumn) or several
+times fall into an hour that is missing (in spring).
 
 Daylight saving follows Debian's cron. A fixed time that the clock skips runs right after the skip. A fixed time that
 the clock passes twice runs the first time. An expression that runs every so many minutes or every hour follows real
@@ -70,7 +70,7 @@ def instants(expression: str, zone: str, after: int) -> Iterator[int]:
         said = f"{exc}"
         raise Invalid(f"expression: {said[:1].lower()}{said[1:]} in {shown(expression)}", hint=_FIELDS) from None
     if where is UTC or walk.fixup_tz is not None:  # in these cases the library handles daylight saving itself
-        return _onward(walk, after)
+        return _increasing(walk, after)
     return _in_real_time(lambda shown: cronsim.CronSim(expression, shown), where, after // SECOND)
 
 
@@ -116,7 +116,7 @@ def _change(zone: tzinfo, begin: int, end: int) -> int | None:
     return None
 
 
-def _onward(walk: Iterator[Any], after: int) -> Iterator[int]:
+def _increasing(walk: Iterator[Any], after: int) -> Iterator[int]:
     for moment in walk:
         at = round(moment.timestamp()) * SECOND
         if at > after:

@@ -31,7 +31,7 @@ from . import by_stranger, deferred_work, edges_scope, operation
 from .events import task_event
 from .expiry import end_of, expire_one, update_dependents, with_dependents
 from .grants import giving_back
-from .references import ARRIVING, SHOWN, STORED, called, find
+from .references import HIDDEN_IF_LIMITED, SHOWN, STORED, called, find
 from .rows import SIZES, given, listed, parameter
 
 TYPE_CHECKING = False
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from .deferred_work import Item
     from .expiry import Ended
 
-    End = tuple[str, int, int]
-    """An ended task: its project, its number, and the last of the tasks after it that has been updated."""
+    Propagation = tuple[str, int, int]
+    """An ended task whose end is passed on: its project, its number, and the last task after it that was updated."""
 
 ROUNDS = 50
 """How many levels of a chain of cancellations one transaction follows."""
@@ -66,7 +66,7 @@ def find_predecessors(tx: Transaction, after: list[str], project: str, run_anywa
 
 
 def refuse_ended_badly(before: list[Task], run_anyway: bool) -> None:
-    """Refuse to come after a task that failed or was cancelled: the new task would wait for ever."""
+    """Refuse to come after a task that failed or was cancelled: the later task would wait for ever."""
     for task in before:
         if task.state in ("failed", "cancelled") and not run_anyway:
             raise Refused(
@@ -90,7 +90,7 @@ def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", 
     number = _startable(later := find(tx, ref, project)).number
     tx.serialize("edges", later.project)  # two edges that are added at the same moment may close a cycle together
     before = find_predecessors(tx, after, project, runs_anyway(tx, number))
-    task = was = _startable(find(tx, f"#{number}", project, "{lock}"))
+    task = found = _startable(find(tx, f"#{number}", project, "{lock}"))
     expire_one(tx, task.number)
     before = [b for b in before if not _linked(tx, task.number, b.number)]
     for b in before:
@@ -100,7 +100,7 @@ def depend(tx: Transaction, *, ref: Ref, after: list[Ref], agent: AgentId = "", 
         if (row := _recount(tx, task.number)) is not None:
             task = record(Task, row)
         task_event(tx, "task.linked", task, agent=agent, note=f"after {numbers_shown(b.number for b in before)}")
-        if was.state == "blocked" and task.state == "pending":  # deferred work would have done so later
+        if found.state == "blocked" and task.state == "pending":  # deferred work would have done so later
             task_event(tx, "task.ready", task)
     return task
 
@@ -216,11 +216,11 @@ def finish_dependents(tx: Transaction, task: Task) -> None:
     raise refusal
 
 
-def _as_items(ends: list[End]) -> list[Item]:
+def _as_items(ends: list[Propagation]) -> list[Item]:
     return [(project, str(number), passed) for project, number, passed in ends]
 
 
-def _propagate(tx: Transaction, ends: list[End], room: int, completed: Iterable[int] = ()) -> list[End]:
+def _propagate(tx: Transaction, ends: list[Propagation], room: int, completed: Iterable[int] = ()) -> list[Propagation]:
     """Update the tasks that come after these ends, and after tasks that this cancels; the ends that are left.
 
     `completed` are the tasks that this very transaction has completed: no other transaction can have counted them yet.
@@ -235,7 +235,9 @@ def _propagate(tx: Transaction, ends: list[End], room: int, completed: Iterable[
     return ends
 
 
-def _next_dependents(tx: Transaction, ends: list[End], room: int) -> tuple[dict[int, list[int]], list[End]]:
+def _next_dependents(
+    tx: Transaction, ends: list[Propagation], room: int
+) -> tuple[dict[int, list[int]], list[Propagation]]:
     """The next tasks to update, each with the ends that it comes after; and the ends that have more of them."""
     batch, left = ends[:room], ends[room:]
     share = room // len(batch)
@@ -251,7 +253,7 @@ def _next_dependents(tx: Transaction, ends: list[End], room: int) -> tuple[dict[
     return near, left
 
 
-def _first_dependents(tx: Transaction, ends: list[End], most: int) -> dict[int, list[int]]:
+def _first_dependents(tx: Transaction, ends: list[Propagation], most: int) -> dict[int, list[int]]:
     """The first tasks that come after each of these ends and have not been updated yet.
 
     The statement compares both columns as one pair, because only the right index has them in that order. So whatever
@@ -394,7 +396,7 @@ _DONE = (
 def _recount(tx: Transaction, number: int) -> tuple[Any, ...] | None:
     waiting = len(unfinished(tx, number))
     return tx.first(
-        f"UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {{now}}, {ARRIVING} "
+        f"UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {{now}}, {HIDDEN_IF_LIMITED} "
         f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",
         waiting=waiting,
         state="blocked" if waiting else "pending",

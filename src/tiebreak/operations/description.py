@@ -110,7 +110,7 @@ class RecordDescription:
 
 @dataclass(frozen=True)
 class ErrorDescription:
-    """One kind of refusal."""
+    """One kind of error."""
 
     name: str
     code: int
@@ -162,7 +162,7 @@ def _record(record: type[Record]) -> RecordDescription:
     return RecordDescription(record.__name__, text_of(record), wire_kinds(record))
 
 
-def refusals() -> list[ErrorDescription]:
+def error_kinds() -> list[ErrorDescription]:
     """Describe all errors that a call can raise."""
     return [
         ErrorDescription(kind.__name__, kind.rpc_code, text_of(kind))

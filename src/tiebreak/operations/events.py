@@ -2,12 +2,11 @@
 
 An event is appended by the same transaction that makes the change, so the log and the state cannot disagree. It carries
 all that a filter or a reader needs (name, kind, state, agent, epoch …), so it stays readable after its task was pruned.
-A few writes leave no event, because nothing changes hands: heartbeats of agents and workers, the output of jobs, a read
-cursor and the mark of a health check.
+A few writes leave no event, because nothing changes hands: heartbeats and the renewals that come with them, a kept
+place in the wait queue, the output of jobs, a read cursor and the mark of a health check.
 
-Refusals are the exception to "in the same transaction". Losing a race changes nothing and must not cost a commit. So a
-refusal is kept in memory (or in a file beside the board) and is written together with a later change, counted per
-agent.
+Refusals are not written at once. Losing a race changes nothing and must not cost a commit. So a refusal is kept in
+memory (or in a file beside the board) and is written together with a later change, with a count for each agent.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def append(
 
 
 def append_refusals(tx: Transaction, rows: list[tuple[Any, ...]]) -> None:
-    """Append refusals that were remembered earlier; the rows are rows of events without their numbers."""
+    """Append refusals that were remembered earlier, as rows of events without their numbers."""
     for row in rows:
         tx.write_event(**dict(zip(WRITTEN, row[1:], strict=True)))
 

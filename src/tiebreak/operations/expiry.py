@@ -40,9 +40,11 @@ _DUE = (
 PAUSED = "EXISTS (SELECT 1 FROM queues WHERE project = :project)"
 """A condition: a queue of the project is paused."""
 _GROUPS_CHANGED = "EXISTS (SELECT 1 FROM stirred WHERE project = :project)"
-_LOOK = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_GROUPS_CHANGED}"
-_ENDS_NOBODY = " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
-"""A condition: no other task ends because this claim has lapsed."""
+_CHECK_DUE = f"SELECT {_LAPSED}, {_DUE}, {PAUSED}, {_GROUPS_CHANGED}"
+_ENDS_NO_OTHER_TASK = (
+    " AND (attempts < max_attempts OR NOT EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number))"
+)
+"""A condition: no other task ends when the lapse of this claim is written."""
 SELECT_IF_DUE = f"SELECT 1 WHERE {_LAPSED} OR {_DUE}"
 """A statement: returns a row if a claim has lapsed or a delay is over, and that is not written yet."""
 NOTHING_DUE = " AND ".join(f"NOT {each}" for each in (_LAPSED, _DUE, _GROUPS_CHANGED))
@@ -55,7 +57,7 @@ def apply_due_changes(tx: Transaction, project: str) -> tuple[int, bool, bool]:
     Returns how many claims had lapsed, whether a queue is paused, and whether groups with a limit have to be
     reconsidered. A stranger's call writes nothing about jobs, nor about tasks whose failure would end jobs.
     """
-    lapsed, ready, paused, groups_changed = tx.first(_LOOK, project=project) or (0, 0, 0, 0)
+    lapsed, ready, paused, groups_changed = tx.first(_CHECK_DUE, project=project) or (0, 0, 0, 0)
     count = expire(tx, project) if lapsed else 0
     if ready or lapsed:  # a lapse may have released a task whose delay is over
         tx.all(
@@ -93,7 +95,7 @@ def expire_one(tx: Transaction, number: int) -> int:
 
 def _writable(tx: Transaction) -> str:
     """A further condition for claims whose lapse this call may write: all of them, unless a stranger calls."""
-    return (only := changeable(tx)) and f"{only}{_ENDS_NOBODY}"
+    return (only := changeable(tx)) and f"{only}{_ENDS_NO_OTHER_TASK}"
 
 
 def expire_before(tx: Transaction, number: int) -> int:
@@ -148,7 +150,7 @@ def _expire(
 def forfeit(
     tx: Transaction, *, holder: AgentId, agent: AgentId = "", project: Project = "", reason: Note | None = None
 ) -> int:
-    """End all claims of an agent's incarnation whose process is dead, as expired, and return how many there were.
+    """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
     The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
     refused if the process is alive or may be.

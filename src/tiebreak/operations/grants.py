@@ -40,8 +40,8 @@ MINE = "(holder = :agent AND (:epoch = 0 OR epoch = :epoch))"
 MINE_EACH = "(holder = :agent AND epoch = given.e)"
 """The same fence for several rows at once, each with its epoch in `given` (see `rows`)."""
 
-# `fresh` is the time at which the row is written, `now` the time at which the call began. A writer that had to wait for
-# the row so gets its whole lease.
+# `fresh` is the time at which the row is written, `now` the time at which the call began. So a writer that had to wait
+# for the row gets its whole lease.
 _GRANT = "displaced = holder, holder = :agent, epoch = epoch + 1, until = {fresh} + :lease"
 _PASS_ON = "displaced = NULL, holder = :to, epoch = epoch + 1, until = {fresh} + :lease"
 _KEEP = "until = {fresh} + :lease"

@@ -1,4 +1,4 @@
-"""Graphs: which tasks come before and after a task, directly or indirectly."""
+"""Graphs: which tasks come before and after a task, directly or indirectly. This module only reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..names import Json, Limit, Project, Ref
     from . import Transaction
 
-_SEEN = ("number", "id", "name", "kind", "queue", "state", "reason", "holder", "attempts", "max_attempts", "progress")
+_FIELDS = ("number", "id", "name", "kind", "queue", "state", "reason", "holder", "attempts", "max_attempts", "progress")
 
 
 @operation("jobs.graph", writes=False, strangers=True)
@@ -28,7 +28,7 @@ def graph(tx: Transaction, *, ref: Ref, project: Project = "", limit: Limit = SE
     for number in sorted(numbers):
         [row] = tx.all(f"SELECT {SHOWN} FROM tasks WHERE number = :number", number=number)
         shown = encode(record(Task, row))
-        nodes.append({name: shown[name] for name in _SEEN})
+        nodes.append({name: shown[name] for name in _FIELDS})
         before = tx.all("SELECT after FROM edges WHERE task = :number ORDER BY after", number=number)
         edges += [[earlier, number] for (earlier,) in before if earlier in numbers]
     return {"number": task.number, "nodes": nodes, "edges": edges, "cut": len(near | {task.number}) > len(numbers)}

@@ -96,8 +96,8 @@ def take(
 
     `hashes` are hashes of the files' present contents, in the order of `resources`. `slots` sets the size of the pools
     named here. With `again`, resources that this agent already holds are renewed instead of refused, its slots of a
-    pool too. A free resource goes to the agents that wait for it first. `place` is the caller's own place in the wait
-    queue (see `waits.enter`); the grant ends it.
+    pool too. Agents that wait for a free resource get it before all others. `place` is the caller's own place in the
+    wait queue (see `waits.enter`); the grant ends it.
     """
     _check_lists(resources)
     wanted = dict(zip(resources, [*hashes, *[None] * len(resources)], strict=False))

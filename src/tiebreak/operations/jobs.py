@@ -5,7 +5,8 @@ and report jobs in batches, with one statement for a whole batch. The task's row
 fence is the same: holder and epoch. A report whose epoch has passed changes nothing. What it said is stored in an event
 (`job.orphaned`).
 
-`settings` may hold secrets. Only the worker that wins the job gets them: no event, list or task record contains them.
+`settings` may hold secrets. Only the worker that wins the job gets them as they are. `jobs.inspect` masks what looks
+secret, and no event, list or task record contains them.
 """
 
 from __future__ import annotations
@@ -148,12 +149,12 @@ def _free_key(tx: Transaction, known: Task, unique_for: float | None) -> bool:
     return True
 
 
-def _name_keys(params: dict[str, Any]) -> list[Scope]:
+def _keys_scope_if_any_keyed(params: dict[str, Any]) -> list[Scope]:
     keyed = any(isinstance(job, dict) and job.get("key") is not None for job in params["jobs"])
     return [keys_scope(params["project"])] if keyed else []
 
 
-@operation("jobs.submit_many", writes=True, strangers=False, scopes=_name_keys)
+@operation("jobs.submit_many", writes=True, strangers=False, scopes=_keys_scope_if_any_keyed)
 def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", project: Project = "") -> list[Task]:
     """Put several jobs on the board, all or none; each is an object with the parameters of `jobs.submit`."""
     checked = []
@@ -242,7 +243,7 @@ def heartbeat(
     """Renew all these claims for another lease, counted from now, and return those that are lost.
 
     Each lost claim is `{number, epoch, reason}`. The reason is the task's state (`pending`, `completed`, `failed`,
-    `cancelled`), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
+    `cancelled` …), `lost` if another agent has claimed it, or `gone` if it does not exist any more. Nothing changes
     hands, so this leaves no event.
     """
     held = set()
@@ -309,10 +310,11 @@ def _answer(outcome: dict[str, Any], state: str | None, reason: str | None = Non
 
 def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> tuple[set[tuple[int, int]], list[Ended]]:
     """Complete those tasks that the fence lets pass; returns them by number and epoch, and as ended tasks."""
-    alike: dict[tuple[int, str | None], list[int]] = {}
+    by_result: dict[tuple[int, str | None], list[int]] = {}
     for outcome in outcomes:
-        alike.setdefault((outcome["epoch"], json_text(outcome["result"])), []).append(outcome["number"])
-    rows = _complete_alike(tx, alike, agent) if len(alike) <= _ALIKE else _complete_each(tx, alike, agent)
+        by_result.setdefault((outcome["epoch"], json_text(outcome["result"])), []).append(outcome["number"])
+    complete = _complete_by_result if len(by_result) <= _FEW_RESULTS else _complete_each
+    rows = complete(tx, by_result, agent)
     rows.sort()
     for _, id_, project, name, kind, priority, epoch in rows:
         append(
@@ -330,15 +332,15 @@ def _complete(tx: Transaction, outcomes: list[dict[str, Any]], agent: str) -> tu
     return {(row[0], row[-1]) for row in rows}, [(row[0], row[2], "completed") for row in rows]
 
 
-_ALIKE = 3
+_FEW_RESULTS = 3
 """Up to this many different results it is faster to run one statement for each result."""
 
 
-def _complete_alike(
-    tx: Transaction, alike: dict[tuple[int, str | None], list[int]], agent: str
+def _complete_by_result(
+    tx: Transaction, by_result: dict[tuple[int, str | None], list[int]], agent: str
 ) -> list[tuple[Any, ...]]:
     rows = []
-    for (epoch, result), numbers in alike.items():
+    for (epoch, result), numbers in by_result.items():
         for these, params in listed("n", sorted(numbers)):
             rows += tx.all(
                 closing("tasks", f"number IN ({these}) AND state = 'claimed'", _ENDED, COMPLETED),
@@ -351,10 +353,10 @@ def _complete_alike(
 
 
 def _complete_each(
-    tx: Transaction, alike: dict[tuple[int, str | None], list[int]], agent: str
+    tx: Transaction, by_result: dict[tuple[int, str | None], list[int]], agent: str
 ) -> list[tuple[Any, ...]]:
     rows = []
-    ends = sorted((number, epoch, result) for (epoch, result), numbers in alike.items() for number in numbers)
+    ends = sorted((number, epoch, result) for (epoch, result), numbers in by_result.items() for number in numbers)
     for table, params in given(("n", "e", "r"), ends):
         also = f"state = 'completed', result = given.r, reason = NULL, {FINISHED}"
         rows += tx.all(

@@ -1,10 +1,10 @@
-"""Messages: append-only, and never lost; each agent reads them at its own pace.
+"""Messages: they are only added, until they are pruned; each agent reads them at its own pace.
 
 A message goes to one agent or to everybody, on a channel, and may belong to a thread. It is addressed to a name, not to
 an incarnation: a restarted agent finds the messages that were sent to its name. Reading moves a cursor that belongs to
 the reader, and no message is ever changed.
 
-Why no message is missed: a sender takes the scope of the project's messages, so message numbers become visible in
+Why a reader misses no message: a sender takes the scope of the project's messages, so message numbers become visible in
 order, and a reader's cursor never passes a number that is not committed yet.
 """
 

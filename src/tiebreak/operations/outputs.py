@@ -2,8 +2,8 @@
 
 Each attempt has its own output, which only the holder of that attempt can add to: the task's row is locked and its
 holder and epoch are checked first. An output is kept within a cap: half of the cap from its beginning and half from its
-end. So a job that writes without end costs no more than the cap, and a reader is told how many bytes are missing in
-between. Nothing changes hands, so output leaves no event.
+end. So a job that writes without end costs no more than the cap, and a reader is told how many bytes in between are
+missing. Nothing changes hands, so output leaves no event.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def _pieces(start: int, data: bytes, cap: int) -> list[tuple[int, int, str]]:
         end = min(at + most, len(data))
         if start + at < half < start + end:
             end = half - start
-        cut = _whole(data, at, end)
+        cut = _character_boundary(data, at, end)
         out.append((start + at, cut - at, data[at:cut].decode()))
         at = cut
     return out
 
 
-def _whole(data: bytes, at: int, end: int) -> int:
+def _character_boundary(data: bytes, at: int, end: int) -> int:
     """The last offset up to `end` that is not inside a character; if there is none, the next one after `end`."""
     cut = end
     while at < cut < len(data) and data[cut] & 0xC0 == 0x80:

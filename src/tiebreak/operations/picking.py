@@ -1,8 +1,8 @@
 """Picking: which ready tasks are won next, by priority and then by age.
 
 Usually one statement does it: it claims the first tasks of one index. If queues are paused, several queues are asked
-for or groups have limits, the search first reads the best tasks of each lane that is open (a lane is a sequence of
-tasks that are taken in order, see `Lane`), and takes from each lane as many as belong to the best overall.
+for or groups have limits, the tasks are divided into lanes, which are each read in order (see `Lane`). The search
+reads the best tasks of each lane and takes those that are the best overall.
 
 No search reads the backlog of a paused queue or a full group, however long it is. Tasks of a full group are hidden (see
 `concurrency`), and so are tasks of paused queues if many queues are paused.
@@ -139,8 +139,8 @@ class Filters:
         """The lane that contains all matching tasks, if there is just one."""
         queues: list[str | None] = [*self.queues] if self.queues else [None]
         callees: list[str | None] = [*self.callees] if self.callees else [None]
-        lock_limits = len(queues) == len(callees) == len(self.kinds) == 1 and (callees == [None] or queues != [None])
-        return (queues[0], callees[0], self.kinds[0], None, None) if lock_limits else None
+        single = len(queues) == len(callees) == len(self.kinds) == 1 and (callees == [None] or queues != [None])
+        return (queues[0], callees[0], self.kinds[0], None, None) if single else None
 
     def condition(self, lane: Lane, i: int) -> str:
         """The SQL condition for the ready tasks of the i-th lane, with the parameters that `_lane_params` makes."""
@@ -251,12 +251,14 @@ def _lanes(tx: Transaction, filters: Filters, paused: bool) -> list[Lane]:
     queues: list[str | None] = [None] if filters.queues is None else [*filters.queues]
     if filters.queues is None and (paused or filters.callees):
         queues = [*_queues(tx, filters)]
-    closed = _paused_among(tx, filters.project, [queue for queue in queues if queue is not None]) if paused else set()
+    paused_queues = (
+        _paused_among(tx, filters.project, [queue for queue in queues if queue is not None]) if paused else set()
+    )
     callees: list[str | None] = [*filters.callees] if filters.callees else [None]
     lanes: list[Lane] = [
         (queue, callee, kind, None, None)
         for queue in queues
-        if queue not in closed
+        if queue not in paused_queues
         for callee in callees
         for kind in filters.kinds
     ]
@@ -331,11 +333,13 @@ def _groups(tx: Transaction, filters: Filters, paused: bool) -> list[Lane]:
     Which tasks are visible does not depend on tags, so with tags each group has to be searched.
     """
     found = ready_combinations(tx, filters.project)
-    closed = _paused_among(tx, filters.project, list({queue for _, queue, _, _ in found})) if paused else set()
+    paused_queues = _paused_among(tx, filters.project, list({queue for _, queue, _, _ in found})) if paused else set()
     return [
         (queue, callee, kind, group, size)
         for group, queue, callee, size in found
-        if queue not in closed and queue in (filters.queues or (queue,)) and callee in (filters.callees or (callee,))
+        if queue not in paused_queues
+        and queue in (filters.queues or (queue,))
+        and callee in (filters.callees or (callee,))
         for kind in filters.kinds
     ]
 
@@ -390,9 +394,9 @@ def _choose(
         rounds += 1
         lanes = _lanes(tx, filters, paused)
         heads = _heads(tx, filters, lanes, count)
-        worst = (-heads[count - 1][0], heads[count - 1][1]) if len(heads) >= count else None
+        last = (-heads[count - 1][0], heads[count - 1][1]) if len(heads) >= count else None
         if groups_changed and not missed and rounds < _MOST_ROUNDS:
-            looked, missed = reconsider_groups(tx, filters.project, worst)
+            looked, missed = reconsider_groups(tx, filters.project, last)
             if looked:
                 continue
         groups = {head[2] for head in heads if head[2] is not None}

@@ -30,17 +30,18 @@ SHOWN = STORED.replace(" state,", f" {STATE},").replace(
 """A task's columns as reads show them: a task that can be won again has no holder."""
 FINISHED = "ready_at = 0, finished_at = {now}, updated_at = {now}"
 """What every end of a task changes, besides the end of its grant."""
-ARRIVING = "aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END"
-"""For a task that may become ready: one with a limit stays hidden until its group is reconsidered (`concurrency`)."""
-ADDRESS = {
+HIDDEN_IF_LIMITED = "aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END"
+"""What is written when a task may become ready: one with a limit is hidden until its group is reconsidered."""
+BY_COLUMN = {
     "number": "number = :value",
     "id": "id = :value",
     "key": "project = :project AND key = :value",
 }
+"""The condition that finds a task by each column that `column_and_value` names."""
 
 
-def address(ref: str) -> tuple[str, Any]:
-    """The column that a reference is about, and the value to search for."""
+def column_and_value(ref: str) -> tuple[str, Any]:
+    """The column that a reference is compared with, and the value to search for."""
     if ref.startswith("#"):
         if not ref[1:].isdecimal() or len(ref) > 16:
             raise Invalid(f"ref: {shown(ref)} is not a task number such as #42")
@@ -57,14 +58,14 @@ def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
     """
     task = lookup(tx, ref, project, lock)
     if task is None:
-        where = f" in project {project}" if address(ref)[0] == "key" else ""
+        where = f" in project {project}" if column_and_value(ref)[0] == "key" else ""
         raise NotFound(f"no task {shown(ref)}{where}", reason="task-unknown")
     return task
 
 
 def lookup(tx: Transaction, ref: str, project: str, lock: str = "") -> Task | None:
     """The task that a reference names, or None. A key takes precedence over the beginning of an id."""
-    column, value = address(ref)
+    column, value = column_and_value(ref)
     task = _by(tx, column, value, project, lock)
     if task is None and column == "key" and (task := _by_prefix(tx, ref.lower(), project)) and lock:
         return _by(tx, "number", task.number, project, lock)
@@ -78,7 +79,7 @@ def by_key(tx: Transaction, key: str, project: str) -> Task | None:
 
 def _by(tx: Transaction, column: str, value: Any, project: str, lock: str = "") -> Task | None:
     row = tx.first(
-        f"SELECT {SHOWN} FROM tasks WHERE {ADDRESS[column]} {lock}",
+        f"SELECT {SHOWN} FROM tasks WHERE {BY_COLUMN[column]} {lock}",
         value=value,
         project=project,
     )

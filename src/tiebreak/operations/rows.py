@@ -1,7 +1,7 @@
 """Several rows in one statement: a list of values that both databases take as a table called `given`.
 
 Statements come in a few sizes, so that each is prepared once. A shorter list is filled up with rows of zeros (NULL for
-texts), which match no task.
+texts), which match no row.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 A schedule is a row with a grant (see `grants`) and the instant that is due next. Any process may fire it: workers,
 daemons, `tb cron run`, any number of them at once. Winning the instant, submitting its job and moving on to the next
 instant are one transaction, so an instant is never won without its job, nor a job submitted without its instant. The
-row is authoritative: the statement that wins names the instant, so a second process finds another instant in the row
+row is authoritative: the statement that wins names the instant, so a second process finds a later instant in the row
 and wins nothing. The epoch counts the instants that were won.
 
-If no process was there at an instant, the schedule's policy decides. `skip`: it does not run. `run-once`: the newest
+If no process ran at an instant, the schedule's policy decides. `skip`: it does not run. `run-once`: the newest
 missed instant runs, for all of them. `run-all`: each of them runs, a few in one step. Instants during a pause do not
 count as missed.
 """
@@ -38,7 +38,7 @@ LATE = 60 * SECOND
 """An instant that no process has fired for this long counts as missed."""
 AT_ONCE = 100
 """How many schedules one step fires."""
-_OURS = ("agent", "project", "command", "key", "unique_for", "after", "run_anyway", "delay", "at")
+_NOT_OPTIONS = ("agent", "project", "command", "key", "unique_for", "after", "run_anyway", "delay", "at")
 """Parameters of `jobs.submit` that a schedule sets itself, or that make no sense for a scheduled job."""
 
 _COLUMNS = columns(Schedule)
@@ -46,7 +46,7 @@ _PROJECT = Schedule.fields.index("project")
 _THIS = "project = :project AND name = :name AND removed_at = 0"
 _WIN = winning("schedules", f"{_THIS} AND due = :due", "epoch")
 _MOVE_ON = closing("schedules", _THIS, "epoch", "last = :instant, due = :next, updated_at = {now}")
-_PASS_OVER = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _THIS + " AND due = :due RETURNING epoch"
+_SKIP = "UPDATE schedules SET due = :next, updated_at = {now} WHERE " + _THIS + " AND due = :due RETURNING epoch"
 
 
 # ── Changing schedules ───────────────────────────────────────────────────────────────────────────────
@@ -67,9 +67,9 @@ def add(
 ) -> Schedule:
     """Add a schedule that submits a job at each instant of a cron expression, or change the schedule of that name.
 
-    `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are those of
-    `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant from now and
-    fires nothing of the past.
+    `expression` has five fields, or six with seconds first, or is a name such as `@daily`. `options` are further
+    parameters of `jobs.submit`. If the expression or the zone changes, the schedule continues with the next instant
+    from now and fires nothing of the past.
     """
     submission(name, command, options, agent, project)
     due = cron_times.first(expression, zone, tx.now)
@@ -109,7 +109,7 @@ def submission(name: str, command: Any, options: Any, agent: str, project: str, 
     """The parameters of `jobs.submit` for a schedule's job, checked; raises `Invalid`."""
     if not isinstance(options, dict):
         raise Invalid(f"options: expected an object, got {shown(options)}")
-    for each in _OURS:
+    for each in _NOT_OPTIONS:
         if each in options:
             raise Invalid(f"options: {each} cannot be set for scheduled jobs")
     return submit.checked({"name": name, **options, "command": command, "agent": agent, "project": project, **more})
@@ -266,7 +266,7 @@ def _fire(tx: Transaction, schedule: Schedule, options: str, agent: str, most: i
     if not wanted:
         following = cron_times.first(schedule.expression, schedule.zone, tx.now)
         names = {"name": schedule.name, "project": schedule.project}
-        if tx.first(_PASS_OVER, next=following, due=oldest, **names) is not None:
+        if tx.first(_SKIP, next=following, due=oldest, **names) is not None:
             _schedule_event(tx, "skipped", schedule, agent, f"no process was there at {moment(oldest)}", oldest)
         return []
     expected, fired = oldest, []

@@ -1,10 +1,10 @@
 """Sessions: the agents that tiebreak started itself, and the one coordinator's seat of each project.
 
 The seat is a hold like any other, so the same statement that decides everything else makes two coordinators impossible.
-What is special is which process answers for it. While a session starts, the process that starts it does. Then the
-session's supervisor takes over (`adopt`), before the command runs, and only if this session still has the seat. A
-process that finds those processes dead ends the session with `end`, which names the process that was found dead: a
-session that was adopted meanwhile is not ended by it.
+The session's row names the process that is responsible for the session: first the process that starts it, then its
+supervisor, which takes over with `adopt` before the command runs, and only if the session still has the seat. A caller
+that finds this process dead ends the session with `end` and names the process, so a session that another process has
+adopted meanwhile is not ended.
 
 A handoff passes the seat on in one step, with the next epoch. Until the new session is alive, the old one is fenced but
 not replaced: if the new one ends before that, the same step that ends it returns the seat.
@@ -286,8 +286,8 @@ def end(
 ) -> Session:
     """End a session and release its holds. If it never became alive, its seat returns to the session it replaces.
 
-    With `pid` and `started`, the session is ended only while that process answers for it: for a caller that found this
-    process dead.
+    With `pid` and `started`, the session is ended only while that process is responsible for it: for a caller that
+    found this process dead.
     """
     tx.serialize("holds", project)
     _lock(tx, session)

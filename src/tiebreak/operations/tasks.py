@@ -1,8 +1,8 @@
-"""Tasks: posting, cancelling, retrying and listing them. Anybody may do any of these.
+"""Tasks: posting, cancelling, retrying and listing them.
 
-Cancelling and retrying are decisions about the task, not about a claim: they need no claim, and a holder whose task was
-cancelled finds its next write refused by the fence. Completed, failed and cancelled are final. Only an explicit retry
-reopens a failed or cancelled task. Winning a task and working on it is in `claims`.
+Cancelling and retrying are decisions about the task, not about a claim: any agent may make them, and a holder whose
+task was cancelled finds its next write refused by the fence. Completed, failed and cancelled are final. Only an
+explicit retry reopens a failed or cancelled task. Winning a task and working on it is in `claims`.
 
 The task's row is authoritative: each decision is written under the condition that the row still has the state that it
 is about. Retrying also locks the task's predecessors and shares the scope of the project's edges, so the number of open
@@ -33,7 +33,7 @@ from .dependencies import (
 from .events import contains, task_event
 from .expiry import end_of, expire_one, update_dependents
 from .grants import beginning, by_name, giving_back
-from .references import ARRIVING, SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
+from .references import HIDDEN_IF_LIMITED, SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,7 +236,8 @@ _REOPEN = giving_back(
     "tasks",
     "number = :number",
     STORED,
-    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}, " + ARRIVING,
+    "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}, "
+    + HIDDEN_IF_LIMITED,
     fence="state IN ('failed', 'cancelled')",
 )
 

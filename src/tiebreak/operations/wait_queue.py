@@ -5,10 +5,10 @@ Two kinds of edges lead from a waiter. A *hard* edge leads to an agent that hold
 queue, with one exception: a waiter never blocks the agent that it is waiting for, directly or through others, because
 it can only continue after that agent does.
 
-Why only hard edges can deadlock: soft edges lead from later to earlier places. So every cycle contains a hard edge,
-and somewhere in it a soft edge follows a hard one. Let X be the agent where the hard edge ends and the soft edge
-begins, and Z the earlier waiter that the soft edge leads to. Around the cycle, Z waits for a hold of X. So by the
-exception Z does not block X, and the cycle is open.
+Why only cycles of hard edges can deadlock: soft edges lead from later to earlier places, so they alone form no cycle.
+In a cycle of both kinds, a soft edge somewhere follows a hard one. Let X be the agent where the hard edge ends and the
+soft edge begins, and Z the earlier waiter that the soft edge leads to. Around the cycle, Z waits for a hold of X. So by
+the exception Z does not block X, and the cycle is open.
 
 A slot of a pool is different: any holder of the pool can free one, so a waiter is stuck only if all of them are stuck.
 So a deadlock is found by elimination: remove every agent that can continue, again and again. The agents that are left

@@ -1,6 +1,6 @@
-"""Histories: what `events.why` answers, told from the events of a task or a resource in plain sentences.
+"""Histories: the answers of `events.why`, made from the events of a task or a resource, in plain sentences.
 
-It reads the log and the present state, and decides nothing.
+This module only reads: the log and the present state.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
         sentences.append(record(Sentence, (0, tx.now, text)))
     if not live:
         sentences.append(record(Sentence, (0, tx.now, "Now: free.")))
-    return sentences + _in_line(tx, wanted, project)
+    return sentences + _waiters(tx, wanted, project)
 
 
-def _in_line(tx: Transaction, wanted: str, project: str) -> list[Sentence]:
+def _waiters(tx: Transaction, wanted: str, project: str) -> list[Sentence]:
     """The agents that wait for a resource now, in order of arrival."""
     if not has_waiters(tx, project):
         return []
