@@ -51,7 +51,7 @@ async def health(service: Service, request: Request) -> Response:
         "up_seconds": round(time() - service.began, 1),
         "pid": os.getpid(),
         "wal_bytes": _wal_size(service.engine.path),
-        "wal_kept_by": service.log_kept_by,
+        "wal_kept_by": service.wal_kept_by,
     }
     return Response(msgspec.json.encode(facts))
 
@@ -81,7 +81,7 @@ async def metrics(service: Service, request: Request) -> Response:
 
 
 def _pid(service: Service) -> int:
-    return int(service.log_kept_by[0].split()[1]) if service.log_kept_by else 0
+    return int(service.wal_kept_by[0].split()[1]) if service.wal_kept_by else 0
 
 
 def _wal_size(path: str | None) -> int:

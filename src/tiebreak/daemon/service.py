@@ -64,7 +64,7 @@ class Service:
         self.draining = False
         self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
         self.tries: dict[str, int] = {}
-        self.log_kept_by: list[str] = []
+        self.wal_kept_by: list[str] = []
         """Processes whose long reads keep the write-ahead log from being shortened."""
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
@@ -166,9 +166,9 @@ class Service:
                 kept = await self.threaded(self.engine.tend)
             except TiebreakError:
                 continue  # every request meets the same error and reports it
-            if kept and kept != self.log_kept_by:
+            if kept and kept != self.wal_kept_by:
                 log.warning("the log cannot be shortened", extra={"facts": {"kept_by": kept}})
-            self.log_kept_by = kept
+            self.wal_kept_by = kept
 
     async def sweep(self, pause: float) -> None:
         """Record lapsed leases and start due schedules, so that waiters learn of them soon. Runs until cancelled."""

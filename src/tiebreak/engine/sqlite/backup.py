@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGES_AT_ONCE = 256
 LONGEST_BACKUP = 1800.0
-"""Seconds. During a backup SQLite cannot reset the log, which grows with every commit, so there has to be a limit."""
+"""Seconds. During a backup SQLite cannot reset the WAL, which grows with every commit, so there has to be a limit."""
 SLOW = "copy it to a faster disk"
 
 

@@ -101,7 +101,7 @@ class SqliteEngine:
         except BaseException:
             self._gate.close()
             raise
-        self._log = WalCheckpoints(self._files, self._writer, self._connect, self._in_use, self._busy_timeout)
+        self._checkpoints = WalCheckpoints(self._files, self._writer, self._connect, self._is_open, self._busy_timeout)
         self._tx = SqliteTransaction(self._writer, self._refusals)
         self._reading_writer = Reader(self._writer)
         self._pid = os.getpid()  # last: a thread that sees it may use all of the above
@@ -111,7 +111,7 @@ class SqliteEngine:
         """Milliseconds that SQLite waits for a program that ignores the gate."""
         return int(self.deadline * 1000)
 
-    def _in_use(self) -> bool:
+    def _is_open(self) -> bool:
         """Whether the engine is open, in the process that opened it."""
         return not self._closed and self._pid == os.getpid()
 
@@ -249,13 +249,13 @@ class SqliteEngine:
             self.left |= tx.left
         if changed:
             self._checked_at = 0.0
-            self._check_files(writer)  # a commit to a log that no other process uses must not be acknowledged
+            self._check_files(writer)  # a commit to a WAL that no other process uses must not be acknowledged
         try:
             if changed:
                 self._files.committed(newest)
             if refusals_written:
                 self._refusals.committed()
-            self._log.after_commit()
+            self._checkpoints.after_commit()
         except (OSError, RuntimeError, apsw.Error, Unavailable):
             pass  # the change is committed; the next commit tries again what failed here
         return answer
@@ -299,7 +299,7 @@ class SqliteEngine:
         self._check_files(connection)
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
-        reader.end = monotonic() + READ_DEADLINE  # during a read SQLite cannot reset the log
+        reader.end = monotonic() + READ_DEADLINE  # during a read SQLite cannot reset the WAL
         connection.execute("BEGIN")  # all statements of the operation see one snapshot
         try:
             return work(tx)
@@ -320,7 +320,7 @@ class SqliteEngine:
         """All locks that together keep every thread out of the engine."""
         if self._closed:
             return []
-        return [self.reopen_lock, self._writing, *self._readers.locks(), self._log.running]
+        return [self.reopen_lock, self._writing, *self._readers.locks(), self._checkpoints.running]
 
     def abandon_gate(self) -> None:
         """In a forked child: close the inherited descriptors of the gate."""
@@ -380,11 +380,11 @@ class SqliteEngine:
     def _newest(self) -> int:
         return int(self._read(lambda tx: tx.all(NEWEST))[0][0])
 
-    # ── The log ──────────────────────────────────────────────────────────────────────────────────────
+    # ── The WAL ──────────────────────────────────────────────────────────────────────────────────────
 
     def tend(self) -> list[str]:
-        """Shorten the log if it is large; returns the processes that prevent it."""
-        return self._log.tend()
+        """Shorten the WAL if it is large; returns the processes that prevent it."""
+        return self._checkpoints.tend()
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -413,14 +413,14 @@ class SqliteEngine:
             raise unavailable(exc, self.path) from exc
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """The findings of `tb doctor` about the file; `repair` corrects permissions and empties the log first."""
+        """The findings of `tb doctor` about the file; `repair` corrects permissions and empties the WAL first."""
         from .health import diagnose, repair_permissions
 
         self._check_open()
         if repair:
             repair_permissions(self.path)
             with self._writing, self._gate:
-                self._log.empty()
+                self._checkpoints.empty()
         return [*diagnose(self.path, self._connect, self._gate, self._now), *self._refusals.findings()]
 
     @property
@@ -433,10 +433,10 @@ class SqliteEngine:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
-        with self._writing, self._log.running:
+        with self._writing, self._checkpoints.running:
             try:
                 self._refusals.save_to_file()
-                self._log.before_close()
+                self._checkpoints.before_close()
             except (OSError, apsw.Error, Unavailable):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
             self._writer.close()

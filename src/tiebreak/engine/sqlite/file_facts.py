@@ -17,7 +17,7 @@ NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 
 
 def in_file(path: str) -> tuple[dict[str, str], int | None] | None:
-    """The facts and the last event in the database file without its log; None if it makes no sense without the log."""
+    """The facts and the last event in the database file without its WAL; None if it makes no sense without the WAL."""
     from urllib.parse import quote
 
     from .opening import recognise

@@ -139,7 +139,7 @@ def _wal(path: str) -> tuple[str, str, str]:
 
 
 def stuck_readers(path: str, moment: float) -> list[str]:
-    """The processes that have been reading from the log for a moment: SQLite cannot reset the log until they stop.
+    """The processes that have been reading from the WAL for a moment: SQLite cannot reset the WAL until they stop.
 
     This works only on Linux, where the kernel lists all locks. To ask SQLite, this process would have to open and close
     the files, which would drop its own locks.

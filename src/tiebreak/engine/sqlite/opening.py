@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x74696562  # "tieb"
 KEPT_WAL = 8 * 1024 * 1024
-"""The size in bytes to which SQLite cuts the log after a reset: cheaper than to let it grow again from nothing."""
+"""The size in bytes to which SQLite cuts the WAL after a reset: cheaper than to let it grow again from nothing."""
 
 
 def create(path: str) -> None:
@@ -53,7 +53,7 @@ def connect(path: str, deadline: float) -> apsw.Connection:
 
 
 def wal_size(path: str) -> int:
-    """The size of the log in bytes; 0 if there is none."""
+    """The size of the WAL in bytes; 0 if there is none."""
     try:
         return os.stat(f"{path}-wal").st_size
     except OSError:
