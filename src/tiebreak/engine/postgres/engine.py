@@ -68,8 +68,8 @@ CONNECTION_DEFAULTS = {
     "keepalives_count": 3,
 }
 """Parameters of a connection, unless the address has others: a broken network is noticed within seconds."""
-FLOOR = 1.0
-"""The most seconds that a waiter sleeps before it looks again, even if nothing woke it."""
+LOOK_EVERY = 1.0
+"""Seconds after which a waiter looks again, even if nothing woke it."""
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
@@ -362,10 +362,10 @@ class PostgresEngine:
             received = self._notifications.listen()
             if self._newest() > after:
                 return True
-            left = end - monotonic()
-            if left <= 0:
+            remaining = end - monotonic()
+            if remaining <= 0:
                 return False
-            self._notifications.sleep(min(left, FLOOR), received)
+            self._notifications.sleep(min(remaining, LOOK_EVERY), received)
 
     def _newest(self) -> int:
         # The sequence does not answer this: a rolled-back transaction leaves a gap, which would wake waiters for ever.

@@ -24,7 +24,7 @@ SLOW = "copy it to a faster disk"
 
 
 def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
-    """Copy one snapshot to a new file, which gets its name when it is complete and on the disk."""
+    """Copy one snapshot to a new file, which gets its name when it is complete and on the disk; closes `source`."""
     if os.path.lexists(target):
         raise FileExistsError(target)
     end = monotonic() + LONGEST_BACKUP

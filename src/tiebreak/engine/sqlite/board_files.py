@@ -31,7 +31,7 @@ import apsw
 
 from ...errors import Unavailable
 from ..side_files import check as check_owner
-from .file_facts import facts_of, in_file, newest_event, size_of
+from .file_facts import facts_of, newest_event, read_without_wal, size_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LOOKS = 20
 """How often a file that another process may be changing is read before the result counts."""
 BETWEEN_LOOKS = 0.01
 _UNKNOWN = 0
-"""The time of the last change in a mark, while a checkpoint copies the WAL into the file."""
+"""In a mark, instead of the time of the last change, while a checkpoint copies the WAL into the file."""
 
 
 class BoardFiles:
@@ -67,11 +67,11 @@ class BoardFiles:
         """Raise `Unavailable` if any of the files is not the one that was opened.
 
         If only the WAL was replaced, the commits in the old WAL are copied into the database file first, through a
-        connection that still has that WAL open. That is safe: no other process has written since, because each one
-        makes this check before it writes, and is refused too.
+        connection that still has that WAL open. That is safe: no other process has acknowledged a write since,
+        because each one makes this check first, and is refused too.
         """
         try:
-            here, changed = self._look()
+            here, changed = self._stat_files()
             if here == self._opened:
                 if changed != self._changed:
                     self._check_changed_file(changed)
@@ -93,7 +93,7 @@ class BoardFiles:
             hint="end every process that uses this board, then start again",
         )
 
-    def _look(self) -> tuple[tuple[int, ...], int]:
+    def _stat_files(self) -> tuple[tuple[int, ...], int]:
         """The device and the inode numbers of the files, and the time of the last change of the database file."""
         file, wal, shm = os.stat(self.path), os.lstat(self.wal), os.lstat(self.shm)
         return (file.st_dev, file.st_ino, wal.st_ino, shm.st_ino), file.st_ctime_ns
@@ -124,7 +124,7 @@ class BoardFiles:
             known = mark.file_changed != _UNKNOWN
             if not known and not mark.file_event:
                 return None
-            found = in_file(self.path)
+            found = read_without_wal(self.path)
             if found is None:
                 return None
             facts, newest = found
@@ -204,7 +204,7 @@ class BoardFiles:
             return None
         connection = connect()
         try:
-            facts, newest, (opened, _) = facts_of(connection), newest_event(connection), self._look()
+            facts, newest, (opened, _) = facts_of(connection), newest_event(connection), self._stat_files()
         except BaseException:
             connection.close()
             raise
@@ -233,6 +233,6 @@ class BoardFiles:
         """Write a new mark for the files as they are now; only while the gate is locked."""
         newest = newest_event(connection) or 0  # the first read makes the -wal and the -shm
         self._token = token
-        self._opened, self._changed = self._look()
+        self._opened, self._changed = self._stat_files()
         self.gate.set_mark(token, self._opened[2], self._opened[3])
         self.committed(newest)

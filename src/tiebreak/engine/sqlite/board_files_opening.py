@@ -1,6 +1,6 @@
 """Opening a board whose files do not match its mark: new, copied, renamed, replaced or damaged (see `board_files`).
 
-The mark and the token in the database are authoritative. Everything here happens while the gate is locked, and a mark
+The mark and the token in the database are authoritative. Every change here is made while the gate is locked, and a mark
 is replaced only if no other process has the board open. What is found, and what follows:
 
 - The file is missing or empty, but its WAL or its mark is there: it was renamed alone, or emptied. Refused.
@@ -9,8 +9,8 @@ is replaced only if no other process has the board open. What is found, and what
 - The board has no token: it is new, a backup, or was made by an older version. It gets one.
 - The mark has another token or is missing, and the inode number of the file is the one that was stored with the token:
   this is a second name of the file, or it was renamed without the others. Refused, with one exception: a copy that
-  happens to have the inode number of the file before it. Such a copy is at the path that was stored with the token, and
-  has no second name, no mark and no WAL.
+  happens to have the inode number of the file that was there before. Such a copy is at the path that was stored
+  with the token, and has no second name, no mark and no WAL.
 - The same, but the inode number is another one: this is a copy. A copy is a new board and gets a token of its own.
 - The token fits, but `-wal` or `-shm` is another one: SQLite removes them when another program is the last one to close
   the board. If nobody else has the board open and no event is missing, the mark is replaced. Otherwise refused.
@@ -25,7 +25,7 @@ import apsw
 
 from ...errors import Unavailable
 from .board_files import BETWEEN_LOOKS, LOOKS
-from .file_facts import facts_of, in_file, is_mounted, newest_event, size_of
+from .file_facts import facts_of, is_mounted, newest_event, read_without_wal, size_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def open_changed(files: BoardFiles, connect: Connect) -> apsw.Connection:
     """Connect to a board that does not match its mark, and mark it; raises `Unavailable` if it must not be used."""
     # Another program's database and a second name are refused before any file is created beside the database. A token
     # is only ever written after its mark. So if there is a token and no mark, this is not where the token was given.
-    facts = facts_in_file(files.path) or {}
+    facts = facts_without_wal(files.path) or {}
     if "place.token" in facts and not files.gate.mark():
         _refuse_second_name(files, facts)
     with files.gate:
@@ -53,7 +53,7 @@ def open_changed(files: BoardFiles, connect: Connect) -> apsw.Connection:
 def _open_and_mark(files: BoardFiles, connect: Connect) -> apsw.Connection:
     """While the gate is locked: find out what was changed, and refuse it or write a new mark."""
     mark, inodes = files.gate.mark(), files.side_inodes()
-    facts = facts_in_file(files.path) or _facts_with_wal(connect)
+    facts = facts_without_wal(files.path) or _facts_with_wal(connect)
     token = facts.get("place.token")
     same_token = mark is not None and mark.token == token
     if token is not None and not same_token:
@@ -80,13 +80,13 @@ def _open_and_mark(files: BoardFiles, connect: Connect) -> apsw.Connection:
 # ── Steps that a repair needs too ────────────────────────────────────────────────────────────────────────
 
 
-def facts_in_file(path: str) -> dict[str, str] | None:
+def facts_without_wal(path: str) -> dict[str, str] | None:
     """The facts in the database file without its WAL, because under this name it may have the wrong WAL.
 
     None if the file makes no sense without its WAL: a process died while it copied the WAL into the file.
     """
     for _ in range(LOOKS):
-        if found := in_file(path):
+        if found := read_without_wal(path):
             return found[0]
         sleep(BETWEEN_LOOKS)  # another process may be copying its WAL at this moment
     return None
@@ -176,7 +176,7 @@ def _refuse_second_name(files: BoardFiles, facts: dict[str, str]) -> None:
     home = facts.get("place.path", "")
     if home == files.path:
         if files.gate.never_marked() and not size_of(files.wal) and not _has_second_name(files.path):
-            return  # a copy that happens to have the inode number of the file before it
+            return  # a copy that happens to have the inode number of the file that was there before
         raise Unavailable(
             f"board {files.path}: {files.path}-gate does not belong to it, or is missing",
             hint=f"{REPAIR} writes a new one",

@@ -15,7 +15,7 @@ from ...errors import Unavailable
 from .board_files import BoardFiles
 from .board_files_opening import (
     copy_wal,
-    facts_in_file,
+    facts_without_wal,
     give_token,
     in_use,
     is_alone,
@@ -46,7 +46,7 @@ def repair(path: str) -> None:
 
 def _repair(files: BoardFiles) -> None:
     _refuse_second_name(files.path)
-    facts = facts_in_file(files.path) or {}
+    facts = facts_without_wal(files.path) or {}
     home, token = facts.get("place.path", ""), facts.get("place.token")
     with files.gate:
         if not is_alone(files.path):
@@ -78,7 +78,7 @@ def _refuse_second_name(path: str) -> None:
 
 
 def _fetch_wal(files: BoardFiles, home: str, token: str) -> int:
-    """If the file was renamed without its WAL, move the WAL here; the last event that was committed at the old path."""
+    """Move the WAL here if the file was renamed without it. Returns the last event committed at the old path."""
     mark, wal = WriteGate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
     if not mark or mark.token != token:
         return 0  # there is no board, or another one

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
 DEADLINE = 30.0
 LOOK_AGAIN = 0.005
 """Seconds for which a check of the board's files is valid."""
-FLOOR = 1.0
-"""The most seconds that a waiter sleeps before it looks again, even if nothing woke it."""
-
+LOOK_EVERY = 1.0
+"""Seconds after which a waiter looks again, even if nothing woke it."""
 SHORT = 0.002
 """Below this many seconds, sleeping is more exact than waiting for a notification."""
 
@@ -67,21 +66,21 @@ class SqliteEngine:
         self.deadline = deadline
         self._given_clock = clock
         self._inherited: list[Any] = []
-        """What a forked child has from its parent: kept, so that it is never closed, and never used."""
+        """In a forked child, the parent's connections: kept, so that they are never closed, and never used."""
         self.reopen_lock = allocate_lock()
         """Held while a forked child opens new connections."""
-        self._begin()
+        self._open()
         fork_safety.register(self)
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         try:
-            self._start()
+            self._open_connections()
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
         except OSError as exc:
             raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
 
-    def _start(self) -> None:
+    def _open_connections(self) -> None:
         self._closed = False
         self.left: set[str] = set()
         self._writing = allocate_lock()
@@ -103,7 +102,7 @@ class SqliteEngine:
             raise
         self._checkpoints = WalCheckpoints(self._files, self._writer, self._connect, self._is_open, self._busy_timeout)
         self._tx = SqliteTransaction(self._writer, self._refusals)
-        self._reading_writer = Reader(self._writer)
+        self._writer_as_reader = Reader(self._writer)
         self._pid = os.getpid()  # last: a thread that sees it may use all of the above
 
     @property
@@ -281,20 +280,20 @@ class SqliteEngine:
         try:
             if not self._readers.readers and self._writing.acquire(blocking=False):
                 try:
-                    return self._snapshot(self._reading_writer, work)
+                    return self._read_on(self._writer_as_reader, work)
                 finally:
                     self._writing.release()
             reader = self._readers.take()
             try:
                 if self._closed:
                     raise Unavailable(f"board {self.path}: is closed here")
-                return self._snapshot(reader, work)
+                return self._read_on(reader, work)
             finally:
                 reader.lock.release()
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
 
-    def _snapshot(self, reader: Reader, work: Callable[[SqliteTransaction], T]) -> T:
+    def _read_on(self, reader: Reader, work: Callable[[SqliteTransaction], T]) -> T:
         connection = reader.connection
         self._check_files(connection)
         tx = SqliteTransaction(connection, self._refusals)
@@ -331,7 +330,7 @@ class SqliteEngine:
         with self.reopen_lock:
             if self._pid != os.getpid():
                 self._inherited.append((self._writer, self._readers, self._gate, self._idle_watches))
-                self._begin()
+                self._open()
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -351,14 +350,12 @@ class SqliteEngine:
         self._used_watches.append(watch)
         try:
             watch.drain()
-            delays = (
-                recheck_delays()
-            )  # a commit may have been notified before the watch existed, and be visible only later
+            delays = recheck_delays()  # for a commit that was notified before the watch existed
             while not self._newest() > after:
-                left = end - monotonic()
-                if left <= 0:
+                remaining = end - monotonic()
+                if remaining <= 0:
                     return False
-                delay = min(left, next(delays, FLOOR))
+                delay = min(remaining, next(delays, LOOK_EVERY))
                 if delay < SHORT:
                     sleep(delay)
                 elif watch.wait(delay):

@@ -25,6 +25,7 @@ FIXED_IN = (3, 51, 3)
 LARGE_WAL = 64 * 1024 * 1024
 LITTLE_SPACE = 100 * 1024 * 1024
 MOMENT = 0.2
+"""Seconds that a probe takes at most, and that a stuck reader reads at least."""
 READ_LOCKS = range(123, 128)
 """The bytes of the `-shm` that SQLite's readers lock."""
 

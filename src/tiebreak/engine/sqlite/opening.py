@@ -1,7 +1,7 @@
 """Opening a SQLite board: make the file, bring its schema up to date, start its clock.
 
-Every change here is made while the gate is locked. So any number of processes may open a board that does not exist yet
-at the same moment: the first one makes it, and the others find it made.
+Every change to the database is made while the gate is locked. So any number of processes may open a board that does
+not exist yet at the same moment: the first one makes it, and the others find it made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def create(path: str) -> None:
 
 
 def connect(path: str, deadline: float) -> apsw.Connection:
-    """A connection with durable commits, that waits up to `deadline` seconds for locks and is allowed to write."""
+    """A connection with durable commits that waits up to `deadline` seconds for locks and is allowed to write."""
     made = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
     made.set_busy_timeout(int(deadline * 1000))
     made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -61,12 +61,12 @@ def wal_size(path: str) -> int:
 
 
 def allow_writing(connection: apsw.Connection) -> None:
-    """Register the function that the triggers of every table call: without it, SQLite refuses all writes."""
+    """Register the function that the triggers of every table name: without it, SQLite refuses all writes."""
     connection.create_scalar_function(schema.SQLITE_PASS, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
 
 
 def _nothing(*_: Any) -> None:
-    """It is never called: it only has to exist."""
+    """Never called, because the triggers never fire: the function only has to exist."""
 
 
 def prepare(connection: apsw.Connection, gate: WriteGate, path: str) -> None:

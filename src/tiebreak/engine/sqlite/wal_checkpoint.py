@@ -8,7 +8,7 @@ read it. SQLite's own checkpoints are off, because they run inside the commit th
   and the next commit copies that too, while the gate is locked.
 - A WAL that has become very long is copied while the gate is locked, although everybody has to wait for it.
 - If a reader prevents the reset, the WAL is shortened after the reader has stopped, even if nobody writes any more.
-- A short-lived process empties a long WAL when it closes the board.
+- A process empties a long WAL when it closes the board.
 
 Nothing here affects what is committed: a checkpoint that fails is tried again later.
 """
@@ -83,7 +83,7 @@ class WalCheckpoints:
         if self._copied or self.pages > CHECKPOINT_PAGES_AT_ANY_COST:
             self._checkpoint(self._writer)
             self._copied = False
-            # If a reader prevents the reset, do not try again after every commit.
+            # A reader may prevent the reset: do not try again after every commit.
             self._copy_at = self.pages + CHECKPOINT_PAGES
         elif self.running.acquire(blocking=False):
             try:

@@ -58,7 +58,7 @@ class Mark:
 
 
 class WriteGate:
-    """A fair lock among processes, with a deadline. One thread at a time may use it."""
+    """A fair lock among processes, with a deadline. One thread of a process may enter it at a time."""
 
     def __init__(self, path: str, deadline: float) -> None:
         self.path = path
