@@ -26,7 +26,7 @@ _CALLED = {CLOCK: "the server's clock"}
 
 def in_postgres(sql: str) -> str:
     """The statement as PostgreSQL gets it, its parameters by name."""
-    return _by_name(postgres._dialect(sql, False, False)[0])
+    return _by_name(postgres._translate(sql, False, False)[0])
 
 
 def _by_name(sql: str) -> str:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 """Two transactions were in conflict. The one that failed is run again."""
 MISSING = (pg.UndefinedTable, pg.UndefinedFunction)
-"""A table or function of the board is missing: the board was moved."""
+"""A table or function of the board is missing, probably because the board was moved."""
 _PERMANENT = ("authentication failed", "no password", "does not exist", "could not translate", "invalid ")
+# SQLSTATEs: connection, shutdown, too many connections, read-only (a standby), idle for too long.
 _TEMPORARY = ("08", "57P", "53300", "25006", "25P03")
 
 
