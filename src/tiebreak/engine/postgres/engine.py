@@ -36,7 +36,7 @@ from ..protocol import follow
 from ..refusals import Refusals
 from .notifications import Notifications
 from .opening import prepare, refusal_if_closed, schema_of
-from .server_errors import CONFLICTS, MISSING, diagnose, is_temporary, unavailable
+from .server_errors import CONFLICTS, MISSING, is_temporary, unavailable
 from .transaction import BoolAsInteger, MissingScope, PostgresTransaction, WouldWait
 from .transaction_settings import TransactionSettings
 from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_in_savepoint, run_without_savepoint
@@ -392,6 +392,8 @@ class PostgresEngine:
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """The findings of `tb doctor` about the server and the board's tables."""
+        from .health import diagnose
+
         return [*self._with_connection(diagnose), *self.refusals.findings()]
 
     @property

@@ -18,7 +18,7 @@ from psycopg import errors as pg
 
 from ...errors import Unavailable
 from .. import schema
-from ..closed import closed
+from ..closed_board import closed
 from .transaction_settings import DURABLE, SCOPE
 
 TYPE_CHECKING = False

@@ -47,7 +47,7 @@ def unavailable(exc: apsw.Error, path: str) -> Unavailable:
         message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
         return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))
     if str(exc).startswith("no such table"):
-        from ..closed import closed
+        from ..closed_board import closed
         from .file_facts import closed_facts
 
         facts = closed_facts(path)
