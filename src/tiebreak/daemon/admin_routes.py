@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-"""The heading of these routes in the documentation."""
 PIECE = 256 * 1024
 """Bytes of a backup that are sent at once."""
 
@@ -35,7 +34,7 @@ PIECE = 256 * 1024
     strangers=True,
 )
 async def health(service: Service, request: Request) -> Response:
-    """A real round trip: write, read the write back, check the file."""
+    """Write to the board, read the write back, and let the engine check its database."""
     try:
         written = await service.call("upkeep.probe", {})
         seen = await service.call("upkeep.probed", {})
