@@ -21,7 +21,7 @@ from ..model import RECORDS
 from ..operations import description
 from ..text import html
 from ..user_folders import DEFAULT_PORT
-from . import openapi, protocol, rpc, waiters
+from . import http_protocol, openapi, rpc, waiters
 from .routes import DOCUMENTATION as GROUP
 from .routes import ROUTES, Response, groups, route
 
@@ -312,7 +312,7 @@ def _limits() -> dict[str, str]:
         "A batch": f"{limits.MOST_IN_A_BATCH} requests",
         "<code>wait_ms</code>": f"{limits.LONGEST_WAIT:g} seconds",
         "Open waits and streams": f"{waiters.MOST_FOR_A_CLIENT} for each client, {waiters.MOST_IN_ALL} in all",
-        "Connections": str(protocol.MOST_CONNECTIONS),
-        "Headers": f"{protocol.LARGEST_HEAD // 1024} KiB",
+        "Connections": str(http_protocol.MOST_CONNECTIONS),
+        "Headers": f"{http_protocol.LARGEST_HEAD // 1024} KiB",
         "The arrival of a request": f"{RECEIPT:g} seconds",
     }

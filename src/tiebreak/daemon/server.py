@@ -30,8 +30,8 @@ from ..files import replace_file
 from ..text import moment
 from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
+from .http_protocol import ALWAYS, FlushQueue, HttpProtocol
 from .lock import DaemonLock
-from .protocol import ALWAYS, FlushQueue, HttpProtocol
 from .security import Access, AccessCheck
 from .service import SWEEP, TEND, Service
 
