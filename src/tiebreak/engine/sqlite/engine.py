@@ -1,6 +1,6 @@
 """The board in one SQLite file, used by many processes at once.
 
-Authoritative is SQLite's write lock. `BEGIN IMMEDIATE` takes it before an operation reads anything. So the operation
+SQLite's write lock is authoritative. `BEGIN IMMEDIATE` takes it before an operation reads anything. So the operation
 sees the newest state, and no other process can change that state before the operation commits. The gate (see
 `write_gate`) only makes the waiting fair: a process that ignores it gets slower answers, not wrong ones.
 
