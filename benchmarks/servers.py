@@ -92,7 +92,7 @@ async def _serve_echo(port: int) -> None:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from tiebreak.daemon.protocol import FlushQueue, HttpProtocol
+    from tiebreak.daemon.http_protocol import FlushQueue, HttpProtocol
 
     config = uvicorn.Config(
         _echo,

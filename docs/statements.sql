@@ -105,8 +105,8 @@ COMMIT;
 
 -- ----------------------------------------------------------------------------------------------------------------
 -- After a connection broke during a COMMIT
--- Two questions on a new connection tell whether the transaction was committed: is its number known as committed,
--- and is one of its events there? Each is asked in a transaction of its own.
+-- Two questions on a new connection tell whether the transaction was committed: is it still in progress, and if
+-- not, is one of its events there? Each is asked in a transaction of its own.
 -- ----------------------------------------------------------------------------------------------------------------
 
 BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;

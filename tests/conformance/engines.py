@@ -25,7 +25,7 @@ from tiebreak import Board
 from tiebreak.clock import micros, wall
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
-from tiebreak.engine.postgres.engine import FLOOR, PostgresEngine
+from tiebreak.engine.postgres.engine import LOOK_EVERY, PostgresEngine
 
 from ..pooler import Pooler
 from ..postgres import server
@@ -214,7 +214,7 @@ class HostilePlace(PostgresPlace):
 class PooledPlace(PostgresPlace):
     """The same behind a pooler, where each transaction may run on another connection than the last one."""
 
-    wakes_within = FLOOR + 0.5  # nobody can listen there, so one who waits looks now and then
+    wakes_within = LOOK_EVERY + 0.5  # nobody can listen there, so one who waits looks now and then
 
     def empty_board(self) -> str:
         database = server().hostile_database("serializable")

@@ -1,4 +1,4 @@
-"""The parts of uvicorn that `daemon/protocol.py` and `daemon/server.py` use and that are not its public interface.
+"""The parts of uvicorn that `daemon/http_protocol.py` and `daemon/server.py` use and that are not its public interface.
 
 A new version of uvicorn may change them without notice. Each test names one such part and says what the daemon needs it
 for, so a failure here tells what to look at before the bound in `pyproject.toml` is raised.
@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from tiebreak.daemon.protocol import HttpProtocol
+from tiebreak.daemon.http_protocol import HttpProtocol
 
 CALLBACKS = {
     "connection_made": "refuses other users and too many connections",
@@ -135,7 +135,7 @@ def served() -> Served:
 
 
 def gone(what: str, why: str) -> str:
-    return f"uvicorn {uvicorn.__version__}: {what} is gone; daemon/protocol.py and daemon/server.py need it: {why}"
+    return f"uvicorn {uvicorn.__version__}: {what} is gone; daemon/http_protocol.py and daemon/server.py need it: {why}"
 
 
 @pytest.mark.parametrize("name", CALLBACKS)

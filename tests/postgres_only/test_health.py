@@ -12,7 +12,7 @@ import pytest
 from tests.races.crew import Crew
 from tests.races.scenarios import next_claimer
 from tiebreak import Board
-from tiebreak.engine.postgres.server_errors import diagnose
+from tiebreak.engine.postgres.health import diagnose
 
 from ..postgres import WRITES, Server
 from .conftest import in_thread, open_board, tap, until

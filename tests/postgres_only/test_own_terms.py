@@ -75,7 +75,7 @@ def test_the_check_above_notices_a_level_that_is_taken_over(
     def begin(self: Any, connection: Any, scopes: Any) -> tuple[Any, ...]:
         ours = f"{self._settings}{POSTGRES_PASS}; {transaction_settings.locks(scopes)}"
         begun = connection.execute(
-            f"BEGIN READ WRITE; {ours}SELECT {transaction_settings.CLOCK}, {transaction_settings._WRITER}"
+            f"BEGIN READ WRITE; {ours}SELECT {transaction_settings.CLOCK}, {transaction_settings._XID_AND_LAST_NUMBER}"
         )
         begun.set_result(-1)
         return tuple(begun.fetchone())

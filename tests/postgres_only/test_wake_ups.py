@@ -13,7 +13,7 @@ import pytest
 from tests.races.crew import Crew
 from tiebreak import Board
 from tiebreak.engine.postgres import notifications
-from tiebreak.engine.postgres.engine import FLOOR
+from tiebreak.engine.postgres.engine import LOOK_EVERY
 from tiebreak.engine.postgres.notifications import CHANNEL, Notifications
 
 from .conftest import PATIENCE, engine_of, in_thread, open_board, tap, until
@@ -68,14 +68,14 @@ def waiting(board: Board, after: int = 0) -> Any:
 
 def test_another_process_wakes_well_before_it_would_look_by_itself(address: str) -> None:
     took = exchange(address, ROUNDS)
-    prompt = [seconds for seconds in took if seconds < FLOOR / 2]
+    prompt = [seconds for seconds in took if seconds < LOOK_EVERY / 2]
     assert len(prompt) > ROUNDS / 10, took  # those who look once a second are late every time
 
 
 def test_the_same_exchange_is_slow_but_sure_when_every_hint_is_lost(address: str) -> None:
     took = exchange(address, 3, rings=False)
     assert len(took) == 3
-    assert sum(took) > FLOOR, "something else than the hint woke them: the test above shows nothing"
+    assert sum(took) > LOOK_EVERY, "something else than the hint woke them: the test above shows nothing"
 
 
 def test_a_waiter_whose_listening_connection_is_cut_still_wakes(board: Board, other: Board, raw: Any) -> None:
@@ -263,7 +263,7 @@ def test_a_notification_that_one_thread_receives_wakes_all_waiters(
         sleep(self, seconds, *rest)
 
     monkeypatch.setattr(Notifications, "sleep", lies_down_late)
-    monkeypatch.setattr("tiebreak.engine.postgres.engine.FLOOR", 250.0)
+    monkeypatch.setattr("tiebreak.engine.postgres.engine.LOOK_EVERY", 250.0)
     answer: list[bool] = []
     late = threading.Thread(target=lambda: answer.append(board.engine.wait(0, 250)), daemon=True)
     slow.append(late)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.daemons import PATIENCE
-from tiebreak.daemon import protocol
+from tiebreak.daemon import http_protocol
 
 from .conftest import Door, Starting, ended
 
@@ -80,8 +80,8 @@ def pour(knocking: socket.socket) -> None:
 
 
 def test_a_refused_client_that_sends_on_is_cut_off(start: Starting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MOST_DISCARDED", 1024 * 1024)
-    monkeypatch.setattr(protocol, "LINGER", 3600.0)
+    monkeypatch.setattr(http_protocol, "MOST_DISCARDED", 1024 * 1024)
+    monkeypatch.setattr(http_protocol, "LINGER", 3600.0)
     door = start().door
     with door.begin("POST", "/rpc", {"Content-Type": "application/json", "Content-Length": str(10**12)}) as knocking:
         knocking.settimeout(PATIENCE)
@@ -90,7 +90,7 @@ def test_a_refused_client_that_sends_on_is_cut_off(start: Starting, monkeypatch:
 
 
 def test_a_refused_client_that_stays_silent_is_cut_off(start: Starting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "LINGER", 0.1)
+    monkeypatch.setattr(http_protocol, "LINGER", 0.1)
     door = start().door
     with door.begin("POST", "/rpc", {"Content-Type": "application/json", "Content-Length": str(10**12)}) as knocking:
         assert ended(knocking).startswith(b"HTTP/1.1 413 ")

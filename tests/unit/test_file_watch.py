@@ -284,7 +284,7 @@ def test_overflow_alone_is_a_change(path: str, writer: Writer, monkeypatch: pyte
 
 @linux
 def test_file_system_that_keeps_silent_is_found_out(path: str, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_watch, "_FLOOR", 0.02)
+    monkeypatch.setattr(file_watch, "_STAT_EVERY", 0.02)
     monkeypatch.setattr(file_watch._Inotify, "_add", lambda *_: None)
     with Watch(path) as watch:
         assert watch.fileno() >= 0

@@ -27,7 +27,7 @@ def plans(
 
     def explained(original: Any) -> Any:
         def explain(self: Any, sql: str, **given: Any) -> Any:
-            text, order = transaction._prepared.get(sql) or transaction._dialect(sql)
+            text, order = transaction._translated.get(sql) or transaction._translate(sql)
             values = order({**given, "now": self.now})
             steps.extend(row[-1] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall())
             return original(self, sql, **given)

@@ -1,1 +1,1 @@
-"""docs/statements.sql: the statements that the operations send, written for whoever runs the database."""
+"""Generates docs/statements.sql: the statements that the operations send, for the people who run the database."""

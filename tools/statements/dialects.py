@@ -1,6 +1,6 @@
-"""A statement in the words of each database, and what PostgreSQL is sent around the statements of an operation.
+"""A statement in the dialect of each database, and what PostgreSQL is sent around the statements of an operation.
 
-All that `statements` knows about the inside of the engines is here.
+Only this module uses private parts of the engines.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tiebreak.engine.sqlite import transaction as sqlite
 from tiebreak.operations import events, scope
 
 _CALLED = {CLOCK: "the server's clock"}
-"""What is too long for a note."""
+"""Names for fragments that are too long for a comment."""
 
 
 def in_postgres(sql: str) -> str:
-    """The statement as PostgreSQL gets it, its parameters by name."""
-    return _by_name(postgres._dialect(sql, False, False)[0])
+    """The statement as PostgreSQL gets it, but with its parameters by name."""
+    return _by_name(postgres._translate(sql, False, False)[0])
 
 
 def _by_name(sql: str) -> str:
-    """A statement of psycopg with `:name` for its parameters; those without a name are called as their columns are."""
+    """A statement of psycopg with `:name` for its parameters. A parameter without a name gets that of its column."""
     sql = re.sub(r"%\((\w+)\)s", r":\1", sql).replace("%%", "%")
     columns = re.search(r"INSERT INTO events \(([^)]*)\) VALUES", sql)
     names = iter(columns.group(1).split(", ") if columns else ["events"])
@@ -38,7 +38,7 @@ def _by_name(sql: str) -> str:
 
 
 def differences(sql: str) -> list[str]:
-    """What SQLite gets instead, for each fragment of the statement that the databases have different words for."""
+    """What SQLite gets instead, for each fragment of the statement in which the dialects differ."""
     told = []
     for fragment in dict.fromkeys(name for _, name, _, _ in Formatter().parse(sql) if name):
         there, here = in_postgres(f"{{{fragment}}}"), sqlite._FRAGMENTS[fragment]
@@ -48,7 +48,7 @@ def differences(sql: str) -> list[str]:
 
 
 class _Wire:
-    """Stands for a connection to PostgreSQL, and keeps what would have been sent."""
+    """A fake connection to PostgreSQL that records what is sent."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -103,8 +103,8 @@ def around_operations() -> Iterator[Exchange]:
     )
     yield (
         "After a connection broke during a COMMIT",
-        "Two questions on a new connection tell whether the transaction was committed: is its number known as "
-        "committed, and is one of its events there? Each is asked in a transaction of its own.",
+        "Two questions on a new connection tell whether the transaction was committed: is it still in progress, and "
+        "if not, is one of its events there? Each is asked in a transaction of its own.",
         _sent(lambda wire: outcome(settings, wire, {"transaction": "1"})),
     )
 
@@ -117,7 +117,7 @@ def _commit(wire: _Wire, count: int) -> None:
 
 
 def _sent(say: Callable[[_Wire], object]) -> list[str]:
-    """What is sent; values are not filled in, because that takes a connection."""
+    """What is sent. Values are not filled in, because that needs a real connection."""
     wire = _Wire()
     with patch.multiple(psycopg.ClientCursor, __init__=lambda *_: None, mogrify=lambda _, sql, __: sql):
         say(wire)

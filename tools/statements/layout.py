@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 WIDTH = 115
 STEP = 4
-"""How far a line is indented inside of parentheses, or below the clause that it goes on with."""
+"""How far a line is indented inside parentheses, or below the clause that it continues."""
 
 _TOKEN = re.compile(r"\s*('(?:[^']|'')*'|:[a-z_]+|\w[\w.]*|::|<>|<=|>=|\|\||@@|.)")
 _CLAUSES = (
@@ -20,13 +20,13 @@ _CLAUSES = (
     *("FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "FOR UPDATE", "FOR SHARE", "RETURNING"),
     *("ON CONFLICT", "DO UPDATE SET", "UNION ALL", "UNION"),
 )
-"""What begins a line, a longer one before the shorter one that it begins with."""
+"""What begins a line. A longer clause comes before the shorter one that it begins with."""
 _QUERIES = ("SELECT", "WITH", "VALUES")
 
 
 @dataclass
 class _Token:
-    """A word or sign, or with `inside` all that is between two parentheses."""
+    """A word or a sign; or an opening parenthesis, with all that is inside."""
 
     text: str
     blank: bool
@@ -62,7 +62,7 @@ def _flat(tokens: list[_Token]) -> str:
 
 
 def _query(tokens: list[_Token], indent: int) -> list[str]:
-    """Each clause from a line of its own."""
+    """Each clause on a line of its own."""
     lines: list[str] = []
     for keyword, body in _clauses(tokens):
         lines += _clause(keyword, body, indent)
@@ -122,7 +122,7 @@ def _each_on_a_line(keyword: str, body: list[_Token], indent: int) -> list[str]:
 
 
 def _in_turn(begin: str, parts: list[list[_Token]], indent: int) -> list[str]:
-    """The first part after what begins the line, each other one from a line of its own."""
+    """The first part after `begin`, each other part on a line of its own."""
     lines: list[str] = []
     for part in parts:
         lines += _spread(begin, part, indent)
@@ -175,7 +175,7 @@ def _filled(items: list[list[_Token]], indent: int) -> list[str]:
 
 
 def _spread(begin: str, tokens: list[_Token], indent: int) -> list[str]:
-    """An expression; parentheses for which a line has no room are opened, and their content indented."""
+    """An expression. Parentheses that do not fit into a line get lines of their own for their content."""
     flat = begin + _flat(tokens)
     if len(flat) <= WIDTH:
         return [flat]

@@ -1,4 +1,4 @@
-"""docs/statements.sql, put together from what was recorded."""
+"""The text of docs/statements.sql, from the statements that `recorder` has recorded."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def page() -> str:
 
 
 def _exchange(statements: list[str], settings: list[str]) -> Iterator[str]:
-    """The statements of an exchange; settings that were shown before are only mentioned, once."""
+    """The statements of an exchange. Settings that were shown before are replaced by one comment."""
     mentioned = None
     for each in statements:
         if each in settings:
@@ -102,7 +102,7 @@ def _how(shared: set[bool]) -> str:
 
 
 def _statements(name: str, notes: Notes, shown: dict[str, str]) -> Iterator[str]:
-    """The statements that are shown here, and the names of those that were shown before; `shown` is added to."""
+    """The statements that are new here, and the names of those that were shown before. Adds the new ones to `shown`."""
     before = [shown[sql] for sql in notes.statements if sql in shown]
     number = 0
     for sql, sent in notes.statements.items():

@@ -1,7 +1,7 @@
-"""Which statements each operation sends: found out by running the sample calls on a SQLite board.
+"""Records which statements each operation sends, by running the sample calls on a SQLite board.
 
-What is kept is the SQL that an operation hands to its transaction, before an engine puts its own words in. The engine
-runs each operation as always; only the operation's function sees a transaction that takes notes.
+Recorded is the SQL that an operation gives to its transaction, with its named fragments. The engine runs each operation
+as always, but the operation gets a transaction that takes notes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Notes:
         self.events = False
 
     def statement(self, sql: str, frame: FrameType | None) -> None:
-        """Note a statement, once for all its sizes."""
+        """Note a statement. If it is sent for different numbers of rows, only the one for one row is noted."""
         if sql.startswith(_EVENT):
             self.events = True
             return
@@ -178,7 +178,7 @@ class Recorder:
         return outer
 
     def _resolved(self, value: Any, name: str, project: str) -> Any:
-        """What a stand-in of the samples stands for."""
+        """A value of the samples, with each placeholder (`Number`, `Id`, `Place`) replaced by what it stands for."""
         if isinstance(value, list):
             return [self._resolved(each, name, project) for each in value]
         if isinstance(value, dict):

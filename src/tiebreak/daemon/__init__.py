@@ -4,7 +4,7 @@ It keeps no state of its own that matters: the database stays the only authority
 directly at the same time. What the daemon adds is group commit (many writes share one sync of the disk), waiting, and
 event streams. A request passes these modules in this order:
 
-    protocol            the connection: which user is connected; limits on time and size
+    http_protocol       the connection: which user is connected; limits on time and size
     security            Host, Origin and token, on every route
     app                 finds the route, reads the body, turns errors into HTTP statuses
     rpc · event_stream · mcp_route · hook_route · admin_routes · pages      the handlers of the routes

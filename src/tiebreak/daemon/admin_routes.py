@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .routes import Request
     from .service import Service
 
-"""The heading of these routes in the documentation."""
 PIECE = 256 * 1024
 """Bytes of a backup that are sent at once."""
 
@@ -35,7 +34,7 @@ PIECE = 256 * 1024
     strangers=True,
 )
 async def health(service: Service, request: Request) -> Response:
-    """A real round trip: write, read the write back, check the file."""
+    """Write to the board, read the write back, and let the engine check its database."""
     try:
         written = await service.call("upkeep.probe", {})
         seen = await service.call("upkeep.probed", {})
@@ -51,7 +50,7 @@ async def health(service: Service, request: Request) -> Response:
         "up_seconds": round(time() - service.began, 1),
         "pid": os.getpid(),
         "wal_bytes": _wal_size(service.engine.path),
-        "wal_kept_by": service.log_kept_by,
+        "wal_kept_by": service.wal_kept_by,
     }
     return Response(msgspec.json.encode(facts))
 
@@ -81,7 +80,7 @@ async def metrics(service: Service, request: Request) -> Response:
 
 
 def _pid(service: Service) -> int:
-    return int(service.log_kept_by[0].split()[1]) if service.log_kept_by else 0
+    return int(service.wal_kept_by[0].split()[1]) if service.wal_kept_by else 0
 
 
 def _wal_size(path: str | None) -> int:

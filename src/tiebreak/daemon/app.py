@@ -99,7 +99,7 @@ def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
 
 
 async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes:
-    """The whole body. Raises `Problem` 415 or 413. `protocol.py` enforces the deadline for its arrival."""
+    """The whole body. Raises `Problem` 415 or 413. `http_protocol` enforces the deadline for its arrival."""
     kind = headers.get(b"content-type")
     if kind is not None and kind.partition(b";")[0].strip().lower() != JSON:
         raise Problem(415, Invalid("Content-Type: only application/json is understood"), close=True)

@@ -31,11 +31,11 @@ class DaemonLock:
             self._fd = _opened(self.path, os.O_RDWR | os.O_CREAT, board)
         except OSError as exc:
             raise Unavailable(f"daemon lock {self.path}: {exc.strerror or exc}") from exc
-        for left in range(10, -1, -1):
+        for more_tries in range(10, -1, -1):
             if try_lock(self._fd):
                 break
             who = served(board, address)
-            if who or not left:
+            if who or not more_tries:
                 os.close(self._fd)
                 raise already_served(board, who or {})
             sleep(0.02)  # `served` holds it for a moment, or a starting daemon has not yet written its facts

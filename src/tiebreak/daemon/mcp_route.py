@@ -152,7 +152,7 @@ class RequestBoard(Board):
         return project(self._headers.get(b"tiebreak-project", b"default").decode("latin-1"), "Tiebreak-Project")
 
     def root(self) -> str:
-        """An empty place: the agent's files may be on another machine, so none is ever read."""
+        """A path without files: the agent's files may be on another machine, so none is ever read."""
         return "/dev/null"
 
     def resource(self, text: str) -> str:

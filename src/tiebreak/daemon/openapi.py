@@ -1,9 +1,8 @@
-"""The OpenAPI document, made from the table of routes and from the declared operations, so that it forgets none.
+"""The OpenAPI document, generated from the table of routes and from the declared operations.
 
-A route tells its statuses, the description of an operation its parameters and what it returns. What is added here is
-what they have in common: the one form of an error, the statuses that come before any route is looked at, and the shapes
-of records. A schema of what is sent allows all that the server accepts: what a program that makes up calls needs beyond
-that belongs to that program.
+A route declares its statuses, and an operation its parameters and its result. This module adds what they have in
+common: the form of an error, the statuses that any route can have, and the schemas of records. The schema of a request
+allows all that the server accepts. A fuzzer that needs narrower schemas narrows them itself.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ EVERYWHERE = {
     431: "Too many headers, or too large ones; there is no body.",
     503: "The board cannot be used now, or the daemon is shutting down: try again.",
 }
-"""What every route can answer, before it is asked or when the board is gone."""
+"""The statuses that every route can have: those sent before a handler runs, and 503."""
 _WITHOUT_BODY = (202, 204, 408, 431)
 _HEADERS = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After", 503: "Retry-After"}
 
@@ -57,31 +56,31 @@ def described(routes: Iterable[Route], operations: list[OperationDescription]) -
     routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in sorted(routes, key=lambda each: (each.path, each.method)):
-        paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _route(route)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "tiebreak",
             "version": __version__,
             "description": ABOUT,
-            **_WHOSE,
+            **_LICENSE_AND_CONTACT,
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
         "tags": [{"name": group.heading, "description": group.text} for group in groups(routes)],
         "paths": paths,
         "components": {
-            "schemas": {**{each.name: _of_record(each) for each in description.records()}, **_messages(operations)},
+            "schemas": {**{each.name: _record(each) for each in description.records()}, **_messages(operations)},
             "responses": {
                 str(status): _answer(status, text, _error_body(status)) for status, text in EVERYWHERE.items()
             },
             "securitySchemes": {"token": _TOKEN},
         },
-        "x-operations": {each.name: _of_operation(each) for each in operations},
+        "x-operations": {each.name: _operation(each) for each in operations},
     }
 
 
-_WHOSE = {
+_LICENSE_AND_CONTACT = {
     "license": {"name": "MIT License", "identifier": "MIT"},
     "contact": {"name": "The maintainers of tiebreak"},
 }
@@ -100,12 +99,12 @@ def _ref(name: str) -> Schema:
 
 
 def statuses(route: Route) -> dict[int, str]:
-    """All that a route can answer, in order."""
+    """All statuses of a route, in order."""
     unknown = {404: "There is no such thing."} if "{" in route.path else {}
     return dict(sorted({**EVERYWHERE, **unknown, **route.answers}.items()))
 
 
-def _of_route(route: Route) -> Schema:
+def _route(route: Route) -> Schema:
     words = [word.strip("{}").replace(".", "").replace("-", "_") for word in route.words if word]
     made: Schema = {
         "operationId": "_".join([route.method.lower(), *words]),
@@ -153,20 +152,20 @@ def _error_body(status: int) -> Schema:
     if status in _WITHOUT_BODY:
         return {}
     content: Schema = {"application/json": {"schema": _ref("Error")}}
-    if status == 400:  # from below all routes
+    if status == 400:  # sent by uvicorn, which calls no route then
         content["text/plain"] = {"schema": {"type": "string", "description": "what came was not even HTTP"}}
     return content
 
 
 def _content(route: Route, status: int) -> Schema:
-    """What comes with a status: as the table says, else an error or any JSON."""
+    """The content of a response: from `_BODIES` if it succeeds, else an error."""
     if status in _WITHOUT_BODY:
         return {}
     kind, schema = _BODIES.get((route.method, route.path), ("application/json", {}))
     if status < 400:
         return {kind: {"schema": schema}}
     content = _error_body(status)
-    if status in route.answers and any(schema is each for each in (_OF_OPERATIONS, _ANSWERS, _ANSWER)):
+    if status in route.answers and any(schema is each for each in (_OPERATION_ANSWERS, _ANSWERS, _ANSWER)):
         content["application/json"] = {"schema": {"anyOf": [_ref("Refusal"), _ref("Error")]}}
     return content
 
@@ -175,7 +174,7 @@ def _one_or_many(name: str) -> Schema:
     return {"anyOf": [_ref(name), {"type": "array", "minItems": 1, "items": _ref(name)}]}
 
 
-_OF_OPERATIONS = _one_or_many("OperationAnswer")
+_OPERATION_ANSWERS = _one_or_many("OperationAnswer")
 _ANSWERS = _one_or_many("Answer")
 _ANSWER = _ref("Answer")
 _TEXT = {"type": "string"}
@@ -185,7 +184,7 @@ _DOCUMENT = {
     "required": ["openapi", "info", "paths"],
 }
 _BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
-    ("POST", "/rpc"): ("application/json", _OF_OPERATIONS),
+    ("POST", "/rpc"): ("application/json", _OPERATION_ANSWERS),
     ("POST", "/"): ("application/json", _ANSWERS),
     ("POST", "/mcp"): ("application/json", _ANSWER),
     ("POST", "/a2a"): ("application/json", _ANSWER),
@@ -197,13 +196,13 @@ _BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
     ("GET", "/health"): ("application/json", _ref("Health")),
     ("POST", "/doctor"): ("application/json", {"type": "array", "items": _ref("Finding")}),
 }
-"""What the good answers of a route are, where that is not just some JSON."""
+"""The content of successful responses, where it is not any JSON."""
 
 
 # ── Operations ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_operation(operation: OperationDescription) -> Schema:
+def _operation(operation: OperationDescription) -> Schema:
     return {
         "summary": operation.summary,
         "description": operation.text,
@@ -222,7 +221,7 @@ def params(operation: OperationDescription) -> Schema:
     return {"type": "object", "properties": found, "required": needed, "additionalProperties": False}
 
 
-def _of_record(record: RecordDescription) -> Schema:
+def _record(record: RecordDescription) -> Schema:
     shapes = {name: description.answer_schema(kind, _ref) for name, kind in record.fields.items()}
     return {"type": "object", "description": record.text, "properties": shapes, "required": list(shapes)}
 
@@ -235,11 +234,11 @@ _ONCE = {
     "pattern": f"^[ -~]{{{MIN_ONCE},{MAX_ONCE}}}$",
     "description": "makes a write safe to repeat: the second time it is answered as the first time",
 }
-_TWO = {"const": "2.0"}
+_VERSION_2 = {"const": "2.0"}
 
 
 def _messages(operations: list[OperationDescription]) -> dict[str, Schema]:
-    """All bodies that are no records: each operation's request, and what the answers look like."""
+    """The schemas of requests and responses: one request for each operation, results and errors."""
     call = {"anyOf": [_ref(each.name) for each in operations]}
     batch = {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _ref("Call")}
     return {
@@ -247,18 +246,18 @@ def _messages(operations: list[OperationDescription]) -> dict[str, Schema]:
         "Call": call,
         "Body": {"anyOf": [_ref("Call"), {**batch, "description": "all in one transaction if one of them writes"}]},
         "Answer": {"oneOf": [_ref("Result"), _ref("Refusal")]},
-        "Result": _object(jsonrpc=_TWO, id=_ID, result={}),
+        "Result": _object(jsonrpc=_VERSION_2, id=_ID, result={}),
         "OperationAnswer": {"oneOf": [_ref("OperationResult"), _ref("Refusal")]},
-        "OperationResult": _object(jsonrpc=_TWO, id=_ID, result=_any_result(operations)),
-        "Refusal": _object(jsonrpc=_TWO, id=_ID, error=_RPC_ERROR),
-        "Error": {**_object(error=_WHICH, message=_TEXT), "description": "why not, and perhaps what to do"},
-        "Health": _object(healthy={"const": True}, written={"type": "number"}, up_seconds=_SOME, pid=_COUNT),
+        "OperationResult": _object(jsonrpc=_VERSION_2, id=_ID, result=_any_result(operations)),
+        "Refusal": _object(jsonrpc=_VERSION_2, id=_ID, error=_RPC_ERROR),
+        "Error": {**_object(error=_ERROR_NAME, message=_TEXT), "description": "why not, and perhaps what to do"},
+        "Health": _object(healthy={"const": True}, written={"type": "number"}, up_seconds=_SECONDS, pid=_COUNT),
         "Finding": _object(level=_TEXT, what=_TEXT, details={}),
     }
 
 
 def _any_result(operations: list[OperationDescription]) -> Schema:
-    """What operations return, each shape once."""
+    """The results of all operations, each schema once."""
     kinds = {each.returns.text: each.returns for each in operations}
     anything = {"type": ["object", "array"], "items": {}, "description": "JSON of the operation's own form"}
     shapes = [description.answer_schema(kinds[text], _ref) or anything for text in sorted(kinds)]
@@ -267,7 +266,7 @@ def _any_result(operations: list[OperationDescription]) -> Schema:
 
 def _call(operation: OperationDescription) -> Schema:
     once = {"once": _ONCE} if operation.writes else {}
-    made = _object(jsonrpc=_TWO, method={"const": operation.name}, params=params(operation))
+    made = _object(jsonrpc=_VERSION_2, method={"const": operation.name}, params=params(operation))
     made["properties"].update({"id": _ID, **once})
     if not params(operation)["required"]:
         made["required"].remove("params")
@@ -279,11 +278,11 @@ def _object(**properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-_SOME = {"type": "number", "minimum": 0}
+_SECONDS = {"type": "number", "minimum": 0}
 _COUNT = {"type": "integer", "minimum": 1}
-_WHICH = {"type": "string", "enum": [each.name for each in description.error_kinds()]}
+_ERROR_NAME = {"type": "string", "enum": [each.name for each in description.error_kinds()]}
 _RPC_ERROR = _object(code={"type": "integer"}, message=_TEXT)
 _RPC_ERROR["properties"]["data"] = {
-    **_object(error=_WHICH),
+    **_object(error=_ERROR_NAME),
     "description": "the error's name, perhaps a hint, and the facts: who has it, until when, by which grant",
 }

@@ -1,7 +1,7 @@
-"""Pages for people and for programs that find their way by themselves: the OpenAPI document and what it says.
+"""The documentation of the daemon's API: `GET /openapi.json` for programs, `GET /docs` for people.
 
-The page for people is one file that loads nothing and runs nothing, so it can be saved and read anywhere. Its prose is
-in `static/docs.html`; routes, operations, records and bounds are put in from where they are declared.
+The page for people is one file without scripts that loads nothing else, so it can be saved and read anywhere. Its prose
+is in `static/docs.html`. Routes, operations, records and limits are inserted from their declarations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..model import RECORDS
 from ..operations import description
 from ..text import html
 from ..user_folders import DEFAULT_PORT
-from . import openapi, protocol, rpc, waiters
+from . import http_protocol, openapi, rpc, waiters
 from .routes import DOCUMENTATION as GROUP
 from .routes import ROUTES, Response, groups, route
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .routes import Request, Route
     from .service import Service
 
-"""The heading of these routes in the documentation."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -46,7 +45,7 @@ STATIC = Path(__file__).parent / "static"
     strangers=True,
 )
 async def openapi_json(service: Service, request: Request) -> Response:
-    """The document, which is the same for everybody."""
+    """The OpenAPI document, which is the same for all clients."""
     return Response(msgspec.json.encode(openapi.document()))
 
 
@@ -59,7 +58,7 @@ async def openapi_json(service: Service, request: Request) -> Response:
     strangers=True,
 )
 async def docs(service: Service, request: Request) -> Response:
-    """The page; its examples have the address under which it was asked for."""
+    """The page. Its examples use the host name of the request."""
     host = request.headers.get(b"host", b"").decode("latin-1")
     return Response(page(host), type=b"text/html; charset=utf-8", headers=_POLICY)
 
@@ -81,16 +80,16 @@ _POLICY = (
 
 
 def page(host: str) -> bytes:
-    """The page for whoever reached this daemon under that name."""
+    """The page, with this host name in its examples."""
     if host == "localhost":  # by the unix socket, where there is no port
         host = f"127.0.0.1:{DEFAULT_PORT}"
     return filled(host, ROUTES, description.operations()).encode()
 
 
 def filled(host: str, routes: list[Route], operations: list[OperationDescription]) -> str:
-    """The prose with everything put in its place."""
+    """The prose of `docs.html` with its `{{placeholders}}` filled in."""
     parts = {
-        **{name: html(value) for name, value in _words(host, routes, operations).items()},
+        **{name: html(value) for name, value in _plain_values(host, routes, operations).items()},
         **{name: _code(text.replace("HOST", host).replace("PORT", _port(host))) for name, text in EXAMPLES.items()},
         "style": _style(),
         "contents": _list(_link(each.name) for each in operations),
@@ -101,13 +100,13 @@ def filled(host: str, routes: list[Route], operations: list[OperationDescription
         "records": "".join(map(_record, description.records())),
         "codes": _codes(),
         "statuses": _table(("status", "meaning"), ((f"{status}", text) for status, text in _STATUSES.items())),
-        "bounds": _table(("what", "at most"), _bounds().items()),
+        "bounds": _table(("what", "at most"), _limits().items()),
     }
     prose = (STATIC / "docs.html").read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], prose)
 
 
-def _words(host: str, routes: list[Route], operations: list[OperationDescription]) -> dict[str, str]:
+def _plain_values(host: str, routes: list[Route], operations: list[OperationDescription]) -> dict[str, str]:
     return {
         "version": __version__,
         "host": host,
@@ -169,11 +168,11 @@ id: 3
 event: task.claimed
 data: {"number": 3, "event": "task.claimed", "name": "fix the login", "agent": "ada", "epoch": 1, …}""",
 }
-"""What a reader can paste into a shell; the tests do."""
+"""Commands to paste into a shell, and answers. The tests run the commands."""
 
 
 def _code(text: str) -> str:
-    """Lines of code: comments, and what is JSON in them, stand out a little."""
+    """Lines of code as HTML; comments and JSON are highlighted."""
     return "\n".join(
         f"<i>{html(line)}</i>" if line.startswith("#") else _line(line) for line in text.strip().split("\n")
     )
@@ -208,7 +207,7 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table that scrolls by itself where it is too wide; its cells are HTML already."""
+    """A table that scrolls sideways if it is too wide. Its cells are HTML already."""
     head = "".join(f'<th scope="col">{html(text)}</th>' for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -262,7 +261,7 @@ def _parameter(parameter: Parameter) -> tuple[str, str, str]:
 
 
 def _kind(kind: Kind) -> str:
-    """A kind in words; a record is a link."""
+    """A kind in words. A record is a link."""
     return kind.words(_name_of_kind)
 
 
@@ -279,7 +278,7 @@ def _record(record: RecordDescription) -> str:
 
 
 def _codes() -> str:
-    """What JSON-RPC can answer: its own codes, then the board's."""
+    """The error codes: those of JSON-RPC, then those of the board."""
     rows = [(str(code), html(name), _prose(text)) for code, (name, text) in _OF_JSON_RPC.items()]
     for each in description.error_kinds():
         rows.append((str(each.code), f"<b>{html(each.name)}</b>", _prose(each.text.partition("\n\n")[0])))
@@ -303,8 +302,8 @@ _STATUSES = {
 _STATUSES = {status: _prose(text) for status, text in sorted(_STATUSES.items())}
 
 
-def _bounds() -> dict[str, str]:
-    from .app import LARGEST_BODY  # which imports this module for its routes
+def _limits() -> dict[str, str]:
+    from .app import LARGEST_BODY  # not at the top: `app` imports this module
     from .server import RECEIPT
 
     return {
@@ -313,7 +312,7 @@ def _bounds() -> dict[str, str]:
         "A batch": f"{limits.MOST_IN_A_BATCH} requests",
         "<code>wait_ms</code>": f"{limits.LONGEST_WAIT:g} seconds",
         "Open waits and streams": f"{waiters.MOST_FOR_A_CLIENT} for each client, {waiters.MOST_IN_ALL} in all",
-        "Connections": str(protocol.MOST_CONNECTIONS),
-        "Headers": f"{protocol.LARGEST_HEAD // 1024} KiB",
+        "Connections": str(http_protocol.MOST_CONNECTIONS),
+        "Headers": f"{http_protocol.LARGEST_HEAD // 1024} KiB",
         "The arrival of a request": f"{RECEIPT:g} seconds",
     }

@@ -4,7 +4,7 @@ Three extensions to the specification:
 
 - The member `once` of a request is an idempotency key. It makes a write safe to repeat.
 - The parameter `wait_ms` makes a read wait until its answer is not empty.
-- A batch that contains a write runs in one transaction.
+- A batch that contains a write runs in one transaction where the engine can (see `Engine.batch`).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _header_key(request: Request) -> str | None:
 
 
 async def _batch(service: Service, request: Request, messages: list[Any]) -> Response:
-    """Answer each request of a batch. If one of them writes, all run in one transaction."""
+    """Answer each request of a batch. If one of them writes, all run together, as one batch of the engine."""
     if not 1 <= len(messages) <= MOST_IN_A_BATCH:
         raise RpcError(REQUEST, f"a batch has 1 to {MOST_IN_A_BATCH} requests, this one has {len(messages)}")
     answers: list[Any] = [None] * len(messages)

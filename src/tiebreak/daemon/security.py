@@ -1,4 +1,4 @@
-"""Access checks: every request must pass Host, Origin and token, in this order, before anything else is read from it.
+"""Access checks: every request must pass Host, Origin and token, in this order, before its body is read.
 
 Host and Origin keep web pages out, also pages whose own host name resolves to this machine (DNS rebinding). The token
 keeps other users and other programs out. On the unix socket no token is needed, because the kernel tells which user
@@ -70,9 +70,9 @@ class Access(NamedTuple):
     """The host names that requests may be addressed to."""
     port: int = 0
     open: bool = False
-    """Needs no token, except for what is closed to strangers (`Route.strangers`, `Operation.strangers`)."""
+    """Whether no token is needed, except for what is closed to strangers (`Route.strangers`, `Operation.strangers`)."""
     open_jobs: bool = False
-    """Needs no token for that either."""
+    """Whether no token is needed for that either."""
 
 
 class AccessCheck:

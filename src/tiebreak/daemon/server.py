@@ -1,7 +1,8 @@
 """`Daemon` serves a board from start to shutdown: lock, sockets and token; serving; draining.
 
 SIGTERM and SIGINT drain the daemon: it refuses new requests, answers running ones, and answers waiting ones with an
-empty result, all within a few seconds. A second signal ends it at once.
+empty result, all within a few seconds. A second signal ends it at once. A daemon with workers first lets them finish
+their jobs, while it still serves. A second signal then stops the workers, and the daemon drains.
 
 A daemon that is killed loses nothing that was acknowledged, because each answer is sent after its commit.
 """
@@ -29,8 +30,8 @@ from ..files import replace_file
 from ..text import moment
 from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
+from .http_protocol import ALWAYS, FlushQueue, HttpProtocol
 from .lock import DaemonLock
-from .protocol import ALWAYS, FlushQueue, HttpProtocol
 from .security import Access, AccessCheck
 from .service import SHORTEN_LOG, SWEEP, Service
 
@@ -65,6 +66,7 @@ class Settings(NamedTuple):
     open: bool = False
     open_jobs: bool = False
     receipt: float = RECEIPT
+    """Seconds within which a whole request must arrive."""
     sweep: float = SWEEP
     """Seconds between two sweeps for lapsed leases and due schedules."""
 
@@ -131,7 +133,7 @@ class Daemon:
         port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         self.addresses.append(f"http://{shown}:{port}")
-        self.token = self._made_token(port)
+        self.token = self._publish_token(port)
         names = tuple(dict.fromkeys((*LOOPBACK, host.lower(), *(name.lower() for name in self.settings.hosts))))
         return Access(self.token, names, port, self.settings.open, self.settings.open and self.settings.open_jobs)
 
@@ -144,10 +146,10 @@ class Daemon:
                 hint="add --token-file FILE: the file is created if it does not exist, and clients need its content",
             )
 
-    def _made_token(self, port: int) -> str:
+    def _publish_token(self, port: int) -> str:
         """The operator's permanent token, or a new one. Also written where this user's clients look for it."""
-        lasting = self.settings.token_file
-        token = _lasting_token(lasting) if lasting else secrets.token_urlsafe(32)
+        permanent = self.settings.token_file
+        token = _token_in_file(permanent) if permanent else secrets.token_urlsafe(32)
         path = token_file(port)
         _write_private(path, token)
         self._files.append(path)
@@ -180,7 +182,7 @@ class Daemon:
         servers = [await self._listen(each, lambda: HttpProtocol(config, state, flush_queue)) for each in self._sockets]
         regular = (service.sweep(self.settings.sweep), service.shorten_log(SHORTEN_LOG), self._end_slow_requests(state))
         background = [asyncio.ensure_future(each) for each in regular]
-        self._heed_signals(loop)
+        self._handle_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})
         known_as = [*self.addresses, self.engine.full_address]
@@ -228,15 +230,15 @@ class Daemon:
             for connection in list(state.connections):
                 connection.end_if_slow(since)  # type: ignore[union-attr]
 
-    def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._signalled)
+                loop.add_signal_handler(number, self._on_signal)
 
-    def _signalled(self) -> None:
+    def _on_signal(self) -> None:
         busy = [each for each in self._companions if each.pids] if self._stopping else []
         for each in busy:
-            each.hurry()  # their `drain` ends soon, and the daemon then goes on draining
+            each.hurry()  # then their `drain` ends soon, and the daemon continues to drain
         if self._stopping and not busy:  # a second signal
             os._exit(1)
         self.stop()
@@ -331,7 +333,7 @@ def _tcp_socket(host: str, port: int, found: Any) -> socket.socket:
         ) from exc
 
 
-def _lasting_token(path: str) -> str:
+def _token_in_file(path: str) -> str:
     """The token in the operator's file, which is created if it does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -64,7 +64,7 @@ class Service:
         self.draining = False
         self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
         self.tries: dict[str, int] = {}
-        self.log_kept_by: list[str] = []
+        self.wal_kept_by: list[str] = []
         """Processes whose long reads keep the write-ahead log from being shortened."""
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")
         self.callers = ThreadPoolExecutor(CALLERS, "tiebreak-call")
@@ -93,7 +93,7 @@ class Service:
         return await self.read(operation, params)
 
     async def write(self, calls: list[Call]) -> list[Any]:
-        """Run calls in one transaction, in order. Each answer is the result or the error of that call alone."""
+        """Run calls together and in order (see `Engine.batch`). Each answer is the result or the error of that call."""
         calls = all_admitted(calls)
         try:
             answers = await self.writer.submit(calls)
@@ -106,7 +106,7 @@ class Service:
         return answers
 
     def superseded(self, key: str, number: int) -> bool:
-        """Whether a later try of the call with this key has arrived before. Remembers every try but the first."""
+        """Whether a later try of the call with this key has arrived already. Remembers every try but the first."""
         if self.tries.get(key, 1) > number:
             return True
         if number > 1:
@@ -149,10 +149,8 @@ class Service:
         """The first answer that is not empty, or an empty one when the time is up."""
         if not wait or request is None:
             return await self.threaded(self.engine.run, operation, params)
-        key = (
-            operation,
-            msgspec.json.encode(params),
-        )  # the object, not its name: strangers get another version of the operation
+        # The operation itself, not its name: strangers get another version of it.
+        key = (operation, msgspec.json.encode(params))
         with self.waiters.slot(request.client):
             return await self.waiters.wait(lambda: self.engine.run(operation, params), key, wait / 1000, request.gone)
 
@@ -166,9 +164,9 @@ class Service:
                 kept = await self.threaded(self.engine.shorten_log)
             except TiebreakError:
                 continue  # every request meets the same error and reports it
-            if kept and kept != self.log_kept_by:
+            if kept and kept != self.wal_kept_by:
                 log.warning("the log cannot be shortened", extra={"facts": {"kept_by": kept}})
-            self.log_kept_by = kept
+            self.wal_kept_by = kept
 
     async def sweep(self, pause: float) -> None:
         """Record lapsed leases and start due schedules, so that waiters learn of them soon. Runs until cancelled."""
@@ -185,7 +183,7 @@ class Service:
                 log.warning("the sweep failed", extra={"facts": exc.to_dict()})
 
     def drain(self) -> None:
-        """Refuse new requests, and answer all waiters with what they have."""
+        """Refuse new requests, and answer all waiters with an empty result."""
         self.draining = self.writer.draining = True
         self.waiters.end()
 

@@ -1,7 +1,7 @@
 """Requests that wait for a change: one thread watches the board for all of them.
 
-A waiter repeats a read until its answer is not empty. The read is an operation with its filters, so the server decides
-what matches, by the same SQL as everywhere.
+A waiter repeats a read until its answer is not empty. The read is an ordinary operation with its filters, so the same
+SQL as everywhere decides what matches.
 
 One thread sleeps in the engine's `wait`, which the commits of any process wake. It then runs the read of every waiter
 again. A waiter registers before it reads for the first time, so a change in between is seen by the thread's next round:
@@ -97,18 +97,18 @@ class Waiters:
         if self._thread is None:
             self._thread = Thread(target=self._watch, name="tiebreak-waiters", daemon=True)
             self._thread.start()
-        left = asyncio.ensure_future(gone()) if gone is not None else None
+        disconnect = asyncio.ensure_future(gone()) if gone is not None else None
         try:
             answer = await self._loop.run_in_executor(self._threads, read)
             if answer or self._ended:
                 return answer
-            awaited = {waiter.future} if left is None else {waiter.future, left}
+            awaited = {waiter.future} if disconnect is None else {waiter.future, disconnect}
             await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             return waiter.future.result() if waiter.future.done() else answer
         finally:
             self._forget(waiter)
-            if left is not None:
-                left.cancel()
+            if disconnect is not None:
+                disconnect.cancel()
 
     def _forget(self, waiter: WaitingRead) -> None:
         with self._changed:
@@ -124,7 +124,7 @@ class Waiters:
             waiters = list(self._waiters)
             self._changed.notify()
         for waiter in waiters:
-            _give(waiter, [])
+            _resolve(waiter, [])
 
     # ── In the watching thread ───────────────────────────────────────────────────────────────────────
 
@@ -139,7 +139,7 @@ class Waiters:
                     seen = self._read_all()
                     sleep(min(LONGEST_REST, monotonic() - began))  # so that reads take at most half of the time
             except TiebreakError as exc:
-                self._tell_all(exc)
+                self._answer_all(exc)
                 seen = 0
 
     def _read_all(self) -> int:
@@ -155,22 +155,22 @@ class Waiters:
                 except TiebreakError as exc:
                     answers[waiter.key] = exc
             if answers[waiter.key]:
-                self._tell(waiter, answers[waiter.key])
+                self._answer(waiter, answers[waiter.key])
         return newest
 
-    def _tell_all(self, problem: TiebreakError) -> None:
+    def _answer_all(self, problem: TiebreakError) -> None:
         """The board cannot be read: give every waiter the error."""
         with self._changed:
             waiters, self._waiters = list(self._waiters), set()
         for waiter in waiters:
-            self._tell(waiter, problem)
+            self._answer(waiter, problem)
 
-    def _tell(self, waiter: WaitingRead, answer: Any) -> None:
+    def _answer(self, waiter: WaitingRead, answer: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(_give, waiter, answer)
+            self._loop.call_soon_threadsafe(_resolve, waiter, answer)
 
 
-def _give(waiter: WaitingRead, answer: Any) -> None:
+def _resolve(waiter: WaitingRead, answer: Any) -> None:
     if waiter.future.done():
         return
     if isinstance(answer, BaseException):

@@ -3,9 +3,9 @@
 The writer takes everything that has arrived in one turn of the event loop. Each operation has a savepoint of its own,
 so a failed operation undoes only itself. Then comes one commit, and only then the answers.
 
-The event loop commits by itself, because handing a commit to a thread and back would take longer than the commit. The
-writer uses a thread only when another process has the board locked, or when recent commits were slow. Streams, waits
-and reads then continue in the meantime.
+On SQLite the event loop commits by itself, because handing a commit to a thread and back would take longer than the
+commit. A thread commits when another process has the board locked, when recent commits were slow, and on PostgreSQL
+always. Streams, waits and reads then continue in the meantime.
 
 An operation may defer work to later steps (see `operations.deferred_work`). The writer continues it after the
 operation has been answered. Each step is a transaction of its own on a thread, queued behind the writes that wait.
@@ -49,7 +49,8 @@ class Writer:
         self._scheduled = False
         self._running = 0
         """Transactions that threads are committing."""
-        self._slow = 0.0
+        self._commit_time = 0.0
+        """An average of the last commits, in seconds. It falls at once when a commit is quicker."""
         self._being_continued: set[str] = set()
         """The projects with a step that is queued or running."""
         self._step = find("tasks.cascade")
@@ -59,7 +60,7 @@ class Writer:
         """Operations that are queued or being committed."""
 
     def submit(self, calls: list[Call]) -> asyncio.Future[list[Any]]:
-        """Queue calls for one transaction. The future has an answer for each: its result or its error."""
+        """Queue calls that are to run together. The future has an answer for each: its result or its error."""
         if self.depth + len(calls) > MOST_WAITING:
             raise Unavailable(f"{self.depth} writes are waiting already", hint="try again in a moment")
         future: asyncio.Future[list[Any]] = self._loop.create_future()
@@ -80,18 +81,18 @@ class Writer:
         entries = self._take()
         calls = [call for each, _ in entries for call in each]
         if self._is_step(entries[0]):
-            self._hand_over(entries, calls)
+            self._commit_on_thread(entries, calls)
             self._go_on()
             return
         began = perf_counter()
         try:
-            patient = self._slow > SLOW or len(calls) > MOST_TOGETHER
-            answers = None if patient else self._engine.batch_at_once(calls)
+            needs_thread = self._commit_time > SLOW or len(calls) > MOST_TOGETHER
+            answers = None if needs_thread else self._engine.batch_at_once(calls)
         except Exception as exc:
             self._fail(entries, exc)
         else:
             if answers is None:
-                self._hand_over(entries, calls)
+                self._commit_on_thread(entries, calls)
             else:
                 self._answer(entries, answers, perf_counter() - began)
         self._go_on()
@@ -141,7 +142,7 @@ class Writer:
 
         step.add_done_callback(done)
 
-    def _hand_over(self, entries: list[Entry], calls: list[Call]) -> None:
+    def _commit_on_thread(self, entries: list[Entry], calls: list[Call]) -> None:
         began = perf_counter()
         self._running += 1
         work = self._loop.run_in_executor(self._threads, self._engine.batch, calls)
@@ -161,7 +162,7 @@ class Writer:
         self._metrics.batch_size.add(len(answers))
         self._metrics.commit.add(took)
         if not self._is_step(entries[0]):
-            self._slow = took if took < self._slow else (self._slow * 7 + took) / 8
+            self._commit_time = took if took < self._commit_time else (self._commit_time * 7 + took) / 8
         at = 0
         for calls, future in entries:
             end = at + len(calls)
@@ -172,7 +173,7 @@ class Writer:
         self._queue_deferred_work()
 
     def _fail(self, entries: list[Entry], problem: BaseException) -> None:
-        self._slow = 0.0
+        self._commit_time = 0.0
         for calls, future in entries:
             self.depth -= len(calls)
             if not future.cancelled():

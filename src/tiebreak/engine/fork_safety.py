@@ -1,13 +1,14 @@
 """Fork safety: a forked child can go on using a board that its parent opened.
 
-A child gets a copy of everything that the parent has at the moment of the fork. Three things in it are dangerous:
+A child gets a copy of everything that the parent has at the moment of the fork. Three of these things are dangerous:
 
 - a mutex inside SQLite that another thread of the parent holds: the child would wait for it for ever;
 - connections, which must be neither used nor closed by a process that did not open them;
 - the descriptor of the write gate, whose copy would keep the gate locked after the parent's death.
 
-So all locks of an engine are taken before a fork, which means that no thread is inside SQLite. In the child, each
-engine opens new connections on its first use.
+So all locks of an engine are taken before a fork: then no thread runs an operation inside SQLite. (Backups and health
+checks, which have connections of their own, are not waited for.) In the child, each engine opens new connections when
+it is first used.
 
 There is a fourth danger. Many modules are loaded when they are first needed, perhaps by one thread while another one
 forks. The child then inherits the import lock of that module, held by a thread that does not exist in the child, and

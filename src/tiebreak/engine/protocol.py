@@ -69,7 +69,7 @@ if TYPE_CHECKING:
             """Copy the board to a new file, while others use it."""
 
         def probe(self) -> None:
-            """Check the stored data for damage, for a fraction of a second; raises `Unavailable` if there is any."""
+            """Check in a fraction of a second whether the database works; raises `Unavailable` if it does not."""
 
         def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
             """The findings of `tb doctor` about the database: (`ok`, `warn` or `bad`; what; details)."""
@@ -101,7 +101,7 @@ def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) 
         if found:
             return found, found[-1].number
         after = max(after, newest)  # no event up to that number matches
-        left = end - monotonic()
-        if left <= 0:
+        remaining = end - monotonic()
+        if remaining <= 0:
             return [], after
-        engine.wait(after, left)
+        engine.wait(after, remaining)

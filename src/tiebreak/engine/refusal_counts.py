@@ -1,4 +1,4 @@
-"""Counts of refusals: one entry for each agent and subject, within fixed limits.
+"""Counts of refusals: one entry for all refusals with equal fields (see `Key`), within fixed limits.
 
 A refusal may quote a text that was never stored, and the side file may contain anything. So every field is cut to what
 its column and the index over it accept, and the number of entries and their total size are limited. What does not fit
@@ -52,7 +52,7 @@ class RefusalCounts:
         self.entries[key] = [count, at]
 
     def merge(self, other: RefusalCounts) -> None:
-        """Add everything that another one has counted or lost."""
+        """Add everything that the other one has counted or lost."""
         for key, (count, at) in other.entries.items():
             self.add(key, count, at)
         self.lost += other.lost

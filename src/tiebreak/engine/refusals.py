@@ -1,12 +1,13 @@
 """Refusals that are not in the log yet.
 
-A lost race changes nothing, so it must not cost a commit. The engine remembers refusals here, one entry for each agent
-and subject with a count, and its next write adds them to the log as events. A process that ends before that leaves them
-in a side file (see `refusals_file`), and the next writer of any process adds those too. Refusals are an audit trail,
-not state: a crash at the wrong moment may lose or repeat a few.
+A lost race changes nothing, so it must not cost a commit. The engine counts equal refusals here (same agent, subject,
+epoch and so on), and its next write adds each to the log as one event. A process that ends before that leaves them in a
+side file (see `refusals_file`), and the next writer of any process adds those too. Refusals are an audit trail, not
+state: a crash at the wrong moment may lose or repeat a few.
 
-A refusal never makes a write fail. Fields, number and size are limited (see `refusal_counts`). If the database rejects
-the refusals all the same, the engine repeats the write without them. `dropped` counts what was lost in these ways.
+A refusal never makes a write fail. The size of each field, the number of refusals and their total size are limited (see
+`refusal_counts`). If the database rejects the refusals all the same, the engine repeats the write without them.
+`dropped` counts what was lost in these ways.
 
 A write takes the refusals with `collect`. Its outcome decides what becomes of them: `committed` forgets them, `drop`
 gives them up, `put_back` keeps them for the next write, and `hold_back` keeps them until a repeated write shows whether

@@ -1,8 +1,9 @@
 """The side file of refusals: a process that ends leaves its refusals here, and the next writer logs them.
 
-Each line is one refusal with its count, the fields separated by tabs. Processes that append to the file and processes
-that empty it lock it with `flock`. Nobody waits long for that lock, because the file is only an audit trail. A file
-that cannot be opened, or that belongs to somebody else, is ignored.
+Each line is one refusal with its count, the fields separated by tabs. Processes lock the file with `flock` to append to
+it or to empty it. The file is only an audit trail, so nobody waits long: a process that ends appends after 0.2 seconds
+without the lock, and a writer that does not get the lock leaves the file for the next one. A file that cannot be
+opened, or that belongs to somebody else, is ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Opening the files beside a board safely.
 
 Another user who can write to the board's folder could put a link there that leads to a file of the board's owner, or a
-file that they own and keep changing. So links are not followed, and a file that another user owns or can write to is
-refused, unless that user owns or can write to the board itself.
+file that they own and keep changing. So symbolic and hard links are refused. So is a file that another user owns or can
+write to, unless that user owns or can write to the board itself.
 """
 
 from __future__ import annotations

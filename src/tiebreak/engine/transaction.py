@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class LocalTransaction:
-    """A transaction that runs in this process, and can look at the other processes of this machine."""
+    """A transaction that runs in this process, so it can look at the other processes of this machine."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class LocalTransaction:
 
     @staticmethod
     def is_alive(process: Identity) -> bool | None:
-        """Whether that very process lives; None if that cannot be known from here."""
+        """Whether exactly this process is running; None if this machine cannot know."""
         from ..process_identity import alive
 
         return alive(process)

@@ -66,7 +66,7 @@ def _is_positive(value: Any) -> bool:
     return value is not True and bool(value > 0)
 
 
-def _some(given: dict[str, Any], *names: str) -> dict[str, Any]:
+def _only(given: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
@@ -187,7 +187,7 @@ async def claim(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
             raise Invalid(f"claim: {more[0]} goes with the next ready task, not with ref")
         won = [await board.claim(given["ref"], lease=lease, wait=wait, create=False)]
     else:
-        won = await board.next(lease=lease, wait=wait, **_some(given, "kind", "tag", "count"))
+        won = await board.next(lease=lease, wait=wait, **_only(given, "kind", "tag", "count"))
     return {"tasks": [show.task(each.sync.task, me=board.sync.agent) for each in won]}
 
 
@@ -203,7 +203,7 @@ async def update(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     if wrong:
         raise Invalid(f"update: {wrong[0]} does not go with {action}", hint=f"{action} takes: {', '.join(allowed)}")
     operation = getattr(board.sync.tasks, action)
-    written = await board.run(partial(operation, ref=ref, epoch=epoch, **_some(given, *allowed)))
+    written = await board.run(partial(operation, ref=ref, epoch=epoch, **_only(given, *allowed)))
     return {"task": show.task(written, me=board.sync.agent)}
 
 
@@ -223,7 +223,7 @@ async def hold(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         "epochs": [p[2] for p in parts],
     }
     if given["action"] == "renew":
-        renewed = await board.run(partial(board.sync.holds.renew, **named, **_some(given, "lease")))
+        renewed = await board.run(partial(board.sync.holds.renew, **named, **_only(given, "lease")))
         return {"holds": [show.hold(each, board.sync.agent) for each in renewed]}
     released = await board.run(partial(board.sync.holds.release, **named))
     return {"holds": [show.released(each) for each in released]}
@@ -238,7 +238,7 @@ async def _take(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         lease=given.get("lease", HOLD_LEASE),
         wait=_wait_seconds(given),
         again=not any(each.startswith("pool:") for each in resources),  # taking a pool again must give a second slot
-        **_some(given, "note", "slots"),
+        **_only(given, "note", "slots"),
     )
     return {"holds": [show.hold(each, board.sync.agent) for each in won.sync.holds]}
 
@@ -266,7 +266,7 @@ async def message(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         return {"message": show.message(acked)}
     if "text" not in given:
         raise Invalid("message: send needs text")
-    options = _some(given, "to", "reply_to", "importance", "ack_requested")
+    options = _only(given, "to", "reply_to", "importance", "ack_requested")
     sent = await board.run(partial(board.sync.messages.send, body=given["text"], **options))
     return {"message": show.message(sent)}
 

@@ -31,7 +31,7 @@ def said(who: str | None, **words: Any) -> dict[str, Any] | None:
     return {"from": who or "unknown", "untrusted": True, **words} if words else None
 
 
-def _kept(**fields: Any) -> dict[str, Any]:
+def _without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -43,7 +43,7 @@ def task(one: Task, *, whole: bool = True, me: str | None = None) -> dict[str, A
     """A task. It has a token if the caller holds the claim."""
     claimed = one.state == "claimed"
     mine = claimed and me is not None and holder_id(one) == me
-    return _kept(
+    return _without_none(
         ref=f"#{one.number}",
         state=one.state,
         kind=one.kind,
@@ -68,7 +68,7 @@ def task(one: Task, *, whole: bool = True, me: str | None = None) -> dict[str, A
 
 def hold(one: Hold, me: str) -> dict[str, Any]:
     """A hold. It has a token if the caller is the holder."""
-    return _kept(
+    return _without_none(
         resource=one.resource,
         slot=one.slot if one.resource.startswith("pool:") else None,
         token=hold_token(one) if holder_id(one) == me else None,
@@ -86,13 +86,13 @@ def hold_token(one: Hold) -> str:
 
 
 def released(one: Released) -> dict[str, Any]:
-    """A released hold. `changed` tells that somebody else wrote to the file meanwhile."""
-    return _kept(resource=one.resource, epoch=one.epoch, changed=one.changed)
+    """A released hold. `changed` says that somebody else wrote to the file meanwhile."""
+    return _without_none(resource=one.resource, epoch=one.epoch, changed=one.changed)
 
 
 def wait(one: Wait) -> dict[str, Any]:
     """An agent that waits for resources."""
-    return _kept(
+    return _without_none(
         agent=one.agent,
         resources=one.resources,
         waits_for=one.waits_for,
@@ -103,7 +103,7 @@ def wait(one: Wait) -> dict[str, Any]:
 
 def agent(one: Agent) -> dict[str, Any]:
     """An agent."""
-    return _kept(
+    return _without_none(
         name=short(one.id),
         id=one.id,
         status=one.status,
@@ -115,7 +115,7 @@ def agent(one: Agent) -> dict[str, Any]:
 def message(one: Message) -> dict[str, Any]:
     """A message."""
     sender = short(one.sender)
-    return _kept(
+    return _without_none(
         number=one.number,
         thread=one.thread if one.thread != one.number else None,
         to=short(one.recipient) if one.recipient else "everybody",

@@ -29,7 +29,7 @@ def _object(required: list[str] | None = None, **properties: Any) -> dict[str, A
     return {**made, "required": required} if required else made
 
 
-def _several(*words: str) -> dict[str, Any]:
+def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
@@ -57,7 +57,7 @@ TOOLS: list[dict[str, Any]] = [
         "Read the board; changes nothing. board: overview with your claims, holds and unread messages. tasks: a list. "
         "task: one, by ref. holds, waits: who has what, who waits for whom. why: the story of a ref.",
         _object(
-            what=_several("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
+            what=_one_of("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
             ref={"type": "string", "description": "#number, key, id, path or lock:NAME"},
             state=RULES["State"].schema,
             contains={"type": "string", "description": "part of a task's name"},
@@ -121,7 +121,7 @@ TOOLS: list[dict[str, Any]] = [
         _object(
             ["token", "action"],
             token=_TOKEN,
-            action=_several("extend", "complete", "fail", "release"),
+            action=_one_of("extend", "complete", "fail", "release"),
             lease=_LEASE,
             result={"description": "any JSON, with complete"},
             reason=_TEXT,
@@ -139,7 +139,7 @@ TOOLS: list[dict[str, Any]] = [
         "else lock:NAME, seat:NAME, pool:NAME. With wait you stand in line.",
         _object(
             ["action"],
-            action=_several("take", "renew", "release"),
+            action=_one_of("take", "renew", "release"),
             resources={**_TEXTS, "description": "with take"},
             tokens={**_TEXTS, "description": "with renew and release: as given by take"},
             lease=_LEASE,
@@ -159,7 +159,7 @@ TOOLS: list[dict[str, Any]] = [
         "Read with look inbox.",
         _object(
             ["action"],
-            action=_several("send", "ack"),
+            action=_one_of("send", "ack"),
             to=_TEXT,
             text=_TEXT,
             reply_to={"type": "integer"},

@@ -1,8 +1,8 @@
 """The program `tb`: assembles the packages that know nothing of each other.
 
 The command line, the daemon, workers, sessions and the protocols of other programs are separate packages. This package
-imports all of them, and none of them imports it. It adds the commands of `compat` to the command line. Its command
-`serve` runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs.
+imports all of them, and none of them imports it. It adds two things to the command line: the commands of `compat`, and
+`serve`, which runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts queued handoffs while a daemon serves: it watches the queue, and runs `tb drain` when there are any.
+"""Starts queued handoffs while a daemon serves: runs `tb drain` when the queue is not empty.
 
 `tb drain` is a process of its own, because starting an agent can take long and can fail, and neither may disturb the
 daemon.
@@ -36,10 +36,10 @@ class HandoffDrain:
                     pause = AGAIN
 
     async def drain(self) -> None:
-        """Nothing to end."""
+        """Nothing to do: a handoff stays in the queue."""
 
     def hurry(self) -> None:
-        """Nothing to end."""
+        """Nothing to do, as in `drain`."""
 
 
 def waiting(addresses: list[str]) -> list[str]:

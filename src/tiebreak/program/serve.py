@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..daemon.server import Daemon
 
 PATIENCE = 10.0
+"""Seconds for a daemon to start in the background, or to stop."""
 MOST_WORKERS = 256
 EXTRA = "pip install 'tiebreak[serve]'"
 
@@ -49,7 +50,7 @@ def serve(context: Context, args: Args) -> int:
         raise Invalid("serve: --open-jobs only makes sense with --open")
     if not 0 <= args.workers <= MOST_WORKERS:
         raise Invalid(f"serve: --workers: from 0 to {MOST_WORKERS}, got {args.workers}")
-    board = _path(args)
+    board = _board_address(args)
     if args.print_unit:
         return _print_unit(context, args, board)
     if args.stop:
@@ -59,7 +60,7 @@ def serve(context: Context, args: Args) -> int:
     return _serve(context, args, board)
 
 
-def _path(args: Args) -> str:
+def _board_address(args: Args) -> str:
     from ..board import default_address
     from ..engine.addresses import path_of
 
@@ -119,8 +120,8 @@ def _where(context: Context, facts: dict[str, Any]) -> str:
     return "\n".join([*lines, context.styled(f"  export TIEBREAK_BOARD={facts['addresses'][-1]}", "dim")])
 
 
-def _words(args: Args, board: str) -> list[str]:
-    """The words of the same command in the foreground."""
+def _arguments(args: Args, board: str) -> list[str]:
+    """The arguments of `tb` that run the same daemon in the foreground."""
     secret = without_password(board) != board  # every user of the machine can see command lines
     words = [*([] if secret else ["--board", board]), "serve", "--addr", args.addr, "--log", args.log]
     for name in ("socket", "token_file"):
@@ -147,7 +148,7 @@ def _detach(context: Context, args: Args, board: str) -> int:
     path = socket_for(name).removesuffix(".sock") + ".log"
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     began = os.fstat(log).st_size
-    command = [sys.executable, "-m", "tiebreak", *_words(args, board)]
+    command = [sys.executable, "-m", "tiebreak", *_arguments(args, board)]
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -203,7 +204,7 @@ def _print_unit(context: Context, args: Args, board: str) -> int:
         raise Invalid(f"serve: --for: systemd or launchd, got {wanted!r}")
     if without_password(board) != board:
         raise Invalid("serve: a unit is no place for a password", hint="put it into ~/.pgpass and leave it out here")
-    words = [sys.executable, "-m", "tiebreak", *_words(args, board)]
+    words = [sys.executable, "-m", "tiebreak", *_arguments(args, board)]
     for word in words:
         if not word.isprintable():
             raise Invalid(f"serve: a unit cannot have control characters in it: {word!a}")

@@ -70,7 +70,7 @@ class WorkerProcesses:
         return made
 
     async def drain(self) -> None:
-        """Tell the workers to finish their jobs, and wait until all have ended. They have a time-out of their own."""
+        """Tell the workers to finish their jobs, and wait until all have ended. They limit the time themselves."""
         self._stopping = True
         self.hurry()
         while self.pids:

@@ -1,7 +1,7 @@
 """Copying the rows of a board from the source of a move to its target, in one transaction of the target.
 
-The events are copied first, while others still write to the source: they are most of a board, and nobody changes them.
-The rest is copied while the others are locked out.
+Most rows of a board are events, which nobody changes. So they are copied first, while others still write to the source.
+The other tables are copied while the others are locked out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RowCopy:
         self._old.rows("ROLLBACK")
 
     def everything_else(self) -> tuple[dict[str, int], int]:
-        """Copy the rest, while the others are locked out.
+        """Copy the other tables and the latest events, while the others are locked out.
 
         Returns the number of rows in each table, and by how much their times were shifted.
         """

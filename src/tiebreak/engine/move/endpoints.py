@@ -1,4 +1,4 @@
-"""The source and the target of a move: the operations that both databases provide, and what is found there.
+"""The source and the target of a move: what a move needs of each database, and what is found there.
 
 `Endpoint` is the base of `SqliteEndpoint` and `PostgresEndpoint`. A move is written against it alone.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from ...errors import TiebreakError, Unavailable
-from ..closed import closed
+from ..closed_board import closed
 from ..schema import CLOSED, TABLES
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEADLINE = 30.0
 """Seconds to wait for the locks of others."""
 AT_ONCE = 1000
+"""Rows that are copied together."""
 AGAIN = "nothing is lost; run the same command again"
 
 
@@ -42,14 +43,14 @@ class Endpoint:
         raise NotImplementedError
 
     def refuse_other_data(self) -> None:
-        """Raise `Refused` if there is something else than a board."""
+        """Raise `Refused` if the database has tables, but is not a board."""
 
     def begin(self) -> None:
         """Start a transaction that will write."""
         raise NotImplementedError
 
     def snapshot(self) -> int:
-        """Begin a transaction that reads one snapshot; returns the number up to which no event can appear any more."""
+        """Begin a transaction that reads one snapshot; returns the number up to which no more events can appear."""
         newest = self.last_event()
         self.rows("BEGIN")
         return newest
@@ -89,7 +90,7 @@ class Endpoint:
         return int(self.rows("SELECT coalesce(max(number), 0) FROM events")[0][0])
 
     def continue_numbers(self, event: int) -> None:
-        """Let the next event get a number after this one, and continue the numbers of other tables likewise."""
+        """Let the next event get a number after this one. Tasks and messages continue after their highest numbers."""
 
     def rename(self, before: str, after: str) -> None:
         """Replace the prefix of all table names; a board of an older version has fewer tables."""
@@ -114,23 +115,23 @@ def selected(table: str, columns: list[str], where: str) -> str:
 class Found(NamedTuple):
     """What is found at an address."""
 
-    how: str
+    state: str
     """`nothing`, `open` or `closed`."""
     facts: dict[str, str]
 
 
 def look(place: Endpoint) -> Found:
     """Find out whether there is a board, and read its facts."""
-    for how, prefix in (("closed", CLOSED), ("open", "")):
+    for state, prefix in (("closed", CLOSED), ("open", "")):
         if place.has_table(f"{prefix}board"):
-            return Found(how, dict(place.rows(f"SELECT name, value FROM {prefix}board")))  # noqa: S608
+            return Found(state, dict(place.rows(f"SELECT name, value FROM {prefix}board")))  # noqa: S608
     return Found("nothing", {})
 
 
 def still_open(place: Endpoint) -> Found:
     """Like `look`, inside a transaction; raises `Unavailable` if the board was moved since the first look."""
     found = look(place)
-    if found.how == "closed":
+    if found.state == "closed":
         raise closed(found.facts, str(place))
     return found
 

@@ -3,8 +3,8 @@
 A board is *closed* by renaming its tables (`tasks` becomes `closed_tasks`, and so on). No transaction has to check for
 that, and yet no process that has the board open can miss it. SQLite compares the version of the schema at the start of
 each transaction, and PostgreSQL has to lock a table before it reads it. Both then fail with "no such table", and the
-engine says where the board went (see `closed`). A program that does not know about moves fails in the same way and
-can write nothing. The rows stay in the renamed tables, for a person who wants to look at them.
+engine says where the board went (see `closed_board`). A program that does not know about moves fails in the same way
+and can write nothing. The rows stay in the renamed tables, for a person who wants to look at them.
 
 A move is three commits, in this order:
 
@@ -12,14 +12,15 @@ A move is three commits, in this order:
 2. On the source: the board is closed, and says where it went. This commit decides.
 3. On the target: the board is opened.
 
-Others can write while the events, which are most of a board, are copied. From then until commit 2 they wait.
+Before these, the source gets an id if it has none. Others can write while the events, which are most of a board, are
+copied. From then until commit 2 writers wait, and on PostgreSQL readers too.
 
 If the move is killed before commit 2, the old board is in use as if nothing had happened, and the next attempt replaces
-what is on the target. If it is killed after commit 2, nobody can use either board until the same command is run again;
-it finds that only commit 3 is missing.
+what is on the target. If it is killed after commit 2, nobody can use either board until the same command is run again,
+which then makes commit 3.
 
-Both engines have clocks of their own. All times are shifted by the difference while they are copied (`copying`), so
-that every lease keeps its remaining time, and board time does not run backwards. Times inside stored answers and inside
+Each database has a clock of its own. All times are shifted by the difference while they are copied (`copying`), so that
+every lease keeps its remaining time, and board time does not run backwards. Times inside stored answers and inside
 the texts of events are not changed.
 """
 
@@ -30,7 +31,7 @@ from typing import NamedTuple
 
 from ... import clock
 from ...errors import Refused
-from ..closed import closed
+from ..closed_board import closed
 from ..schema import CLOSED
 from .copying import RowCopy
 from .endpoints import counts, explained, look, still_open
@@ -63,9 +64,9 @@ def move(source: str, target: str, progress: Progress | None = None, *, only_loo
         if old.identity() == new.identity():
             raise Refused(f"migrate: {old} and {new} are the same board")
         found = look(old)
-        if found.how == "nothing":
+        if found.state == "nothing":
             raise Refused(f"migrate: there is no board at {old}")
-        if found.how == "closed":
+        if found.state == "closed":
             return _finish(old, new, found)
         _refuse_occupied(old, new, found)
         if only_look:
@@ -104,11 +105,11 @@ def _finish(old: Endpoint, new: Endpoint, source: Found) -> Moved:
     there, attempt = look(new), source.facts.get("moved.by")
     if attempt is None or attempt not in (there.facts.get("arriving.by"), there.facts.get("origin.by")):
         raise closed(source.facts, str(old))
-    if there.how == "closed" and "moved" in there.facts:
+    if there.state == "closed" and "moved" in there.facts:
         raise closed(there.facts, str(new))
-    if there.how == "closed":
+    if there.state == "closed":
         _open(new, attempt, str(old))
-    return Moved("already" if there.how == "open" else "finished", str(old), str(new), counts(new), 0.0)
+    return Moved("already" if there.state == "open" else "finished", str(old), str(new), counts(new), 0.0)
 
 
 def _give_id(place: Endpoint) -> None:
@@ -126,9 +127,9 @@ def _refuse_occupied(old: Endpoint, new: Endpoint, here: Found) -> Found:
     one was moved.
     """
     there = look(new)
-    if there.how == "nothing":
+    if there.state == "nothing":
         new.refuse_other_data()
-    elif there.how == "open":
+    elif there.state == "open":
         full = ", ".join(f"{count} {table}" for table, count in counts(new).items() if count)
         if full:
             raise Refused(f"migrate: {new} is in use ({full})", hint=_TARGET_HINT)
@@ -152,7 +153,7 @@ def _open(place: Endpoint, attempt: str, origin: str) -> None:
     place.begin()
     place.lock_all_out()
     there = look(place)
-    if there.how == "closed" and there.facts.get("arriving.by") == attempt:
+    if there.state == "closed" and there.facts.get("arriving.by") == attempt:
         place.rename(CLOSED, "")
         place.upgrade()
         place.rows("DELETE FROM board WHERE name LIKE 'arriving%' OR name LIKE 'moved%'")

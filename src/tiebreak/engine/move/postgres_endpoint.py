@@ -53,7 +53,7 @@ class PostgresEndpoint(Endpoint):
         self.rows(DURABLE.rstrip("; "))
 
     def snapshot(self) -> int:
-        """Begin a snapshot. Which events are settled is asked before, because a snapshot cannot tell."""
+        """Begin a snapshot. Which events are settled is asked before it, because the server cannot tell inside one."""
         settled = int(self.rows("SELECT events_settled()")[0][0])
         self.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return settled
@@ -112,7 +112,7 @@ class PostgresEndpoint(Endpoint):
                 copy.write_row(row)
 
     def last_event(self) -> int:
-        """The last number of the sequence, even if its transaction was rolled back: somebody may wait after it."""
+        """The last number of the sequence, even if its transaction was rolled back: it may be somebody's cursor."""
         return int(self.rows("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_number")[0][0])
 
     def continue_numbers(self, event: int) -> None:

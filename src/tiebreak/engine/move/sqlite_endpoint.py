@@ -29,12 +29,12 @@ class SqliteEndpoint(Endpoint):
     def __init__(self, path: str) -> None:
         self._path = path
         self._gate = WriteGate(path + "-gate", DEADLINE)
-        place = BoardFiles(path, self._gate)
-        place.refuse_lost_file()
+        files = BoardFiles(path, self._gate)
+        files.refuse_lost_file()
         self._connection = connect(path, DEADLINE) if os.path.exists(path) else None
         if self._connection is not None and self.has_table("board"):
             self._connection.close()
-            self._connection = place.open(lambda: connect(path, DEADLINE))
+            self._connection = files.open(lambda: connect(path, DEADLINE))
 
     def __str__(self) -> str:
         return self._path
@@ -87,7 +87,7 @@ class SqliteEndpoint(Endpoint):
         self._gate.leave()
 
     def now(self) -> int:
-        """Board time; the caller has locked the gate."""
+        """Board time, without entering the gate: in a transaction it is locked already."""
         return board_clock(self._db, nullcontext())()  # type: ignore[arg-type]
 
     def make_empty(self, kept: dict[str, str]) -> None:

@@ -5,4 +5,5 @@
 - `transaction_settings` is how every transaction begins. `transaction` is what an operation gets.
 - `opening` makes or upgrades the tables. `notifications` wakes callers that wait for a change.
 - `server_errors` says which errors are temporary, and turns the server's errors into ours.
+- `health` is what `tb doctor` checks.
 """

@@ -1,6 +1,6 @@
 """The board in PostgreSQL, used by many machines at once.
 
-Authoritative are the server's row locks. Transactions run at READ COMMITTED. A claim is one UPDATE whose condition
+The server's row locks are authoritative. Transactions run at READ COMMITTED. A claim is one UPDATE whose condition
 decides. If it has to wait for another transaction, PostgreSQL evaluates the condition again on the row as it is then,
 so exactly one of any number of callers finds the row free.
 
@@ -36,7 +36,7 @@ from ..protocol import follow
 from ..refusals import Refusals
 from .notifications import Notifications
 from .opening import prepare, refusal_if_closed, schema_of
-from .server_errors import CONFLICTS, MISSING, diagnose, is_temporary, unavailable
+from .server_errors import CONFLICTS, MISSING, is_temporary, unavailable
 from .transaction import BoolAsInteger, MissingScope, PostgresTransaction, WouldWait
 from .transaction_settings import TransactionSettings
 from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_in_savepoint, run_without_savepoint
@@ -68,8 +68,8 @@ CONNECTION_DEFAULTS = {
     "keepalives_count": 3,
 }
 """Parameters of a connection, unless the address has others: a broken network is noticed within seconds."""
-FLOOR = 1.0
-"""The most seconds that a waiter sleeps before it looks again, even if nothing woke it."""
+LOOK_EVERY = 1.0
+"""Seconds after which a waiter looks again, even if nothing woke it."""
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
@@ -90,10 +90,11 @@ class PostgresEngine:
             # Its message would quote what it cannot parse, and that may be the password.
             message = f"board {self.address}: not an address that PostgreSQL understands"
             raise Invalid(message, hint="postgresql://USER@HOST/DATABASE?name=value") from None
-        self._begin()
+        self._reset()
         self.settings = self._with_connection(self._open)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
+        """Start without connections, in the constructor and in a forked child."""
         self._pid = os.getpid()
         self._closed = False
         self._idle: list[Any] = []
@@ -149,7 +150,7 @@ class PostgresEngine:
         connection.close()
 
     def _with_connection(self, work: Callable[[Any], T]) -> T:
-        """Run `work` outside of a transaction of the engine; again on a new connection if this one is broken."""
+        """Run `work` on a connection that is in no transaction; again on a new connection if that one breaks."""
         end = monotonic() + PATIENCE
         while True:
             connection = self._take()
@@ -178,11 +179,9 @@ class PostgresEngine:
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
-            self._inherited = (
-                self._idle,
-                self._notifications,
-            )  # kept, so that they are never closed: they belong to the parent
-            self._begin()
+            # These belong to the parent. A reference keeps them from being closed here.
+            self._inherited = (self._idle, self._notifications)
+            self._reset()
         if self._closed:
             raise Unavailable(f"board {self.address}: is closed here")
 
@@ -271,6 +270,7 @@ class PostgresEngine:
             return answer
 
     def _roll_back(self, connection: Any) -> None:
+        """End the transaction, if one is open, and give the connection back."""
         try:
             if connection.closed or connection.info.transaction_status != IDLE:
                 connection.execute("ROLLBACK")
@@ -323,7 +323,7 @@ class PostgresEngine:
         def work(connection: Any) -> Any:
             settled = self.settled(connection) if operation.reads_log else None
             now = self.settings.reading(connection)
-            tx = PostgresTransaction(connection, self.refusals, now, lambda: _declared(settled), clock=self.clock)
+            tx = PostgresTransaction(connection, self.refusals, now, lambda: _if_declared(settled), clock=self.clock)
             try:
                 return operation.function(tx, **params)
             finally:
@@ -333,7 +333,7 @@ class PostgresEngine:
         return self._with_connection(work)
 
     def settled(self, connection: Any) -> int:
-        """The number up to which no event can appear any more. It never decreases.
+        """The number up to which no more events can appear. It never decreases.
 
         The server may answer with a lower number than before, if a writer read the sequence long before it announced
         where it begins. The highest answer is right.
@@ -362,10 +362,10 @@ class PostgresEngine:
             received = self._notifications.listen()
             if self._newest() > after:
                 return True
-            left = end - monotonic()
-            if left <= 0:
+            remaining = end - monotonic()
+            if remaining <= 0:
                 return False
-            self._notifications.sleep(min(left, FLOOR), received)
+            self._notifications.sleep(min(remaining, LOOK_EVERY), received)
 
     def _newest(self) -> int:
         # The sequence does not answer this: a rolled-back transaction leaves a gap, which would wake waiters for ever.
@@ -392,6 +392,8 @@ class PostgresEngine:
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """The findings of `tb doctor` about the server and the board's tables."""
+        from .health import diagnose
+
         return [*self._with_connection(diagnose), *self.refusals.findings()]
 
     @property
@@ -425,8 +427,8 @@ class PostgresEngine:
         tx.commit()
 
 
-def _declared(settled: int | None) -> int:
-    """Up to where the log may be read; only for an operation that said beforehand that it reads the log."""
+def _if_declared(settled: int | None) -> int:
+    """The number up to which the log may be read; raises for an operation that has not declared `reads_log`."""
     if settled is None:
         raise RuntimeError("an operation reads the log of events without declaring `reads_log`")
     return settled

@@ -1,8 +1,8 @@
 """Wake-ups on PostgreSQL, by NOTIFY and LISTEN.
 
 A notification is only a hint that something was committed. It has no content. It is sent after the commit, because a
-NOTIFY inside a transaction makes all commits of the database wait for each other, and at most once in a few
-milliseconds, however much is committed. Waiters also look at the board once a second, so a lost notification costs a
+NOTIFY inside a transaction makes all commits of the database wait for each other. A process sends at most one in a few
+milliseconds, however much it commits. Waiters also look at the board once a second, so a lost notification costs a
 second.
 """
 
@@ -29,7 +29,7 @@ _NOTIFY = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT"
 
 
 class Notifications:
-    """Sends notifications to other processes and receives theirs, on a connection of its own."""
+    """Sends notifications to other processes, and receives theirs on a connection of its own."""
 
     def __init__(self, connect: Callable[[], Any], borrow: Callable[[Callable[[Any], None]], None]) -> None:
         self._connect = connect
@@ -103,7 +103,7 @@ class Notifications:
             return None
 
     def sleep(self, seconds: float, received: int) -> None:
-        """Sleep until a notification comes, or for that long. One thread receives for all that sleep."""
+        """Sleep until a notification comes, or for that long. One of the sleeping threads receives for all."""
         end = monotonic() + seconds
         with self._condition:
             if self._received != received:

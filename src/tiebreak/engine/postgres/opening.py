@@ -18,7 +18,7 @@ from psycopg import errors as pg
 
 from ...errors import Unavailable
 from .. import schema
-from ..closed import closed
+from ..closed_board import closed
 from .transaction_settings import DURABLE, SCOPE
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ _BEGIN = "; ".join(
 
 
 def prepare(connection: Any, address: str) -> None:
-    """Make or upgrade the tables if necessary, on a connection in no transaction; raises `Unavailable` if newer."""
+    """Make or upgrade the tables if necessary; raises `Unavailable` for a newer schema. Not inside a transaction."""
     refuse_encoding(connection, address)
     version = _version(connection, address)
     if version < schema.VERSION:
@@ -86,7 +86,7 @@ def _version(connection: Any, address: str) -> int:
 
 
 def refusal_if_closed(connection: Any, address: str) -> Unavailable | None:
-    """The error for a board that was closed by a move; None if it was not. Not for a failed transaction."""
+    """The error for a board that was closed by a move; None if it was not. Not inside a failed transaction."""
     if connection.execute("SELECT to_regclass(%s)", (f"{schema.CLOSED}board",)).fetchone()[0] is None:
         return None
     return closed(dict(connection.execute(f"SELECT name, value FROM {schema.CLOSED}board").fetchall()), address)  # noqa: S608

@@ -54,10 +54,10 @@ _TYPED = ", ".join(f"{each} {'bigint' if each in _NUMBERS else 'text'}" for each
 _MANY = f"{_EVENTS}SELECT * FROM json_to_recordset(CAST(%s AS json)) AS event ({_TYPED})"  # noqa: S608
 FEW = 4
 """Up to this many events are sent in the same message as the COMMIT; more are quicker as one JSON list."""
-_prepared: dict[tuple[str, bool, bool], tuple[str, bool]] = {}
+_translated: dict[tuple[str, bool, bool], tuple[str, bool]] = {}
 
 
-def _dialect(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
+def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
     """The operation's SQL for psycopg, and whether it uses the table of events."""
     fragments = {
         **_FRAGMENTS,
@@ -67,7 +67,7 @@ def _dialect(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
     }
     filled = sql.format_map(fragments).replace("%", "%%")
     filled = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled)
-    done = _prepared[sql, waits, given_clock] = (filled, "events" in filled)
+    done = _translated[sql, waits, given_clock] = (filled, "events" in filled)
     return done
 
 
@@ -110,14 +110,14 @@ class PostgresTransaction(LocalTransaction):
     """A transaction as operations see it."""
 
     __slots__ = (
-        "_begun",
+        "_begun_at",
+        "_begun_here",
         "_clock",
         "_events",
         "_refusals",
         "_refused",
         "_scopes",
         "_settled",
-        "_since",
         "_waits",
         "changes",
         "connection",
@@ -140,7 +140,7 @@ class PostgresTransaction(LocalTransaction):
         scopes: Iterable[Scope] = (),
     ) -> None:
         self.connection = connection
-        self._begun, self._since, self._clock = now, monotonic(), clock
+        self._begun_at, self._begun_here, self._clock = now, monotonic(), clock
         self.now = clock() if clock else now
         self._scopes = set(scopes)
         self._waits = False
@@ -160,7 +160,7 @@ class PostgresTransaction(LocalTransaction):
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
         key = (sql, self._waits, self._clock is not None)
-        statement, about_events = _prepared.get(key) or _dialect(*key)
+        statement, about_events = _translated.get(key) or _translate(*key)
         if about_events:
             self.write_events()
             if self._settled is not None and "%(settled)s" in statement:
@@ -180,7 +180,7 @@ class PostgresTransaction(LocalTransaction):
         return rows[0] if rows else None
 
     def write_event(self, **event: Any) -> None:
-        """Append an event to the log: put off, so that several are written in one message."""
+        """Append an event to the log. It is sent later, in one message with others."""
         self._events.append(event)
         self.changes += 1
 
@@ -211,14 +211,14 @@ class PostgresTransaction(LocalTransaction):
     def forget(self, changes: int, proof: dict[str, Any]) -> None:
         """After a rollback to a savepoint: forget the events and changes since then.
 
-        `proof` goes back too, because a missing event no longer proves that the commit failed.
+        `proof` goes back too: an event that was rolled back is missing even if the transaction commits.
         """
         self._events.clear()
         self.changes, self.proof = changes, proof
 
     def next_call(self) -> None:
         """Begin the next call of a batch: it has a time of its own."""
-        self.now = self._clock() if self._clock else self._begun + int((monotonic() - self._since) * 1_000_000)
+        self.now = self._clock() if self._clock else self._begun_at + int((monotonic() - self._begun_here) * 1_000_000)
 
     def serialize(self, *names: str, shared: bool = False) -> None:
         """Require a scope; raises `MissingScope` if this transaction did not take it at its beginning."""
@@ -243,7 +243,8 @@ class PostgresTransaction(LocalTransaction):
     def count_refusals(self) -> None:
         """Count the refusals of this transaction, because its caller gets the answer.
 
-        An attempt that is repeated does not call this, so that each refusal is counted once.
+        An attempt that fails before its COMMIT and is repeated does not call this, so that each refusal is counted
+        once.
         """
         refused, self._refused = self._refused, []
         for event, facts in refused:

@@ -1,6 +1,6 @@
 """The beginning of every transaction on PostgreSQL: its settings, its scopes and its time.
 
-No guarantee depends on the defaults of a server, database, role or pooler. Every transaction that writes sets:
+No guarantee depends on the defaults of a server, database, role or pooler. Every transaction that writes sets these:
 
 - the isolation level READ COMMITTED, for which the statements are written;
 - `synchronous_commit`, so that an acknowledged commit is on the disk;
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 SCOPE = 0x7469
 """The first of the two keys of every advisory lock that tiebreak takes."""
+_XID_AND_LAST_NUMBER = "pg_current_xact_id()::text, (SELECT last_value FROM events_number)"
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 IDLE_LIMIT = 5000
 """Milliseconds until the server ends an idle transaction: a host that lost power must not keep its locks for long."""
-_WRITER = "pg_current_xact_id()::text, (SELECT last_value FROM events_number)"
 # Only `remote_apply` promises more than `on`.
 DURABLE = (
     "SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply' "
@@ -72,7 +72,7 @@ class TransactionSettings:
         begun = connection.execute(
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{POSTGRES_PASS}; {DURABLE}"
             f"{locks(scopes)}"
-            f"SELECT {CLOCK}, {_WRITER}"
+            f"SELECT {CLOCK}, {_XID_AND_LAST_NUMBER}"
         )
         return _row(begun, -1)
 

@@ -1,10 +1,10 @@
 """One attempt of a write on PostgreSQL, and its outcome if the connection broke.
 
-The caller gets its answer after the commit. If the connection breaks during the COMMIT, nobody here knows whether it
-happened. The server is authoritative: it is asked before the caller gets an answer and before the write is repeated. It
-knows the transaction by its number, and by an event that the transaction wrote. The number alone is not enough, because
-a server that crashed, or a standby that took over, gives the same numbers to other transactions. Writes without an
-event (a heartbeat, a cursor) are simply repeated, because doing them twice does no harm.
+The caller gets its answer after the commit. If the connection breaks during the COMMIT, the engine does not know
+whether it happened. So it asks the server before it answers the caller or repeats the write: is the transaction, by its
+number, still in progress? If not, is an event there that the transaction wrote? The number alone does not prove the
+commit, because a server that crashed, or a standby that took over, gives the same numbers to other transactions. Writes
+without an event (a heartbeat, a cursor) are simply repeated, because doing them twice does no harm.
 
 A batch first runs without savepoints, because each one is a round trip and a subtransaction on the server. Most
 refusals happen before a call writes anything, so there is nothing to undo. If a call fails after it has written, the
@@ -76,7 +76,7 @@ class WriteAttempt:
     def run(self) -> Any:
         """Begin, run the operation, and commit if it has changed something."""
         connection, engine = self._connection, self._engine
-        now, *self._begun = engine.settings.writing(connection, self._scopes)
+        now, *self._xid_and_last_number = engine.settings.writing(connection, self._scopes)
         tx = PostgresTransaction(
             connection,
             engine.refusals,
@@ -114,7 +114,7 @@ class WriteAttempt:
             tx.commit()
         finally:
             if tx.proof:
-                self.proof = {**tx.proof, **dict(zip(("transaction", "floor"), self._begun, strict=True))}
+                self.proof = {**tx.proof, **dict(zip(("transaction", "floor"), self._xid_and_last_number, strict=True))}
         self.changed = True
 
     def end(self, *, committed: bool, problem: psycopg.Error | None = None) -> None:

@@ -10,8 +10,8 @@ version 2, and so on. The same rules hold for all engines and for every function
   faster.
 - A board of a newer version is refused.
 
-A published step is never changed, because boards exist that were made by it. Every step also locks out
-processes of the version before it that still have the board open; `sqlite-2.sql` explains how.
+A published step is never changed, because boards exist that were made by it. Every step also locks out processes of the
+version before it that still have the board open; `sqlite-2.sql` explains how.
 """
 
 from __future__ import annotations

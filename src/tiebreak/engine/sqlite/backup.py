@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 PAGES_AT_ONCE = 256
 LONGEST_BACKUP = 1800.0
-"""Seconds. During a backup SQLite cannot reset the log, which grows with every commit, so there has to be a limit."""
+"""Seconds. During a backup SQLite cannot reset the WAL, which grows with every commit, so there has to be a limit."""
 SLOW = "copy it to a faster disk"
 
 
 def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
-    """Copy one snapshot to a new file, which gets its name when it is complete and on the disk."""
+    """Copy one snapshot to a new file, which gets its name when it is complete and on the disk; closes `source`."""
     if os.path.lexists(target):
         raise FileExistsError(target)
     end = monotonic() + LONGEST_BACKUP

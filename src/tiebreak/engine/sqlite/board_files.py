@@ -1,8 +1,8 @@
 """The files of a board: one database file, used under one name, with the `-wal` and `-shm` that belong to it.
 
-SQLite finds the log (`-wal`) and its index (`-shm`) by the name of the database file. Under a second name (a hard link,
-a mount of the file alone) it would use a second log: two winners, and commits that nobody else ever sees. The same
-happens when a log is deleted while a process has it open. SQLite notices neither. This module and its two neighbours
+SQLite finds the WAL (`-wal`) and its index (`-shm`) by the name of the database file. Under a second name (a hard link,
+a mount of the file alone) it would use a second WAL: two winners, and commits that nobody else ever sees. The same
+happens when a WAL is deleted while a process has it open. SQLite notices neither. This module and its two neighbours
 do:
 
 - `board_files` opens a board whose files are as they were, and checks them while the board is open.
@@ -17,8 +17,8 @@ each read and write unless the last check was only milliseconds ago. Only SQLite
 because closing it would drop the locks that this process has on it.
 
 **An overwritten file.** Only a checkpoint changes the database file. So the mark also has the time of that change, and
-the last event that was in the file then. If the file was changed since, a process looks into the file without its log.
-A file that has fewer events, or another token, was overwritten (`cp old.db board.db`), and the log no longer belongs to
+the last event that was in the file then. If the file was changed since, a process looks into the file without its WAL.
+A file that has fewer events, or another token, was overwritten (`cp old.db board.db`), and the WAL no longer belongs to
 it.
 """
 
@@ -31,7 +31,7 @@ import apsw
 
 from ...errors import Unavailable
 from ..side_files import check as check_owner
-from .file_facts import facts_of, in_file, newest_event, size_of
+from .file_facts import facts_of, newest_event, read_without_wal, size_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LOOKS = 20
 """How often a file that another process may be changing is read before the result counts."""
 BETWEEN_LOOKS = 0.01
 _UNKNOWN = 0
-"""The time of the last change in a mark, while a checkpoint copies the log into the file."""
+"""In a mark, instead of the time of the last change, while a checkpoint copies the WAL into the file."""
 
 
 class BoardFiles:
@@ -66,12 +66,12 @@ class BoardFiles:
     def check(self, connection: apsw.Connection) -> None:
         """Raise `Unavailable` if any of the files is not the one that was opened.
 
-        If only the log was replaced, the commits in the old log are copied into the database file first, through a
-        connection that still has that log open. That is safe: no other process has written since, because each one
-        makes this check before it writes, and is refused too.
+        If only the WAL was replaced, the commits in the old WAL are copied into the database file first, through a
+        connection that still has that WAL open. That is safe: no other process has acknowledged a write since,
+        because each one makes this check first, and is refused too.
         """
         try:
-            here, changed = self._look()
+            here, changed = self._stat_files()
             if here == self._opened:
                 if changed != self._changed:
                     self._check_changed_file(changed)
@@ -93,7 +93,7 @@ class BoardFiles:
             hint="end every process that uses this board, then start again",
         )
 
-    def _look(self) -> tuple[tuple[int, ...], int]:
+    def _stat_files(self) -> tuple[tuple[int, ...], int]:
         """The device and the inode numbers of the files, and the time of the last change of the database file."""
         file, wal, shm = os.stat(self.path), os.lstat(self.wal), os.lstat(self.shm)
         return (file.st_dev, file.st_ino, wal.st_ino, shm.st_ino), file.st_ctime_ns
@@ -113,18 +113,18 @@ class BoardFiles:
             self._changed = changed
 
     def fits(self, mark: Mark, changed: int) -> bool | None:
-        """Whether the database file, without its log, has everything that was copied into it; None if unknown.
+        """Whether the database file, without its WAL, has everything that was copied into it; None if unknown.
 
-        A log is emptied only after all of it was copied, and then the mark has the last event in the file. So a file
-        with fewer events, or without the token, is not the one that the log belongs to. While a log is being copied,
+        A WAL is emptied only after all of it was copied, and then the mark has the last event in the file. So a file
+        with fewer events, or without the token, is not the one that the WAL belongs to. While a WAL is being copied,
         events may seem to be missing, but the page with the token does not change. Nothing is known about a file into
-        which no log was ever copied: its token may still be in the log.
+        which no WAL was ever copied: its token may still be in the WAL.
         """
         for _ in range(LOOKS):
             known = mark.file_changed != _UNKNOWN
             if not known and not mark.file_event:
                 return None
-            found = in_file(self.path)
+            found = read_without_wal(self.path)
             if found is None:
                 return None
             facts, newest = found
@@ -136,14 +136,14 @@ class BoardFiles:
                     return True
                 if not known:
                     return None
-            sleep(BETWEEN_LOOKS)  # another program may be copying its log at this moment
+            sleep(BETWEEN_LOOKS)  # another program may be copying its WAL at this moment
             mark = self.gate.mark() or mark
         return False
 
     def checkpoint(self, connection: apsw.Connection, mode: int) -> None:
-        """Copy the log into the file and remember the file's new state; raises `Unavailable` like `check`.
+        """Copy the WAL into the file and remember the file's new state; raises `Unavailable` like `check`.
 
-        While the log is copied, the file makes no sense without it. If this process or the machine dies meanwhile, it
+        While the WAL is copied, the file makes no sense without it. If this process or the machine dies meanwhile, it
         stays so. So the mark says first, durably, that the state of the file is unknown.
         """
         self.check(connection)
@@ -154,11 +154,11 @@ class BoardFiles:
             self.gate.set_file_state(event, _UNKNOWN, durably=True)
         busy = None
         try:
-            log, copied = connection.wal_checkpoint(mode=mode)
-            if log == copied >= 0 and newest is not None:
+            pages, copied = connection.wal_checkpoint(mode=mode)
+            if pages == copied >= 0 and newest is not None:
                 known, event = True, newest
         except (apsw.BusyError, apsw.LockedError) as exc:
-            busy = exc  # a part of the log may have been copied, up to the end of a commit
+            busy = exc  # a part of the WAL may have been copied, up to the end of a commit
         if known:
             self._changed = os.stat(self.path).st_ctime_ns
             self._remember_file_state(event, self._changed)
@@ -178,7 +178,7 @@ class BoardFiles:
     # ── Opening ──────────────────────────────────────────────────────────────────────────────────────
 
     def refuse_lost_file(self) -> None:
-        """Raise `Unavailable` if the database file is missing or empty, but its log or its mark is there."""
+        """Raise `Unavailable` if the database file is missing or empty, but its WAL or its mark is there."""
         if not size_of(self.path):
             from .board_files_opening import refuse_lost_file
 
@@ -204,7 +204,7 @@ class BoardFiles:
             return None
         connection = connect()
         try:
-            facts, newest, (opened, _) = facts_of(connection), newest_event(connection), self._look()
+            facts, newest, (opened, _) = facts_of(connection), newest_event(connection), self._stat_files()
         except BaseException:
             connection.close()
             raise
@@ -233,6 +233,6 @@ class BoardFiles:
         """Write a new mark for the files as they are now; only while the gate is locked."""
         newest = newest_event(connection) or 0  # the first read makes the -wal and the -shm
         self._token = token
-        self._opened, self._changed = self._look()
+        self._opened, self._changed = self._stat_files()
         self.gate.set_mark(token, self._opened[2], self._opened[3])
         self.committed(newest)

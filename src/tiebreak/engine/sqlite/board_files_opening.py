@@ -1,16 +1,16 @@
 """Opening a board whose files do not match its mark: new, copied, renamed, replaced or damaged (see `board_files`).
 
-The mark and the token in the database are authoritative. Everything here happens while the gate is locked, and a mark
+The mark and the token in the database are authoritative. Every change here is made while the gate is locked, and a mark
 is replaced only if no other process has the board open. What is found, and what follows:
 
-- The file is missing or empty, but its log or its mark is there: it was renamed alone, or emptied. Refused.
-- The log has commits, and the file is not the one that they belong to. Refused.
+- The file is missing or empty, but its WAL or its mark is there: it was renamed alone, or emptied. Refused.
+- The WAL has commits, and the file is not the one that they belong to. Refused.
 - The mark has a higher event number than the board: events are missing. Refused.
 - The board has no token: it is new, a backup, or was made by an older version. It gets one.
 - The mark has another token or is missing, and the inode number of the file is the one that was stored with the token:
   this is a second name of the file, or it was renamed without the others. Refused, with one exception: a copy that
-  happens to have the inode number of the file before it. Such a copy is at the path that was stored with the token, and
-  has no second name, no mark and no log.
+  happens to have the inode number of the file that was there before. Such a copy is at the path that was stored
+  with the token, and has no second name, no mark and no WAL.
 - The same, but the inode number is another one: this is a copy. A copy is a new board and gets a token of its own.
 - The token fits, but `-wal` or `-shm` is another one: SQLite removes them when another program is the last one to close
   the board. If nobody else has the board open and no event is missing, the mark is replaced. Otherwise refused.
@@ -25,7 +25,7 @@ import apsw
 
 from ...errors import Unavailable
 from .board_files import BETWEEN_LOOKS, LOOKS
-from .file_facts import facts_of, in_file, is_mounted, newest_event, size_of
+from .file_facts import facts_of, is_mounted, newest_event, read_without_wal, size_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def open_changed(files: BoardFiles, connect: Connect) -> apsw.Connection:
     """Connect to a board that does not match its mark, and mark it; raises `Unavailable` if it must not be used."""
     # Another program's database and a second name are refused before any file is created beside the database. A token
     # is only ever written after its mark. So if there is a token and no mark, this is not where the token was given.
-    facts = facts_in_file(files.path) or {}
+    facts = facts_without_wal(files.path) or {}
     if "place.token" in facts and not files.gate.mark():
         _refuse_second_name(files, facts)
     with files.gate:
@@ -53,12 +53,12 @@ def open_changed(files: BoardFiles, connect: Connect) -> apsw.Connection:
 def _open_and_mark(files: BoardFiles, connect: Connect) -> apsw.Connection:
     """While the gate is locked: find out what was changed, and refuse it or write a new mark."""
     mark, inodes = files.gate.mark(), files.side_inodes()
-    facts = facts_in_file(files.path) or _facts_with_log(connect)
+    facts = facts_without_wal(files.path) or _facts_with_wal(connect)
     token = facts.get("place.token")
     same_token = mark is not None and mark.token == token
     if token is not None and not same_token:
         _refuse_second_name(files, facts)
-    refuse_foreign_log(files, mark, token)
+    refuse_foreign_wal(files, mark, token)
     if (mark or token is not None or 0 in inodes) and not is_alone(files.path):
         raise in_use(files, inodes)
     connection = connect()
@@ -70,7 +70,7 @@ def _open_and_mark(files: BoardFiles, connect: Connect) -> apsw.Connection:
             files.write_mark(connection, mark.token)
         else:
             give_token(files, connection)
-        copy_log(files, connection)
+        copy_wal(files, connection)
     except BaseException:
         connection.close()
         raise
@@ -80,15 +80,15 @@ def _open_and_mark(files: BoardFiles, connect: Connect) -> apsw.Connection:
 # ── Steps that a repair needs too ────────────────────────────────────────────────────────────────────────
 
 
-def facts_in_file(path: str) -> dict[str, str] | None:
-    """The facts in the database file without its log, because under this name it may have the wrong log.
+def facts_without_wal(path: str) -> dict[str, str] | None:
+    """The facts in the database file without its WAL, because under this name it may have the wrong WAL.
 
-    None if the file makes no sense without its log: a process died while it copied the log into the file.
+    None if the file makes no sense without its WAL: a process died while it copied the WAL into the file.
     """
     for _ in range(LOOKS):
-        if found := in_file(path):
+        if found := read_without_wal(path):
             return found[0]
-        sleep(BETWEEN_LOOKS)  # another process may be copying its log at this moment
+        sleep(BETWEEN_LOOKS)  # another process may be copying its WAL at this moment
     return None
 
 
@@ -129,8 +129,8 @@ def give_token(files: BoardFiles, connection: apsw.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def copy_log(files: BoardFiles, connection: apsw.Connection) -> None:
-    """Copy the token into the database file, because under another name the file has another log.
+def copy_wal(files: BoardFiles, connection: apsw.Connection) -> None:
+    """Copy the token into the database file, because under another name the file has another WAL.
 
     If a reader prevents that, a later checkpoint does it.
     """
@@ -140,7 +140,7 @@ def copy_log(files: BoardFiles, connection: apsw.Connection) -> None:
         pass  # another process runs a checkpoint
 
 
-def _facts_with_log(connect: Connect) -> dict[str, str]:
+def _facts_with_wal(connect: Connect) -> dict[str, str]:
     connection = connect()
     try:
         return facts_of(connection)
@@ -152,16 +152,16 @@ def _facts_with_log(connect: Connect) -> dict[str, str]:
 
 
 def refuse_lost_file(files: BoardFiles) -> None:
-    """Raise `Unavailable` if the file is missing or empty, and its log or its mark has what was committed to it.
+    """Raise `Unavailable` if the file is missing or empty, and its WAL or its mark has what was committed to it.
 
-    SQLite would delete the log of an empty file. The file is looked at last: a process that makes a new board writes to
+    SQLite would delete the WAL of an empty file. The file is looked at last: a process that makes a new board writes to
     the database file before it creates any other.
     """
     files.side_inodes()
-    mark, log = files.gate.mark(), size_of(files.wal)
-    if (log or (mark and mark.last_event)) and not size_of(files.path):
+    mark, wal = files.gate.mark(), size_of(files.wal)
+    if (wal or (mark and mark.last_event)) and not size_of(files.path):
         how = "empty" if os.path.lexists(files.path) else "missing"
-        remains = files.wal if log else files.gate.path
+        remains = files.wal if wal else files.gate.path
         raise Unavailable(
             f"board {files.path}: the file is {how}, but {remains} of the board that was here is not",
             hint="put the file back; if it was renamed, run `tb --board NEW-NAME doctor --repair`; "
@@ -176,7 +176,7 @@ def _refuse_second_name(files: BoardFiles, facts: dict[str, str]) -> None:
     home = facts.get("place.path", "")
     if home == files.path:
         if files.gate.never_marked() and not size_of(files.wal) and not _has_second_name(files.path):
-            return  # a copy that happens to have the inode number of the file before it
+            return  # a copy that happens to have the inode number of the file that was there before
         raise Unavailable(
             f"board {files.path}: {files.path}-gate does not belong to it, or is missing",
             hint=f"{REPAIR} writes a new one",
@@ -193,8 +193,8 @@ def _has_second_name(path: str) -> bool:
     return os.stat(path).st_nlink > 1 or is_mounted(path)
 
 
-def refuse_foreign_log(files: BoardFiles, mark: Mark | None, token: str | None) -> None:
-    """Raise `Unavailable` if the log has commits, and they belong to another file than the one that is here."""
+def refuse_foreign_wal(files: BoardFiles, mark: Mark | None, token: str | None) -> None:
+    """Raise `Unavailable` if the WAL has commits, and they belong to another file than the one that is here."""
     if not mark or not size_of(files.wal):
         return
     other_board = token not in (None, mark.token) and mark.wal == os.lstat(files.wal).st_ino
@@ -216,7 +216,7 @@ def _refuse_loss(files: BoardFiles, connection: apsw.Connection, last: int) -> N
 
 
 def overwritten(files: BoardFiles) -> Unavailable:
-    """The error for a log that belongs to another file than the one that is here now."""
+    """The error for a WAL that belongs to another file than the one that is here now."""
     return Unavailable(
         f"board {files.path}: {files.wal} belongs to another file, which was here before: "
         "it was overwritten or replaced, for example by an older copy",

@@ -1,8 +1,8 @@
 """`tb doctor --repair` for a SQLite board that cannot be opened: accept its files as they are (see `board_files`).
 
 The board gets a new token and a new mark, so that it can be used again at this path. That is refused if the file has a
-second name, if another process has it open, or if its log belongs to another file, because then two boards could come
-out of one. If the file was renamed without its log, the log is moved here first.
+second name, if another process has it open, or if its WAL belongs to another file, because then two boards could come
+out of one. If the file was renamed without its WAL, the WAL is moved here first.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import apsw
 from ...errors import Unavailable
 from .board_files import BoardFiles
 from .board_files_opening import (
-    copy_log,
-    facts_in_file,
+    copy_wal,
+    facts_without_wal,
     give_token,
     in_use,
     is_alone,
     overwritten,
     prepare_schema,
-    refuse_foreign_log,
+    refuse_foreign_wal,
 )
 from .file_facts import is_mounted, newest_event, size_of
 from .opening import connect
@@ -46,19 +46,19 @@ def repair(path: str) -> None:
 
 def _repair(files: BoardFiles) -> None:
     _refuse_second_name(files.path)
-    facts = facts_in_file(files.path) or {}
+    facts = facts_without_wal(files.path) or {}
     home, token = facts.get("place.path", ""), facts.get("place.token")
     with files.gate:
         if not is_alone(files.path):
             raise in_use(files, files.side_inodes())
-        refuse_foreign_log(files, files.gate.mark(), token)
-        last_event = _fetch_log(files, home, token) if token and home not in ("", files.path) else 0
+        refuse_foreign_wal(files, files.gate.mark(), token)
+        last_event = _fetch_wal(files, home, token) if token and home not in ("", files.path) else 0
         connection = connect(files.path, DEADLINE)
         try:
             _refuse_loss(files, connection, home, last_event)
             prepare_schema(files, connection)
             give_token(files, connection)
-            copy_log(files, connection)
+            copy_wal(files, connection)
         finally:
             connection.close()
 
@@ -77,20 +77,20 @@ def _refuse_second_name(path: str) -> None:
         )
 
 
-def _fetch_log(files: BoardFiles, home: str, token: str) -> int:
-    """If the file was renamed without its log, move the log here; the last event that was committed at the old path."""
-    mark, log = WriteGate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
+def _fetch_wal(files: BoardFiles, home: str, token: str) -> int:
+    """Move the WAL here if the file was renamed without it. Returns the last event committed at the old path."""
+    mark, wal = WriteGate(f"{home}-gate", DEADLINE).mark(), f"{home}-wal"
     if not mark or mark.token != token:
         return 0  # there is no board, or another one
-    if size_of(log) and mark.wal == os.lstat(log).st_ino:
+    if size_of(wal) and mark.wal == os.lstat(wal).st_ino:
         if size_of(home):
             raise Unavailable(
-                f"board {files.path}: {log} belongs to it, but another file is at {home} now",
+                f"board {files.path}: {wal} belongs to it, but another file is at {home} now",
                 hint=f"end every process that uses {home}, move that file elsewhere, and try again",
             )
         if size_of(files.wal):
             raise overwritten(files)
-        os.rename(log, files.wal)  # SQLite makes a new -shm
+        os.rename(wal, files.wal)  # SQLite makes a new -shm
     return mark.last_event
 
 

@@ -1,6 +1,6 @@
 """The board in one SQLite file, used by many processes at once.
 
-Authoritative is SQLite's write lock. `BEGIN IMMEDIATE` takes it before an operation reads anything. So the operation
+SQLite's write lock is authoritative. `BEGIN IMMEDIATE` takes it before an operation reads anything. So the operation
 sees the newest state, and no other process can change that state before the operation commits. The gate (see
 `write_gate`) only makes the waiting fair: a process that ignores it gets slower answers, not wrong ones.
 
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
 DEADLINE = 30.0
 LOOK_AGAIN = 0.005
 """Seconds for which a check of the board's files is valid."""
-FLOOR = 1.0
-"""The most seconds that a waiter sleeps before it looks again, even if nothing woke it."""
-
+LOOK_EVERY = 1.0
+"""Seconds after which a waiter looks again, even if nothing woke it."""
 SHORT = 0.002
 """Below this many seconds, sleeping is more exact than waiting for a notification."""
 
@@ -67,21 +66,21 @@ class SqliteEngine:
         self.deadline = deadline
         self._given_clock = clock
         self._inherited: list[Any] = []
-        """What a forked child has from its parent: kept, so that it is never closed, and never used."""
+        """In a forked child, the parent's connections: kept, so that they are never closed, and never used."""
         self.reopen_lock = allocate_lock()
         """Held while a forked child opens new connections."""
-        self._begin()
+        self._open()
         fork_safety.register(self)
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         try:
-            self._start()
+            self._open_connections()
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
         except OSError as exc:
             raise Unavailable(f"board {self.path}: {exc.strerror or exc}") from exc
 
-    def _start(self) -> None:
+    def _open_connections(self) -> None:
         self._closed = False
         self.deferred_work: set[str] = set()
         self._writing = allocate_lock()
@@ -101,9 +100,9 @@ class SqliteEngine:
         except BaseException:
             self._gate.close()
             raise
-        self._log = WalCheckpoints(self._files, self._writer, self._connect, self._in_use, self._busy_timeout)
+        self._checkpoints = WalCheckpoints(self._files, self._writer, self._connect, self._is_open, self._busy_timeout)
         self._tx = SqliteTransaction(self._writer, self._refusals)
-        self._reading_writer = Reader(self._writer)
+        self._writer_as_reader = Reader(self._writer)
         self._pid = os.getpid()  # last: a thread that sees it may use all of the above
 
     @property
@@ -111,7 +110,7 @@ class SqliteEngine:
         """Milliseconds that SQLite waits for a program that ignores the gate."""
         return int(self.deadline * 1000)
 
-    def _in_use(self) -> bool:
+    def _is_open(self) -> bool:
         """Whether the engine is open, in the process that opened it."""
         return not self._closed and self._pid == os.getpid()
 
@@ -249,13 +248,13 @@ class SqliteEngine:
             self.deferred_work |= tx.deferred_work
         if changed:
             self._checked_at = 0.0
-            self._check_files(writer)  # a commit to a log that no other process uses must not be acknowledged
+            self._check_files(writer)  # a commit to a WAL that no other process uses must not be acknowledged
         try:
             if changed:
                 self._files.committed(newest)
             if refusals_written:
                 self._refusals.committed()
-            self._log.after_commit()
+            self._checkpoints.after_commit()
         except (OSError, RuntimeError, apsw.Error, Unavailable):
             pass  # the change is committed; the next commit tries again what failed here
         return answer
@@ -281,25 +280,25 @@ class SqliteEngine:
         try:
             if not self._readers.readers and self._writing.acquire(blocking=False):
                 try:
-                    return self._snapshot(self._reading_writer, work)
+                    return self._read_on(self._writer_as_reader, work)
                 finally:
                     self._writing.release()
             reader = self._readers.take()
             try:
                 if self._closed:
                     raise Unavailable(f"board {self.path}: is closed here")
-                return self._snapshot(reader, work)
+                return self._read_on(reader, work)
             finally:
                 reader.lock.release()
         except apsw.Error as exc:
             raise unavailable(exc, self.path) from exc
 
-    def _snapshot(self, reader: Reader, work: Callable[[SqliteTransaction], T]) -> T:
+    def _read_on(self, reader: Reader, work: Callable[[SqliteTransaction], T]) -> T:
         connection = reader.connection
         self._check_files(connection)
         tx = SqliteTransaction(connection, self._refusals)
         tx.now = self._now()
-        reader.end = monotonic() + READ_DEADLINE  # during a read SQLite cannot reset the log
+        reader.end = monotonic() + READ_DEADLINE  # during a read SQLite cannot reset the WAL
         connection.execute("BEGIN")  # all statements of the operation see one snapshot
         try:
             return work(tx)
@@ -320,7 +319,7 @@ class SqliteEngine:
         """All locks that together keep every thread out of the engine."""
         if self._closed:
             return []
-        return [self.reopen_lock, self._writing, *self._readers.locks(), self._log.running]
+        return [self.reopen_lock, self._writing, *self._readers.locks(), self._checkpoints.running]
 
     def abandon_gate(self) -> None:
         """In a forked child: close the inherited descriptors of the gate."""
@@ -331,7 +330,7 @@ class SqliteEngine:
         with self.reopen_lock:
             if self._pid != os.getpid():
                 self._inherited.append((self._writer, self._readers, self._gate, self._idle_watches))
-                self._begin()
+                self._open()
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -351,14 +350,12 @@ class SqliteEngine:
         self._used_watches.append(watch)
         try:
             watch.drain()
-            delays = (
-                recheck_delays()
-            )  # a commit may have been notified before the watch existed, and be visible only later
+            delays = recheck_delays()  # for a commit that was notified before the watch existed
             while not self._newest() > after:
-                left = end - monotonic()
-                if left <= 0:
+                remaining = end - monotonic()
+                if remaining <= 0:
                     return False
-                delay = min(left, next(delays, FLOOR))
+                delay = min(remaining, next(delays, LOOK_EVERY))
                 if delay < SHORT:
                     sleep(delay)
                 elif watch.wait(delay):
@@ -380,11 +377,11 @@ class SqliteEngine:
     def _newest(self) -> int:
         return int(self._read(lambda tx: tx.all(NEWEST))[0][0])
 
-    # ── The log ──────────────────────────────────────────────────────────────────────────────────────
+    # ── The WAL ──────────────────────────────────────────────────────────────────────────────────────
 
     def shorten_log(self) -> list[str]:
-        """Shorten the log if it is large; returns the processes that prevent it."""
-        return self._log.shorten()
+        """Shorten the WAL if it is large; returns the processes that prevent it."""
+        return self._checkpoints.shorten()
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -413,14 +410,14 @@ class SqliteEngine:
             raise unavailable(exc, self.path) from exc
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
-        """The findings of `tb doctor` about the file; `repair` corrects permissions and empties the log first."""
+        """The findings of `tb doctor` about the file; `repair` corrects permissions and empties the WAL first."""
         from .health import diagnose, repair_permissions
 
         self._check_open()
         if repair:
             repair_permissions(self.path)
             with self._writing, self._gate:
-                self._log.empty()
+                self._checkpoints.empty()
         return [*diagnose(self.path, self._connect, self._gate, self._now), *self._refusals.findings()]
 
     @property
@@ -433,10 +430,10 @@ class SqliteEngine:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
-        with self._writing, self._log.running:
+        with self._writing, self._checkpoints.running:
             try:
                 self._refusals.save_to_file()
-                self._log.before_close()
+                self._checkpoints.before_close()
             except (OSError, apsw.Error, Unavailable):
                 pass  # what is lost here is an audit line or a checkpoint, never a commit
             self._writer.close()

@@ -16,8 +16,8 @@ NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 """The number of the last event."""
 
 
-def in_file(path: str) -> tuple[dict[str, str], int | None] | None:
-    """The facts and the last event in the database file without its log; None if it makes no sense without the log."""
+def read_without_wal(path: str) -> tuple[dict[str, str], int | None] | None:
+    """The facts and the last event in the database file without its WAL; None if it makes no sense without the WAL."""
     from urllib.parse import quote
 
     from .opening import recognise
@@ -72,7 +72,7 @@ def forget_place(copy: apsw.Connection) -> None:
 def newest_event(connection: apsw.Connection) -> int | None:
     """The number of the last event.
 
-    None if that page is damaged, which `tb doctor` reports, or if the board is closed by a move.
+    None if its page is damaged, which `tb doctor` reports, or if the board is closed by a move.
     """
     try:
         [(number,)] = connection.execute(NEWEST).fetchall()

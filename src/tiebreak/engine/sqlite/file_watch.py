@@ -7,8 +7,8 @@ process of that: inotify on Linux, kqueue on macOS. Three facts shape this modul
   and publish it), and it comes for checkpoints too. So the caller looks at the board. If it sees
   nothing new, it looks again after each of `recheck_delays()` before it waits again.
 * Nothing is missed from the moment a `Watch` exists. So callers make the watch, look at the board,
-  and then wait. The last connection to close deletes the `-wal`, and the next one makes a new file.
-  The watch notices that in the directory, and watches the new file before it reports the change.
+  and then wait. Another program may delete the `-wal` when it closes the database, and SQLite then makes
+  a new one. The watch notices that in the directory, and watches the new file before it reports the change.
 * Closing any descriptor of the database or of its `-shm` drops all POSIX locks that this process has
   on it. So neither is ever opened here: inotify and `stat` take a path, and kqueue, which needs a
   descriptor, gets only the `-wal` (which SQLite never locks) and the directory.
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-_FLOOR = 1.0
-_FIRST, _LAST, _GROWTH = 0.005, 0.25, 1.5
-_GRACE = 0.01
-_MISSED_LIMIT = 2
+_STAT_EVERY = 1.0  # seconds between two calls of `stat` where notifications work
+_FIRST, _LAST, _GROWTH = 0.005, 0.25, 1.5  # pauses when polling: the first, the longest, the factor between two
+_GRACE = 0.01  # seconds by which a notification may come later than the change is visible to `stat`
+_MISSED_LIMIT = 2  # after this many changes without a notification, poll
 # File times advance by kernel ticks (up to 10 ms), so a second write within one tick does not change them.
 _TIMESTAMP_GRAIN = 0.05
 
@@ -56,7 +56,7 @@ def recheck_delays() -> Iterator[float]:
 class Watch:
     """Wakes when somebody writes to the SQLite database at `path`.
 
-    One thread may wait while any other closes; two waiters need a watch each. Not for use across a
+    One thread may wait while another closes the watch; two waiters need a watch each. Not for use across a
     fork: parent and child would take each other's notifications.
     """
 
@@ -147,7 +147,7 @@ class Watch:
                 return True
             if left <= 0 or self._closed:
                 return False
-            timeout = self._pause if self._polling() else _FLOOR
+            timeout = self._pause if self._polling() else _STAT_EVERY
 
     def _look(self, seconds: float) -> bool:
         notified = self._notified(seconds)

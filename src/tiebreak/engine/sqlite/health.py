@@ -25,6 +25,7 @@ FIXED_IN = (3, 51, 3)
 LARGE_WAL = 64 * 1024 * 1024
 LITTLE_SPACE = 100 * 1024 * 1024
 MOMENT = 0.2
+"""Seconds that a probe takes at most, and that a stuck reader reads at least."""
 READ_LOCKS = range(123, 128)
 """The bytes of the `-shm` that SQLite's readers lock."""
 
@@ -139,7 +140,7 @@ def _wal(path: str) -> tuple[str, str, str]:
 
 
 def stuck_readers(path: str, moment: float) -> list[str]:
-    """The processes that have been reading from the log for a moment: SQLite cannot reset the log until they stop.
+    """The processes that have been reading from the WAL for a moment: SQLite cannot reset the WAL until they stop.
 
     This works only on Linux, where the kernel lists all locks. To ask SQLite, this process would have to open and close
     the files, which would drop its own locks.

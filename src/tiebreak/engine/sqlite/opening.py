@@ -1,7 +1,7 @@
 """Opening a SQLite board: make the file, bring its schema up to date, start its clock.
 
-Every change here is made while the gate is locked. So any number of processes may open a board that does not exist yet
-at the same moment: the first one makes it, and the others find it made.
+Every change to the database is made while the gate is locked. So any number of processes may open a board that does
+not exist yet at the same moment: the first one makes it, and the others find it made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x74696562  # "tieb"
 KEPT_WAL = 8 * 1024 * 1024
-"""The size in bytes to which SQLite cuts the log after a reset: cheaper than to let it grow again from nothing."""
+"""The size in bytes to which SQLite cuts the WAL after a reset: cheaper than to let it grow again from nothing."""
 
 
 def create(path: str) -> None:
@@ -40,7 +40,7 @@ def create(path: str) -> None:
 
 
 def connect(path: str, deadline: float) -> apsw.Connection:
-    """A connection with durable commits, that waits up to `deadline` seconds for locks and is allowed to write."""
+    """A connection with durable commits that waits up to `deadline` seconds for locks and is allowed to write."""
     made = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
     made.set_busy_timeout(int(deadline * 1000))
     made.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -53,7 +53,7 @@ def connect(path: str, deadline: float) -> apsw.Connection:
 
 
 def wal_size(path: str) -> int:
-    """The size of the log in bytes; 0 if there is none."""
+    """The size of the WAL in bytes; 0 if there is none."""
     try:
         return os.stat(f"{path}-wal").st_size
     except OSError:
@@ -61,12 +61,12 @@ def wal_size(path: str) -> int:
 
 
 def allow_writing(connection: apsw.Connection) -> None:
-    """Register the function that the triggers of every table call: without it, SQLite refuses all writes."""
+    """Register the function that the triggers of every table name: without it, SQLite refuses all writes."""
     connection.create_scalar_function(schema.SQLITE_PASS, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
 
 
 def _nothing(*_: Any) -> None:
-    """It is never called: it only has to exist."""
+    """Never called, because the triggers never fire: the function only has to exist."""
 
 
 def prepare(connection: apsw.Connection, gate: WriteGate, path: str) -> None:

@@ -17,7 +17,7 @@ ENVIRONMENT = (
 )
 """Errors of the machine, not of a statement: nothing else in the same transaction can be trusted either."""
 READ_DEADLINE = 30.0
-"""Seconds after which a read is interrupted, because SQLite cannot reset the log during a read."""
+"""Seconds after which a read is interrupted, because SQLite cannot reset the WAL during a read."""
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.FullError, "the disk is full", "free some space; nothing was written"),
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
@@ -47,7 +47,7 @@ def unavailable(exc: apsw.Error, path: str) -> Unavailable:
         message = f"board {path}: was upgraded by a newer tiebreak while this process had it open"
         return Unavailable(message, hint="upgrade tiebreak on this machine", sqlite=str(exc))
     if str(exc).startswith("no such table"):
-        from ..closed import closed
+        from ..closed_board import closed
         from .file_facts import closed_facts
 
         facts = closed_facts(path)

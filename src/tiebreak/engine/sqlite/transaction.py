@@ -36,11 +36,11 @@ _FRAGMENTS = {
     "newest": "(SELECT max(number) FROM events)",
     "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
 }
-_prepared: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
+_translated: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 
-def _dialect(sql: str) -> tuple[str, Callable[[dict[str, Any]], Any]]:
+def _translate(sql: str) -> tuple[str, Callable[[dict[str, Any]], Any]]:
     """The operation's SQL for SQLite, and a function that returns its parameters in the order of their positions.
 
     Binding parameters by position is several times faster than by name.
@@ -58,7 +58,7 @@ def _dialect(sql: str) -> tuple[str, Callable[[dict[str, Any]], Any]]:
     order: Callable[[dict[str, Any]], Any] = _no_parameters
     if names:
         order = itemgetter(*names) if len(names) > 1 else lambda params: (params[names[0]],)
-    done = _prepared[sql] = ("".join([first, *parts]), order)
+    done = _translated[sql] = ("".join([first, *parts]), order)
     return done
 
 
@@ -85,19 +85,19 @@ class SqliteTransaction(LocalTransaction):
         params["now"] = self.now
         if "query" in params:
             params["query"] = _match(params["query"])
-        text, order = _prepared.get(sql) or _dialect(sql)
+        text, order = _translated.get(sql) or _translate(sql)
         return self._cursor.execute(text, order(params)).fetchall()
 
     def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
         """Run a statement and return its first row."""
         params["now"] = self.now
-        text, order = _prepared.get(sql) or _dialect(sql)
+        text, order = _translated.get(sql) or _translate(sql)
         rows = self._cursor.execute(text, order(params)).fetchall()
         return rows[0] if rows else None
 
     def write_event(self, **event: Any) -> None:
         """Append an event to the log."""
-        text, order = _prepared.get(INSERT) or _dialect(INSERT)
+        text, order = _translated.get(INSERT) or _translate(INSERT)
         self._cursor.execute(text, order(event))
 
     skips_locked_rows = False

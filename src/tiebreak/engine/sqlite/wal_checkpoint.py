@@ -1,14 +1,14 @@
-"""Checkpoints: copy the log (`-wal`) into the database file, without making requests wait.
+"""Checkpoints: copy the WAL (`-wal`) into the database file, without making requests wait.
 
-SQLite appends commits to the log. It resets the log, that is, writes from its beginning again, once all of it has been
-copied into the database file and nobody reads from it any more. Until then the log grows, and every new process has to
+SQLite appends commits to the WAL. It resets the WAL, that is, writes from its beginning again, once all of it has been
+copied into the database file and nobody reads from it any more. Until then the WAL grows, and every new process has to
 read it. SQLite's own checkpoints are off, because they run inside the commit that crosses a limit. Instead:
 
-- After a commit that made the log long, a thread copies most of it while others write. They write little meanwhile,
+- After a commit that made the WAL long, a thread copies most of it while others write. They write little meanwhile,
   and the next commit copies that too, while the gate is locked.
-- A log that has become very long is copied while the gate is locked, although everybody has to wait for it.
-- If a reader prevents the reset, the log is shortened after the reader has stopped, even if nobody writes any more.
-- A short-lived process empties a long log when it closes the board.
+- A WAL that has become very long is copied while the gate is locked, although everybody has to wait for it.
+- If a reader prevents the reset, the WAL is shortened after the reader has stopped, even if nobody writes any more.
+- A process empties a long WAL when it closes the board.
 
 Nothing here affects what is committed: a checkpoint that fails is tried again later.
 """
@@ -35,35 +35,35 @@ CHECKPOINT_PAGES_AT_ANY_COST = 16_000
 CHECKPOINT_AGAIN = 10.0
 """Seconds after which a checkpoint that a reader has prevented is tried again, however little was written."""
 SHORTEN_AGAIN = 5.0
-"""Seconds between two attempts to shorten a log that has become too large."""
+"""Seconds between two attempts to shorten a WAL that has become too large."""
 
 
 class WalCheckpoints:
-    """Keeps the log of one engine short."""
+    """Keeps the WAL of one engine short."""
 
     def __init__(
         self,
         files: BoardFiles,
         writer: apsw.Connection,
         connect: Callable[[], apsw.Connection],
-        in_use: Callable[[], bool],
+        is_open: Callable[[], bool],
         busy_timeout: int,
     ) -> None:
         self._files = files
         self._writer = writer
         self._connect = connect
-        self._in_use = in_use
+        self._is_open = is_open
         """Whether the engine is still open, in the process that opened it."""
         self._busy_timeout = busy_timeout
         self.running = allocate_lock()
         """Held while a checkpoint runs on a connection of its own."""
         self.pages = 0
-        """How many pages the log had after the last commit."""
+        """How many pages the WAL had after the last commit."""
         self._copy_at = CHECKPOINT_PAGES
-        """The size of the log, in pages, that causes the next checkpoint."""
+        """The size of the WAL, in pages, that causes the next checkpoint."""
         self._copy_again = monotonic() + CHECKPOINT_AGAIN
         self._copied = False
-        """Whether the thread has copied most of the log, so that the next commit can copy the rest."""
+        """Whether the thread has copied most of the WAL, so that the next commit can copy the rest."""
         self._shortening = False
         writer.set_wal_hook(self._note_size)
 
@@ -72,9 +72,9 @@ class WalCheckpoints:
         return apsw.SQLITE_OK
 
     def after_commit(self) -> None:
-        """After each commit, while the gate is locked: start a checkpoint, or finish one, if the log is long."""
+        """After each commit, while the gate is locked: start a checkpoint, or finish one, if the WAL is long."""
         if self.pages < self._copy_at - CHECKPOINT_PAGES:
-            self._copy_at = CHECKPOINT_PAGES  # SQLite has reset the log
+            self._copy_at = CHECKPOINT_PAGES  # SQLite has reset the WAL
         overdue = self.pages >= CHECKPOINT_PAGES and monotonic() > self._copy_again
         if self.pages < self._copy_at and self.pages <= CHECKPOINT_PAGES_AT_ANY_COST and not overdue:
             return
@@ -83,7 +83,7 @@ class WalCheckpoints:
         if self._copied or self.pages > CHECKPOINT_PAGES_AT_ANY_COST:
             self._checkpoint(self._writer)
             self._copied = False
-            # If a reader prevents the reset, do not try again after every commit.
+            # A reader may prevent the reset: do not try again after every commit.
             self._copy_at = self.pages + CHECKPOINT_PAGES
         elif self.running.acquire(blocking=False):
             try:
@@ -93,7 +93,7 @@ class WalCheckpoints:
                 raise
 
     def _copy(self) -> None:
-        """In a thread of its own: copy most of the log."""
+        """In a thread of its own: copy most of the WAL."""
         try:
             connection = self._connect()
             self._checkpoint(connection)
@@ -115,7 +115,7 @@ class WalCheckpoints:
         return wal_size(self._files.path) > KEPT_WAL
 
     def _start_shortening(self) -> None:
-        """If the log is large, start a thread that tries to shorten it, even if nothing is written any more."""
+        """If the WAL is large, start a thread that tries to shorten it, even if nothing is written any more."""
         if self._shortening or not self._is_large():
             return
         self._shortening = True
@@ -127,15 +127,15 @@ class WalCheckpoints:
     def _shorten_when_possible(self) -> None:
         from time import sleep
 
-        while self._in_use() and self._is_large():
+        while self._is_open() and self._is_large():
             sleep(SHORTEN_AGAIN)
             self.shorten()
         self._shortening = False
 
     def shorten(self) -> list[str]:
-        """Shorten the log if it is large; returns the processes that prevent it because they read from it."""
+        """Shorten the WAL if it is large; returns the processes that prevent it because they read from it."""
         with self.running:
-            if not self._in_use() or not self._is_large():
+            if not self._is_open() or not self._is_large():
                 return []
             try:
                 connection = self._connect()
@@ -160,7 +160,7 @@ class WalCheckpoints:
         return []
 
     def empty(self) -> None:
-        """Empty the log if nobody reads from it, because the next process would have to read all of it."""
+        """Empty the WAL if nobody reads from it, because the next process would have to read all of it."""
         self._writer.set_busy_timeout(0)
         try:
             self._files.checkpoint(self._writer, apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -170,6 +170,6 @@ class WalCheckpoints:
             self._writer.set_busy_timeout(self._busy_timeout)
 
     def before_close(self) -> None:
-        """Empty a long log before this process ends."""
+        """Empty a long WAL before this process ends."""
         if self.pages > CHECKPOINT_PAGES_AT_CLOSE or self._is_large():
             self.empty()

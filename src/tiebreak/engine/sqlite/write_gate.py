@@ -49,7 +49,7 @@ class Mark:
         self.file_changed = int(words[5])
         """The time of the last change of the database file (`st_ctime_ns`).
 
-        0 while a checkpoint copies the log into it, and before the first checkpoint.
+        0 while a checkpoint copies the WAL into it, and before the first checkpoint.
         """
 
     def same_file_state(self, other: Mark) -> bool:
@@ -58,7 +58,7 @@ class Mark:
 
 
 class WriteGate:
-    """A fair lock among processes, with a deadline. One thread at a time may use it."""
+    """A fair lock among processes, with a deadline. One thread of a process may enter it at a time."""
 
     def __init__(self, path: str, deadline: float) -> None:
         self.path = path

@@ -4,8 +4,7 @@
 application sees a request: the user behind a unix socket, the number of connections, the size of the headers, and one
 deadline for the whole request. A client cannot keep a connection busy by sending a byte now and then.
 
-The parent class is internal to uvicorn. `tests/daemon/test_uvicorn_internals.py` names every part of it
-that is used here.
+The parent class is internal to uvicorn. `tests/daemon/test_uvicorn_internals.py` names every part of it that is used.
 
 Lingering close: a request may be refused while its body is still arriving. Closing a socket that has unread input
 resets the connection, and the client may then lose the answer. So the daemon first closes its sending side only. It
@@ -239,7 +238,7 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
 
 
 def peer_of(connected: socket.socket) -> str | None:
-    """The client: `tcp:ADDRESS`, or `unix:PID`. None when the process belongs to another user."""
+    """The client: `tcp:ADDRESS`, or `unix:PID`. None when the process belongs to another user, unless that is root."""
     if connected.family != socket.AF_UNIX:
         return f"tcp:{connected.getpeername()[0]}"
     if sys.platform == "linux":
