@@ -106,7 +106,9 @@ def stranded(shop: Shop, hand: Hand) -> None:
 
 def test_a_worker_that_cannot_follow_ends_with_a_code_and_tells_what_it_could_not_report(shop: Shop) -> None:
     job = shop.submit(WAITS)
-    impatient = changed_command(shop.folder, "from tiebreak.worker import loop", "loop.LAST_TRIES = 3.0")
+    impatient = changed_command(
+        shop.folder, "from tiebreak.worker import board_requests", "board_requests.LAST_TRIES = 3.0"
+    )
     with shop.worker("--lease", "1h", command=impatient) as hand:
         stranded(shop, hand)
     [error] = [line for line in hand.lines if "error" in line]

@@ -32,7 +32,7 @@ LONG = 30.0
 
 
 class BoardWatcher:
-    """Watches one board; `wake` is called after each change of `news`, `cancelled` or `error`."""
+    """Watches one board; `wake` is called after each change of `news` or `error`."""
 
     def __init__(self, board: Board, wake: Callable[[], None], pause: float) -> None:
         self._board = board
@@ -40,13 +40,19 @@ class BoardWatcher:
         self._pause = pause
         self.news = False
         """Whether something happened; the loop sets it back."""
-        self.cancelled: deque[str] = deque()
-        """Ids of cancelled tasks that the loop has not handled yet."""
         self.error: BaseException | None = None
         """The unexpected error that ended one of the threads."""
+        self._cancelled: deque[str] = deque()
         self._seen = board.events.last()
         for each, name in ((self._watch, "events"), (self._return_jobs, "dead workers")):
             threading.Thread(target=self._repeat, args=(each,), name=name, daemon=True).start()
+
+    def take_cancelled(self) -> set[str]:
+        """The ids of tasks that were cancelled since the last call."""
+        found = set()
+        while self._cancelled:
+            found.add(self._cancelled.popleft())
+        return found
 
     def _repeat(self, look: Callable[[], None]) -> None:
         try:
@@ -82,7 +88,7 @@ class BoardWatcher:
     def _look(self) -> None:
         newest = self._board.events.last()
         found = self._board.events.read(after=self._seen, event="task.cancelled", limit=1000)
-        self.cancelled.extend(event.subject or "" for event in found)
+        self._cancelled.extend(event.subject or "" for event in found)
         self._seen = max(newest, self._seen)
 
     def _return_jobs(self) -> None:
