@@ -324,8 +324,8 @@ def test_an_entry_that_was_cut_while_it_was_written_is_in_doubt(cut: int) -> Non
     ended = b"01a1e6cf-bfc8 3 4711 815 .".ljust(59)
     assert RegisterContents(head + ended + b"\n").leaders == {4711: (("01a1e6cf-bfc8", "3"), 815)}
     listed = RegisterContents(head + ended[:cut] + begun[cut:] + b"\n")
-    assert listed.whole == (cut > 25)
-    assert list(listed.leaders) == ([4711] if listed.whole else [])
+    assert listed.complete == (cut > 25)
+    assert list(listed.leaders) == ([4711] if listed.complete else [])
 
 
 @contextmanager
@@ -361,5 +361,5 @@ def test_a_process_without_other_traits_is_found_by_its_control_group(shop: Shop
 
 def test_a_register_that_ends_within_an_entry_is_in_doubt() -> None:
     head, entry = b'"board.db"\n', b"job 1 7 70 .".ljust(WIDTH - 1) + b"\n"
-    assert RegisterContents(head + 2 * entry).whole
-    assert not any(RegisterContents((head + 2 * entry)[:-cut]).whole for cut in range(1, WIDTH))
+    assert RegisterContents(head + 2 * entry).complete
+    assert not any(RegisterContents((head + 2 * entry)[:-cut]).complete for cut in range(1, WIDTH))

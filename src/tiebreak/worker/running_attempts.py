@@ -177,7 +177,7 @@ class RunningAttempts:
             self._commands.tick(now)
             self._functions.tick(now)
             self._deadline = min((time for each in self for time in self._deadlines(each)), default=now + LONG)
-        self._commands.listen(now)
+        self._commands.poll_fresh(now)
         self._functions.start_if_needed(now)
         if self._functions.broken:
             broken, self._functions.broken = self._functions.broken, None
@@ -199,8 +199,8 @@ class RunningAttempts:
 
     def _deadlines(self, attempt: Attempt) -> Iterator[float]:
         if attempt.kill_at is not None:
-            over = attempt.command_process is not None and attempt.command_process.over
-            yield min(attempt.kill_at, elapsed() + 0.02) if over else attempt.kill_at
+            exited = attempt.command_process is not None and attempt.command_process.exited
+            yield min(attempt.kill_at, elapsed() + 0.02) if exited else attempt.kill_at
         if attempt.why != LOST:
             yield self._last_moment(attempt)
         if attempt.timeout is not None and not attempt.why:
@@ -251,7 +251,7 @@ class RunningAttempts:
 
     def _done(self, attempt: Attempt, outcome: dict[str, Any] | None) -> None:
         """An attempt has ended, and no process of it is left."""
-        if attempt.stubborn:
+        if attempt.kills:
             self.kill_strays([attempt])
         self._ended[attempt.job.id] = attempt.job.epoch
         if len(self._ended) > REMEMBERED:
@@ -263,7 +263,7 @@ class RunningAttempts:
         """Kill the processes that no running job can have started; `over` are attempts that have just ended."""
         calls = [each.mark for each in self._functions.attempts()]
         try:
-            if self._processes.strangers():
+            if self._processes.has_orphans():
                 process_tree.signal_tree(self._processes.strays(calls, [each.mark for each in over]), signal.SIGKILL)
         except OSError as exc:
             if not is_shortage(exc):
