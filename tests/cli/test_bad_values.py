@@ -185,6 +185,11 @@ def test_a_payload_that_is_too_large(refuse: Refuse, tmp_path: Path) -> None:
     assert str(limits.MAX_JSON) in refuse("post", "x", "--payload", "@payload.json")
 
 
+def test_a_wrong_value_is_named_as_it_was_typed(refuse: Refuse) -> None:
+    assert "tb: --max-attempts: must be between" in refuse("post", "x", "--max-attempts", "0")
+    assert "tb: --state: one of" in refuse("tasks", "--state", "odd")
+
+
 @pytest.mark.parametrize("file", ["missing.json", "", ".", "board.db"])
 def test_a_payload_from_a_file_that_cannot_be_read(file: str, refuse: Refuse) -> None:
     refuse("post", "x", "--payload", f"@{file}")

@@ -136,8 +136,8 @@ def test_a_known_key_is_said_to_be_known(cli: Cli, board: tiebreak.Board) -> Non
         (["queue", "stop", "x"], "unknown subcommand"),
         (["queue", "pause"], "QUEUE is missing"),
         (["queue", "resume", "x", "--reason", "y"], "takes no --reason"),
-        (["retry"], "a task, or --failed"),
-        (["retry", "k", "--failed"], "a task, or --failed"),
+        (["retry"], "either a task, or --failed"),
+        (["retry", "k", "--failed"], "either a task, or --failed"),
         (["graph", "k", "--mermaid", "--svg", "x"], "exclude each other"),
     ],
 )
@@ -288,7 +288,7 @@ def test_lists_tell_how_far_a_job_is(cli: Cli, board: tiebreak.Board) -> None:
     [line] = cli("jobs").out.splitlines()[1:]
     assert line.split()[:10] == ["2", "claimed", "40", "%", "linking", "mail", "1/3", "worker", line.split()[8], "0s"]
     ends(board, job, ok=False)
-    assert "no such jobs" in cli("jobs").out
+    assert "no open jobs" in cli("jobs").out
     assert [each["state"] for each in cli("jobs", "--failed", "--json").json] == ["failed"]
 
 

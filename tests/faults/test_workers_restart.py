@@ -40,14 +40,14 @@ def test_a_burst_leaves_no_claim_behind(mortal: Server, tmp_path: Path) -> None:
         shop.board.jobs.submit_many(jobs=[{"command": command, "max_attempts": 1} for _ in range(JOBS)])
         with ExitStack() as stack:
             words = ("--burst", "--lease", "1h", "--concurrency", "2")
-            hands = [stack.enter_context(shop.worker(*words, command=hasty)) for _ in range(WORKERS)]
-            until(lambda: all(hand.events("begun") for hand in hands), "all of them work")
+            workers = [stack.enter_context(shop.worker(*words, command=hasty)) for _ in range(WORKERS)]
+            until(lambda: all(worker.events("begun") for worker in workers), "all of them work")
             for _ in range(RESTARTS):
                 restart_between_commits_and_their_answers(mortal)
-            assert [hand.ended() for hand in hands] == [0] * WORKERS, [hand.lines[-3:] for hand in hands]
+            assert [worker.ended() for worker in workers] == [0] * WORKERS, [worker.lines[-3:] for worker in workers]
         left = shop.board.tasks.list(states=["claimed"], limit=1000)
         assert [(task.number, holder_id(task)) for task in left] == []
         assert len(set(shop.lines("ran"))) == len(shop.lines("ran")) == shop.board.upkeep.status().completed == JOBS
-        assert any(hand.events("unheard") for hand in hands), "every answer came"
+        assert any(worker.events("unheard") for worker in workers), "every answer came"
     finally:
         shop.close()

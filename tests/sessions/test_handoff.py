@@ -211,7 +211,7 @@ def test_holds_of_an_ended_session_are_free_at_once(arena: Arena) -> None:
 # ── The queue ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def order(arena: Arena, *words: str) -> Any:
+def queue_handoff(arena: Arena, *words: str) -> Any:
     answer = arena("handoff", "lead", "--queue", "--json", *words)
     assert answer.code == 0, answer
     return answer.json
@@ -219,7 +219,7 @@ def order(arena: Arena, *words: str) -> Any:
 
 def test_a_queued_handoff_waits_and_is_done_once(arena: Arena) -> None:
     old = arena.lead()
-    ticket = order(arena)["ticket"]
+    ticket = queue_handoff(arena)["ticket"]
     assert [agent_id(each) for each in arena.living()] == [agent_id(old)]
     drained = arena("drain", "--json").json
     assert [(each["ticket"], each["outcome"]) for each in drained] == [(ticket, "done")]
@@ -227,10 +227,10 @@ def test_a_queued_handoff_waits_and_is_done_once(arena: Arena) -> None:
     assert [each.ticket for each in arena.living()] == [ticket]
 
 
-def test_a_ticket_that_was_answered_is_not_answered_again(arena: Arena) -> None:
-    """As after a crash between the replacement's first breath and the moving of the file."""
+def test_a_ticket_starts_no_second_replacement(arena: Arena) -> None:
+    """As after a crash between the start of the replacement and the moving of the file."""
     arena.lead()
-    path = Path(order(arena)["file"])
+    path = Path(queue_handoff(arena)["file"])
     text = path.read_text()
     assert arena("drain").code == 0
     path.write_text(text)
@@ -241,7 +241,7 @@ def test_a_ticket_that_was_answered_is_not_answered_again(arena: Arena) -> None:
 
 def test_a_queued_handoff_that_fails_stays_and_is_put_aside_in_the_end(arena: Arena) -> None:
     old = arena.lead()
-    order(arena, "--settle", "50s", "--", *AGENT, "exits")
+    queue_handoff(arena, "--settle", "50s", "--", *AGENT, "exits")
     queued = arena.queue()
     for outcome in ("left", "left", "put aside"):
         assert arena.queue() == queued
@@ -253,7 +253,7 @@ def test_a_queued_handoff_that_fails_stays_and_is_put_aside_in_the_end(arena: Ar
 
 def test_a_queued_handoff_that_crashes_once_succeeds_the_second_time(arena: Arena) -> None:
     arena.lead()
-    order(arena, "--settle", "6s", "--", *AGENT, "crashes-once")
+    queue_handoff(arena, "--settle", "6s", "--", *AGENT, "crashes-once")
     assert arena("drain").code == 1
     assert arena("drain").code == 0
     assert [each.epoch for each in arena.living()] == [4]
@@ -261,7 +261,7 @@ def test_a_queued_handoff_that_crashes_once_succeeds_the_second_time(arena: Aren
 
 def test_a_drain_waits_for_its_turn_if_it_is_told_to(arena: Arena) -> None:
     old = arena.lead()
-    order(arena)
+    queue_handoff(arena)
     arena.board.agents.announce(agent="usurper~1")
     seat = {"resource": "seat:coordinator", "to": "usurper~1", "agent": agent_id(old), "lease": "1d"}
     arena.board.call("holds.transfer", seat)
@@ -275,7 +275,7 @@ def test_a_drain_waits_for_its_turn_if_it_is_told_to(arena: Arena) -> None:
 
 def test_a_file_that_nobody_understands_is_put_aside(arena: Arena) -> None:
     arena.lead()
-    order(arena)
+    queue_handoff(arena)
     folder = arena.folder / "state" / "tiebreak" / "handoffs" / "queue"
     (folder / "0.json").write_text("{")
     answer = arena("drain")
@@ -286,7 +286,7 @@ def test_a_file_that_nobody_understands_is_put_aside(arena: Arena) -> None:
 
 def test_a_queued_handoff_of_somebody_who_was_forgotten_is_put_aside(arena: Arena) -> None:
     arena.lead()
-    order(arena)
+    queue_handoff(arena)
     assert [arena(word, "lead").code for word in ("stop", "rm")] == [0, 0]
     answer = arena("drain")
     assert answer.out.startswith("put aside"), answer
@@ -298,7 +298,7 @@ def test_a_daemon_sees_what_is_queued_beside_files_that_nobody_understands(
     arena: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arena.lead()
-    order(arena)
+    queue_handoff(arena)
     monkeypatch.setenv("XDG_STATE_HOME", str(arena.folder / "state"))
     folder = arena.folder / "state" / "tiebreak" / "handoffs" / "queue"
     board = json.loads(next(folder.iterdir()).read_text())["board"]
@@ -311,7 +311,7 @@ def test_a_daemon_sees_what_is_queued_beside_files_that_nobody_understands(
 
 def test_a_drain_leaves_the_queues_of_others_alone(arena: Arena) -> None:
     arena.lead()
-    order(arena)
+    queue_handoff(arena)
     assert arena("drain", "--project", "other").out == "the queue is empty\n"
     assert arena("drain", "--every-project", env={"TIEBREAK_BOARD": str(arena.folder / "b.db")}).out.startswith("the")
     assert len(arena.queue()) == 1

@@ -1,4 +1,4 @@
-"""Recovery: what does not fit together is found, mended where that is safe, and never by ending anything."""
+"""Recovery: contradictions are found, repaired where that is safe, and no process is ever ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .arena import Arena
 
 
 @pytest.fixture
-def corpse() -> Identity:
+def dead() -> Identity:
     """A process that is dead for certain."""
     with subprocess.Popen(["sleep", "600"]) as process:
         who = identity(process.pid)
@@ -46,8 +46,8 @@ def test_when_all_is_well_nothing_is_found(arena: Arena) -> None:
     assert {fate(each) for each in arena.board.sessions.list()} == {"alive"}
 
 
-def test_a_record_without_a_process_is_ended_and_its_seat_freed(arena: Arena, corpse: Identity) -> None:
-    begin(arena, "lead~spawn-1", corpse)
+def test_a_record_without_a_process_is_ended_and_its_seat_freed(arena: Arena, dead: Identity) -> None:
+    begin(arena, "lead~spawn-1", dead)
     assert "sessions" in arena("doctor").out
     assert arena.holder() == "lead~spawn-1", "looking changes nothing"
     assert any("--repair" in text for text in arena("doctor").out.splitlines())
@@ -55,25 +55,25 @@ def test_a_record_without_a_process_is_ended_and_its_seat_freed(arena: Arena, co
     assert (arena.session("lead").state, arena.holder()) == ("ended", None)
 
 
-def test_doctor_with_repair_records_the_end_of_dead_sessions(arena: Arena, corpse: Identity) -> None:
-    begin(arena, "lead~spawn-1", corpse)
+def test_doctor_with_repair_records_the_end_of_dead_sessions(arena: Arena, dead: Identity) -> None:
+    begin(arena, "lead~spawn-1", dead)
     assert arena("doctor", "--repair").code == 0
     assert (arena.session("lead").state, arena.holder()) == ("ended", None)
 
 
-def test_a_dead_replacement_gives_the_seat_back_to_the_one_that_lives(arena: Arena, corpse: Identity) -> None:
+def test_a_dead_replacement_gives_the_seat_back_to_the_one_that_lives(arena: Arena, dead: Identity) -> None:
     old = arena.lead()
-    begin(arena, "next~spawn-2", corpse, replaces=agent_id(old))
+    begin(arena, "next~spawn-2", dead, replaces=agent_id(old))
     assert arena.holder() == "next~spawn-2"
     check(arena)
     assert (arena.holder(), arena.again(old).fenced_by) == (agent_id(old), None)
     assert fate(arena.again(old)) == "alive"
 
 
-def test_a_spawn_in_vain_gives_the_seat_back_to_the_one_that_lives_too(arena: Arena, corpse: Identity) -> None:
-    """Whoever handed over was killed before the replacement was in its supervisor's hands."""
+def test_a_refused_spawn_gives_the_seat_of_a_dead_replacement_back(arena: Arena, dead: Identity) -> None:
+    """The process that handed over was killed before the replacement had a supervisor."""
     old = arena.lead()
-    begin(arena, "next~spawn-2", corpse, replaces=agent_id(old))
+    begin(arena, "next~spawn-2", dead, replaces=agent_id(old))
     answer = arena.spawn("other", "ok", "--coordinator")
     assert (answer.code, answer.json["holder"]) == (1, "lead")
     assert (arena.holder(), arena.again(old).fenced_by) == (agent_id(old), None)
@@ -86,9 +86,9 @@ def test_a_session_without_a_record_is_named_and_left_alone(arena: Arena) -> Non
     assert "tb-stray" in arena.terminals()
 
 
-def test_a_seat_without_a_process_is_freed(arena: Arena, corpse: Identity) -> None:
+def test_a_seat_without_a_process_is_freed(arena: Arena, dead: Identity) -> None:
     arena.spawn("hand")
-    arena.board.call("agents.announce", {"agent": "person~1", **facts(corpse)})
+    arena.board.call("agents.announce", {"agent": "person~1", **facts(dead)})
     arena.board.holds.take(resources=["seat:coordinator"], agent="person~1")
     assert any("it is free now" in text for _, text in check(arena))
     assert arena.holder() is None
@@ -120,11 +120,11 @@ def test_two_records_that_claim_one_seat_are_told_apart_by_the_board(arena: Aren
     assert {fate(each) for each in arena.board.sessions.list()} == {"alive"}, "nothing was ended"
 
 
-def test_a_command_without_its_supervisor_is_explained_and_keeps_others_out(arena: Arena, corpse: Identity) -> None:
+def test_a_command_without_its_supervisor_is_explained_and_keeps_others_out(arena: Arena, dead: Identity) -> None:
     """It cannot happen on Linux unless somebody takes pains; if it does, it is not taken for dead."""
     me = identity()
-    begin(arena, "lead~spawn-1", corpse)
-    arena.board.sessions.adopt(session="lead~spawn-1", child=me.pid, child_started=me.started, **facts(corpse))
+    begin(arena, "lead~spawn-1", dead)
+    arena.board.sessions.adopt(session="lead~spawn-1", child=me.pid, child_started=me.started, **facts(dead))
     assert any(f"its command (pid {me.pid}) runs" in text for _, text in check(arena))
     answer = arena.spawn("other", "ok", "--coordinator")
     assert (answer.code, answer.json["holder"]) == (1, "lead")
@@ -132,7 +132,7 @@ def test_a_command_without_its_supervisor_is_explained_and_keeps_others_out(aren
     arena.board.sessions.end(session="lead~spawn-1", note="this test is not to be ended")
 
 
-def test_a_list_shows_what_became_of_each(arena: Arena) -> None:
+def test_ps_shows_the_state_of_each_session(arena: Arena) -> None:
     gone, kept = arena.lead(), arena.spawn("hand")
     assert kept.code == 0
     os.kill(gone.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""The tests that the spawn lock was designed with, T1 to T9 and those of the drain path, each by its name.
+"""The spawn lock, and the remote-control setting of the coordinators that are started under it.
 
-One differs on purpose: on the drain path contention was a warning, and the spawn went on. Here it waits its turn.
+A drain that finds the lock taken starts nothing and leaves its file in the queue.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def flag(arena: Arena) -> list[str]:
     return ["--remote-control", arena.session("lead").tmux or ""]
 
 
-def test_t_drain_coord_marker_write(home: Arena, client: list[str]) -> None:
+def test_a_drained_handoff_of_a_coordinator_sets_remote_control_up(home: Arena, client: list[str]) -> None:
     home("spawn", "lead", "--coordinator", *QUICK, "--", *client)
     assert home.words(1)[0] == ["ok"], "a coordinator from before the setting existed"
     home("handoff", "lead", "--queue")
@@ -141,7 +141,7 @@ def test_t_drain_coord_marker_write(home: Arena, client: list[str]) -> None:
     assert home.words(2)[1] == ["ok", *flag(home)]
 
 
-def test_t_drain_worker_no_marker_write(home: Arena, client: list[str]) -> None:
+def test_a_drained_handoff_of_a_worker_leaves_remote_control_unset(home: Arena, client: list[str]) -> None:
     home("spawn", "hand", *QUICK, "--", *client)
     home("handoff", "hand", "--queue")
     assert home("drain").code == 0
@@ -152,7 +152,7 @@ def test_t_drain_worker_no_marker_write(home: Arena, client: list[str]) -> None:
     assert home.words(3) == [["ok"]] * 3
 
 
-def test_t_drain_marker_write_failure_non_fatal(home: Arena, client: list[str]) -> None:
+def test_a_drain_goes_on_if_the_setting_cannot_be_written(home: Arena, client: list[str]) -> None:
     home("spawn", "lead", "--coordinator", *QUICK, "--", *client)
     home("handoff", "lead", "--queue")
     os.mkdir(remote_control.path("demo"))  # nothing can be put in its place
@@ -167,7 +167,7 @@ def test_t_drain_marker_write_failure_non_fatal(home: Arena, client: list[str]) 
 # ── The setting on the other paths ────────────────────────────────────────────────────────────────────
 
 
-def test_a_marker_that_is_up_reaches_spawns_and_handoffs_of_every_command(home: Arena) -> None:
+def test_a_setting_that_is_up_reaches_spawns_and_handoffs_of_every_command(home: Arena) -> None:
     home("rc", "up", "demo")
     home.lead()
     assert home.words(1)[0] == ["ok", *flag(home)]
@@ -175,7 +175,7 @@ def test_a_marker_that_is_up_reaches_spawns_and_handoffs_of_every_command(home: 
     assert home.words(2)[1] == ["ok", *flag(home)], "its own terminal, and the flag only once"
 
 
-def test_a_marker_that_is_down_is_not_put_up_by_a_handoff(home: Arena, client: list[str]) -> None:
+def test_a_setting_that_is_down_is_not_set_up_by_a_handoff(home: Arena, client: list[str]) -> None:
     home("spawn", "lead", "--coordinator", *QUICK, "--", *client)
     assert home("rc", "down").code == 0
     assert home("handoff", "lead").code == 0
@@ -183,7 +183,7 @@ def test_a_marker_that_is_down_is_not_put_up_by_a_handoff(home: Arena, client: l
     assert home.words(2) == [["ok"]] * 2
 
 
-def test_a_record_from_before_the_marker_gets_the_flag_when_it_is_handed_off(home: Arena) -> None:
+def test_a_record_from_before_the_setting_gets_the_flag_when_it_is_handed_off(home: Arena) -> None:
     home.lead()
     home("rc", "up")
     assert home("handoff", "lead").code == 0
@@ -206,7 +206,7 @@ def test_the_flag_can_be_configured(home: Arena) -> None:
     assert home.words(1)[0] == ["ok", "--far", f"-s={home.session('lead').tmux}"]
 
 
-def test_a_marker_is_for_one_project(home: Arena) -> None:
+def test_the_setting_is_for_one_project(home: Arena) -> None:
     home("rc", "up", "other")
     assert home("rc", "status").out == "remote control is unset for demo\n"
     assert home("rc", "status", "other", "--json").json["remote_control"] == "up"

@@ -177,7 +177,7 @@ def test_a_session_that_does_not_exist_is_not_found(arena: Arena, name: str) -> 
 # ── Living and ending ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_told_is_typed_and_logged(arena: Arena) -> None:
+def test_tell_types_the_text_and_sends_it_as_a_message(arena: Arena) -> None:
     arena.lead()
     assert arena("tell", "lead", "look", "at $HOME; `this`").code == 0
     arena.until(lambda: "heard look at $HOME; `this`" in arena("peek", "lead").out, "the agent has heard it")
@@ -185,7 +185,7 @@ def test_what_is_told_is_typed_and_logged(arena: Arena) -> None:
     assert (message.body, message.channel) == ("look at $HOME; `this`", "terminal")
 
 
-def test_a_terminal_shows_nothing_that_could_act_on_ours(arena: Arena) -> None:
+def test_peek_shows_no_control_sequences(arena: Arena) -> None:
     assert arena("spawn", "hand", "--settle", "0s", "--", *AGENT, "ok", "\x1b]0;owned\x07").code == 0
     arena.until(lambda: "ready" in arena("peek", "hand").out, "something is shown")
     assert "\x1b" not in arena("peek", "hand").out
@@ -210,7 +210,7 @@ def test_stop_ends_a_command_that_does_not_listen_with_all_its_children(arena: A
     arena.until(lambda: alive(supervisor(found)) is False, "its supervisor has nothing left to do")
 
 
-def test_one_that_is_asked_to_go_goes_by_itself(arena: Arena) -> None:
+def test_a_session_that_is_asked_to_exit_ends_by_itself(arena: Arena) -> None:
     found = arena.lead()
     assert arena("stop", "lead", "--ask", "/exit", "--patience", "60s", "--reason", "enough").code == 0
     assert (arena.again(found).code, arena.holder()) == (0, None)

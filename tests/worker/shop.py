@@ -30,7 +30,7 @@ def until(happened: Callable[[], object], what: str, patience: float = PATIENCE)
         time.sleep(0.01)
 
 
-class Hand:
+class RunningWorker:
     """A running `tb work`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -76,7 +76,7 @@ class Shop:
         self._open: list[subprocess.Popen[str]] = []
 
     @contextmanager
-    def worker(self, *words: str, stderr: Any = None, command: str = TB, **environment: str) -> Iterator[Hand]:
+    def worker(self, *words: str, stderr: Any = None, command: str = TB, **environment: str) -> Iterator[RunningWorker]:
         """A worker that is killed with the block if it still runs."""
         process = subprocess.Popen(
             [command, "work", "--json", *words],
@@ -88,17 +88,17 @@ class Shop:
         )
         self._open.append(process)
         try:
-            yield Hand(process)
+            yield RunningWorker(process)
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait(PATIENCE)
 
-    def burst(self, *words: str) -> Hand:
+    def burst(self, *words: str) -> RunningWorker:
         """A worker that has done all there was to do."""
-        with self.worker("--burst", *words) as hand:
-            assert hand.ended() == 0
-            return hand
+        with self.worker("--burst", *words) as worker:
+            assert worker.ended() == 0
+            return worker
 
     def submit(self, command: Any, **options: Any) -> Task:
         """Put a job on the board."""

@@ -14,13 +14,13 @@ WAITS = "echo $$ >> pids; trap 'echo asked >> asked; exit 0' TERM; while [ ! -e 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_first_signal_lets_running_jobs_finish_and_takes_no_new_one(number: signal.Signals, shop: Shop) -> None:
     job = shop.submit(WAITS)
-    with shop.worker("--drain-timeout", "1h") as hand:
+    with shop.worker("--drain-timeout", "1h") as worker:
         shop.pids("pids", 1)
-        hand.process.send_signal(number)
-        until(lambda: hand.events("draining"), "it drains")
+        worker.process.send_signal(number)
+        until(lambda: worker.events("draining"), "it drains")
         later = shop.submit("true")
         (shop.folder / "go").touch()
-        assert hand.ended() == 0
+        assert worker.ended() == 0
     assert shop.task(job).state == "completed"
     assert shop.output(job) == "done\n"
     assert shop.lines("asked") == []
@@ -29,10 +29,10 @@ def test_the_first_signal_lets_running_jobs_finish_and_takes_no_new_one(number: 
 
 def test_after_the_drain_timeout_jobs_are_ended_and_go_back(shop: Shop) -> None:
     job = shop.submit(WAITS, max_attempts=1)
-    with shop.worker("--drain-timeout", "0.2s") as hand:
+    with shop.worker("--drain-timeout", "0.2s") as worker:
         pids = shop.pids("pids", 1)
-        hand.stop()
-        assert hand.ended() == 0
+        worker.stop()
+        assert worker.ended() == 0
     task = shop.task(job)
     assert (task.state, task.attempts, task.epoch) == ("pending", 0, 1)
     assert shop.lines("asked") == ["asked"]
@@ -44,17 +44,17 @@ def test_after_the_drain_timeout_jobs_are_ended_and_go_back(shop: Shop) -> None:
 
 def test_the_second_signal_does_not_wait_for_the_drain_timeout(shop: Shop) -> None:
     job = shop.submit("trap '' TERM; echo $$ >> pids; while :; do sleep 0.05; done", grace=0.2)
-    with shop.worker("--drain-timeout", "1h") as hand:
+    with shop.worker("--drain-timeout", "1h") as worker:
         pids = shop.pids("pids", 1)
-        hand.stop()
-        until(lambda: hand.events("draining"), "it drains")
-        hand.stop()
-        assert hand.ended() == 0
+        worker.stop()
+        until(lambda: worker.events("draining"), "it drains")
+        worker.stop()
+        assert worker.ended() == 0
     assert (shop.task(job).state, shop.task(job).attempts) == ("pending", 0)
     shop.until_gone(pids, "who did not listen was killed")
 
 
 def test_an_idle_worker_stops_at_once(shop: Shop) -> None:
-    with shop.worker("--drain-timeout", "1h") as hand:
-        hand.stop()
-        assert hand.ended() == 0
+    with shop.worker("--drain-timeout", "1h") as worker:
+        worker.stop()
+        assert worker.ended() == 0

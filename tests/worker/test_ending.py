@@ -11,7 +11,7 @@ import pytest
 import tiebreak
 
 from ..cli.command import gone
-from .shop import Hand, Shop, until
+from .shop import RunningWorker, Shop, until
 
 # A shell, a child, and two that detached into sessions of their own: one whose parent has died, and one that also
 # threw its environment away. Each writes its number down.
@@ -39,8 +39,8 @@ def test_what_a_job_left_behind_ends_with_it(shop: Shop) -> None:
 def test_what_a_job_left_behind_ends_with_it_though_others_run(shop: Shop) -> None:
     """One that hid in a session of its own without its environment goes when all who may have started it are over."""
     other = shop.submit("while [ ! -e go ]; do sleep 0.05; done")
-    with shop.worker("--concurrency", "2") as hand:
-        until(lambda: hand.events("begun"), "the other runs")
+    with shop.worker("--concurrency", "2") as worker:
+        until(lambda: worker.events("begun"), "the other runs")
         job = shop.submit(TREE + "while [ $(wc -l < pids) -lt 4 ]; do sleep 0.01; done")
         shop.until_state(job, "completed")
         assert shop.task(other).state == "claimed", "the other job was not touched"
@@ -73,29 +73,29 @@ def test_a_job_that_listens_is_not_killed_before_its_grace(shop: Shop) -> None:
 
 def test_a_cancelled_job_ends_at_once(shop: Shop) -> None:
     job = shop.submit(STUBBORN, grace=0.3)
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         pids = begun(shop)
         shop.board.tasks.cancel(ref=job.id, reason="not needed")
         shop.until_gone(pids, "the tree of a cancelled job is gone")
-        until(lambda: hand.events("done"), "the worker says so")
+        until(lambda: worker.events("done"), "the worker says so")
         shop.until_state(shop.submit("true"), "completed")  # and it goes on
     assert shop.task(job).state == "cancelled"
     assert shop.board.events.read(event="job.orphaned") == []
 
 
-def take_away(shop: Shop, hand: Hand, ref: str) -> None:
+def take_away(shop: Shop, worker: RunningWorker, ref: str) -> None:
     """Let a worker lose its claim, as if somebody had decided so for it."""
-    with tiebreak.open(shop.address, agent=hand.agent, project="demo") as board:
+    with tiebreak.open(shop.address, agent=worker.agent, project="demo") as board:
         board.tasks.release(ref=ref, epoch=1)
 
 
 def test_a_lost_job_is_killed_and_its_result_kept_aside(shop: Shop) -> None:
     first = shop.submit("[ $TIEBREAK_EPOCH = 2 ] && exit 0\n" + STUBBORN, grace=3600)
-    with shop.worker("--lease", "1h", "--concurrency", "1") as hand:
+    with shop.worker("--lease", "1h", "--concurrency", "1") as worker:
         pids = begun(shop)
-        take_away(shop, hand, first.id)
+        take_away(shop, worker, first.id)
         shop.until_gone(pids, "the tree of a lost job is gone")
-        until(lambda: hand.events("refused"), "the late report is refused")
+        until(lambda: worker.events("refused"), "the late report is refused")
         task = shop.until_state(first, "completed")
     assert (task.epoch, task.result["exit"]) == (2, 0)
     [orphan] = shop.board.events.read(event="job.orphaned")
@@ -142,16 +142,16 @@ class blocked:  # noqa: N801
 def test_a_killed_worker_leaves_nothing_and_its_jobs_go_back(who: str, shop: Shop) -> None:
     """Though the lease is an hour: it is known that the process is dead."""
     job = shop.submit("[ $TIEBREAK_EPOCH = 2 ] && exit 0\n" + STUBBORN, grace=3600, backoff=0)
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         pids = begun(shop)
         if who == "worker":
-            os.kill(hand.pid, signal.SIGKILL)
+            os.kill(worker.pid, signal.SIGKILL)
         elif who == "keeper":
-            hand.process.kill()
+            worker.process.kill()
         else:
-            os.killpg(os.getpgid(hand.pid), signal.SIGKILL)
-        shop.until_gone([*pids, hand.pid], "nothing of it is left")
-        hand.ended()
+            os.killpg(os.getpgid(worker.pid), signal.SIGKILL)
+        shop.until_gone([*pids, worker.pid], "nothing of it is left")
+        worker.ended()
     task = shop.until_state(job, "pending")
     assert task.attempts == 1, "the job may have done it"
     shop.burst()
@@ -161,9 +161,9 @@ def test_a_killed_worker_leaves_nothing_and_its_jobs_go_back(who: str, shop: Sho
 def test_a_job_that_kills_the_keeper_of_its_worker_does_not_go_on_for_ever(shop: Shop) -> None:
     job = shop.submit("kill -9 $(ps -o ppid= -p $PPID); sleep 600", max_attempts=2, backoff=0)
     for state in ("pending", "failed"):
-        with shop.worker("--lease", "1h", "--concurrency", "1") as hand:
-            assert hand.ended() == -signal.SIGKILL
-            shop.until_gone([hand.pid], "the worker has ended, too")
+        with shop.worker("--lease", "1h", "--concurrency", "1") as worker:
+            assert worker.ended() == -signal.SIGKILL
+            shop.until_gone([worker.pid], "the worker has ended, too")
         task = shop.task(job)
         assert (task.state, task.reason) == (state, "ended because the keeper of its worker was killed")
     assert task.attempts == 2

@@ -147,7 +147,7 @@ def test_functions_are_named_after_their_modules_and_never_twice(monkeypatch: py
         tiebreak.job(name="a")(os.path.split)
 
 
-def test_a_script_goes_by_its_files_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_of_a_script_are_named_after_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def function() -> None: ...
 
     function.__module__, function.__qualname__ = "__main__", "function"
@@ -238,12 +238,12 @@ def test_calls_run_side_by_side_when_they_take_long(staff: Shop) -> None:
 def test_a_draining_worker_finishes_the_call_that_runs_and_gives_the_others_back(staff: Shop) -> None:
     running = staff.submit(call("staff.wait", "go", "begun"))
     others = [staff.submit(call("staff.number", n)) for n in range(200)]
-    with staff.worker("--import", "staff", "--concurrency", "1", "--drain-timeout", "1h") as hand:
+    with staff.worker("--import", "staff", "--concurrency", "1", "--drain-timeout", "1h") as worker:
         staff.pids("begun", 1)
-        hand.stop()
-        until(lambda: hand.events("draining"), "it drains")
+        worker.stop()
+        until(lambda: worker.events("draining"), "it drains")
         (staff.folder / "go").touch()
-        assert hand.ended() == 0
+        assert worker.ended() == 0
     assert staff.task(running).state == "completed"
     for other in others:
         task = staff.task(other)
@@ -255,10 +255,10 @@ def test_a_draining_worker_finishes_the_call_that_runs_and_gives_the_others_back
 
 def test_a_forced_end_gives_the_running_call_back(staff: Shop) -> None:
     job = staff.submit(call("staff.wait", "never", "begun"), grace=0.3, max_attempts=1)
-    with staff.worker("--import", "staff", "--drain-timeout", "0.1s") as hand:
+    with staff.worker("--import", "staff", "--drain-timeout", "0.1s") as worker:
         pids = staff.pids("begun", 1)
-        hand.stop()
-        assert hand.ended() == 0
+        worker.stop()
+        assert worker.ended() == 0
     staff.until_gone(pids, "its process is gone")
     assert (staff.task(job).state, staff.task(job).attempts) == ("pending", 0)
 
@@ -276,11 +276,11 @@ def test_many_calls_are_each_made_once(staff: Shop) -> None:
 
 def test_a_killed_workers_children_die_with_it(staff: Shop) -> None:
     staff.submit(call("staff.wait", "never", "begun"))
-    with staff.worker("--import", "staff") as hand:
+    with staff.worker("--import", "staff") as worker:
         pids = staff.pids("begun", 1)
-        os.kill(hand.pid, signal.SIGKILL)
+        os.kill(worker.pid, signal.SIGKILL)
         staff.until_gone(pids, "the child died with its worker")
-        hand.ended()
+        worker.ended()
 
 
 def test_a_child_begins_nothing_once_its_lease_may_be_over(staff: Shop, tmp_path: Path) -> None:

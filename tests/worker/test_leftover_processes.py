@@ -17,7 +17,7 @@ from tiebreak.model import Task
 from tiebreak.worker.register import WIDTH, RegisterContents
 
 from ..cli.command import changed_command, gone
-from .shop import Hand, Shop, until
+from .shop import RunningWorker, Shop, until
 
 UNIFIED = [Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
 
@@ -53,26 +53,26 @@ def leave_nothing(shop: Shop) -> Iterator[None]:
             pass
 
 
-def kill_both(hand: Hand) -> None:
+def kill_both(worker: RunningWorker) -> None:
     """A worker and its keeper, in one instant: neither can clean up after the other."""
-    os.kill(hand.process.pid, signal.SIGSTOP)
-    os.kill(hand.pid, signal.SIGKILL)
-    hand.process.kill()
-    hand.ended()
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.process.kill()
+    worker.ended()
 
 
-def register_of(shop: Shop, hand: Hand) -> Path:
+def register_of(shop: Shop, worker: RunningWorker) -> Path:
     """The file of a worker."""
-    return shop.folder / "state" / "tiebreak" / "run" / f"{hand.agent.partition('~')[2]}.worker"
+    return shop.folder / "state" / "tiebreak" / "run" / f"{worker.agent.partition('~')[2]}.worker"
 
 
-def register(shop: Shop, hand: Hand) -> str:
-    return register_of(shop, hand).read_text()
+def register(shop: Shop, worker: RunningWorker) -> str:
+    return register_of(shop, worker).read_text()
 
 
-def until_listed(shop: Shop, hand: Hand, pid: int) -> None:
+def until_listed(shop: Shop, worker: RunningWorker, pid: int) -> None:
     """Until the worker has written down the session of a job, which this process leads."""
-    until(lambda: f" {pid} " in register(shop, hand), "its session is in the register")
+    until(lambda: f" {pid} " in register(shop, worker), "its session is in the register")
 
 
 def how_it_went_back(shop: Shop, job: Task) -> str:
@@ -83,10 +83,10 @@ def how_it_went_back(shop: Shop, job: Task) -> str:
 def test_what_worker_and_keeper_left_is_ended_before_their_job_is_given_back(shop: Shop) -> None:
     """Though the lease is an hour."""
     job = shop.submit(JOB.format(more=""), backoff=0)
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         pids = shop.pids("pids", 3)
-        until_listed(shop, hand, pids[0])
-        kill_both(hand)
+        until_listed(shop, worker, pids[0])
+        kill_both(worker)
     with shop.worker("--lease", "1h"):
         shop.until_state(job, "completed")
     assert shop.lines("alive") == []
@@ -96,9 +96,9 @@ def test_what_worker_and_keeper_left_is_ended_before_their_job_is_given_back(sho
 
 def test_leftover_processes_are_ended_even_if_the_lease_ran_out_first(shop: Shop) -> None:
     job = shop.submit(JOB.format(more=""), backoff=0)
-    with shop.worker("--lease", "2s") as hand:
+    with shop.worker("--lease", "2s") as worker:
         pids = shop.pids("pids", 3)
-        kill_both(hand)
+        kill_both(worker)
     until(lambda: shop.task(job).lapsed or shop.task(job).state == "pending", "the lease has run out")
     shop.burst("--lease", "2s")
     assert (shop.task(job).state, shop.lines("alive")) == ("completed", [])
@@ -107,13 +107,13 @@ def test_leftover_processes_are_ended_even_if_the_lease_ran_out_first(shop: Shop
 
 def test_a_stopped_worker_s_job_is_ended_before_another_begins_it_again(shop: Shop) -> None:
     job = shop.submit(JOB.format(more=""), backoff=0)
-    with shop.worker("--lease", "2s") as hand:
+    with shop.worker("--lease", "2s") as worker:
         pids = shop.pids("pids", 3)
-        os.kill(hand.pid, signal.SIGSTOP)
+        os.kill(worker.pid, signal.SIGSTOP)
         with shop.worker("--lease", "2s"):
             shop.until_state(job, "completed")
         assert shop.lines("alive") == []
-        os.kill(hand.pid, signal.SIGCONT)
+        os.kill(worker.pid, signal.SIGCONT)
         shop.until_gone(pids, "nothing of the first attempt is left")
 
 
@@ -125,9 +125,9 @@ def test_if_processes_cannot_be_inspected_the_lease_has_to_run_out(shop: Shop) -
         "from tiebreak.worker import leftover_processes",
         "leftover_processes.environment = lambda pid: None",
     )
-    with shop.worker("--lease", "5s") as hand:
+    with shop.worker("--lease", "5s") as worker:
         shop.pids("pids", 3)
-        kill_both(hand)
+        kill_both(worker)
     with shop.worker("--lease", "1s", command=blind):
         shop.until_state(job, "completed")
     assert how_it_went_back(shop, job) == "the lease of attempt 1 of 3 ran out"
@@ -144,10 +144,10 @@ print(end_left_by(sys.argv[1], {(sys.argv[2], "1")}))
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_what_belongs_to_another_user_is_not_taken_to_be_gone(shop: Shop) -> None:
     job = shop.submit(JOB.format(more=""))
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         pids = shop.pids("pids", 3)
-        kill_both(hand)
-    words = [sys.executable, "-c", AS_NOBODY, hand.agent, job.id]
+        kill_both(worker)
+    words = [sys.executable, "-c", AS_NOBODY, worker.agent, job.id]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "False\n"
     assert not any(map(gone, pids))
 
@@ -183,25 +183,25 @@ def again(first: str) -> str:
 @WITHOUT_A_MARK
 def test_a_job_whose_first_process_lost_its_mark_is_ended_before_it_is_given_back(shop: Shop, first: str) -> None:
     job = shop.submit(again(first), backoff=0)
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         pids = shop.pids("pids", 1)
-        until_listed(shop, hand, pids[0])
-        kill_both(hand)
+        until_listed(shop, worker, pids[0])
+        kill_both(worker)
     with shop.worker("--lease", "1h"):
         shop.until_state(job, "completed")
     assert shop.lines("alive") == []
     shop.until_gone(pids, "nothing of the first attempt is left")
     assert how_it_went_back(shop, job) == "its worker died (attempt 1 of 3)"
-    assert not register_of(shop, hand).exists()
+    assert not register_of(shop, worker).exists()
 
 
 @WITHOUT_A_MARK
 def test_a_job_that_lost_its_mark_is_ended_even_if_its_lease_ran_out_first(shop: Shop, first: str) -> None:
     job = shop.submit(again(first), backoff=0)
-    with shop.worker("--lease", "2s") as hand:
+    with shop.worker("--lease", "2s") as worker:
         pids = shop.pids("pids", 1)
-        until_listed(shop, hand, pids[0])
-        kill_both(hand)
+        until_listed(shop, worker, pids[0])
+        kill_both(worker)
     until(lambda: shop.task(job).lapsed or shop.task(job).state == "pending", "the lease has run out")
     shop.burst("--lease", "2s")
     assert (shop.task(job).state, shop.lines("alive")) == ("completed", [])
@@ -210,14 +210,14 @@ def test_a_job_that_lost_its_mark_is_ended_even_if_its_lease_ran_out_first(shop:
 
 def test_a_job_that_lost_its_mark_is_ended_even_if_its_old_worker_is_suspended(shop: Shop) -> None:
     job = shop.submit(again(BARE_COMMAND), backoff=0)
-    with shop.worker("--lease", "2s") as hand:
+    with shop.worker("--lease", "2s") as worker:
         pids = shop.pids("pids", 1)
-        until_listed(shop, hand, pids[0])
-        os.kill(hand.pid, signal.SIGSTOP)
+        until_listed(shop, worker, pids[0])
+        os.kill(worker.pid, signal.SIGSTOP)
         with shop.worker("--lease", "2s"):
             shop.until_state(job, "completed")
         assert shop.lines("alive") == []
-        os.kill(hand.pid, signal.SIGCONT)
+        os.kill(worker.pid, signal.SIGCONT)
         shop.until_gone(pids, "nothing of the first attempt is left")
 
 
@@ -231,10 +231,10 @@ def wait_for_the_lease(shop: Shop, job: Task) -> None:
 def test_without_a_register_the_lease_has_to_run_out(shop: Shop) -> None:
     """Nobody can know what a worker started if its file is gone."""
     job = shop.submit(again(BARE_COMMAND), backoff=0)
-    with shop.worker("--lease", "4s") as hand:
+    with shop.worker("--lease", "4s") as worker:
         shop.pids("pids", 1)
-        register_of(shop, hand).unlink()
-        kill_both(hand)
+        register_of(shop, worker).unlink()
+        kill_both(worker)
         wait_for_the_lease(shop, job)
 
 
@@ -244,22 +244,22 @@ def test_if_the_register_lacks_a_session_the_lease_has_to_run_out(shop: Shop) ->
     forgetful = changed_command(
         shop.folder, "from tiebreak.worker.register import Register", "Register.confirm = lambda *_: None"
     )
-    with shop.worker("--lease", "4s", command=forgetful) as hand:
+    with shop.worker("--lease", "4s", command=forgetful) as worker:
         shop.pids("pids", 1)
-        kill_both(hand)
+        kill_both(worker)
         wait_for_the_lease(shop, job)
 
 
 def test_if_the_leader_of_a_session_is_gone_the_lease_has_to_run_out(shop: Shop) -> None:
     """Its number may be that of somebody else's session by now, who must not be killed."""
     job = shop.submit(f"[ $TIEBREAK_EPOCH -gt 1 ] && exit 0; {BARE_COMMAND} & wait", backoff=0)
-    with shop.worker("--lease", "4s") as hand:
+    with shop.worker("--lease", "4s") as worker:
         [pid] = shop.pids("pids", 1)
         leader = os.getsid(pid)
-        until_listed(shop, hand, leader)
-        os.kill(hand.pid, signal.SIGSTOP)
+        until_listed(shop, worker, leader)
+        os.kill(worker.pid, signal.SIGSTOP)
         os.kill(leader, signal.SIGKILL)
-        kill_both(hand)
+        kill_both(worker)
         until(lambda: not os.path.exists(f"/proc/{leader}"), "the leader has been reaped")
         wait_for_the_lease(shop, job)
         assert not gone(pid)
@@ -279,9 +279,9 @@ def test_what_a_function_started_without_a_mark_is_ended_or_the_lease_has_to_run
     """The child that ran the function leads its session, and has died with the worker; it may be reaped by now."""
     (shop.folder / "functions.py").write_text(FUNCTION)
     job = shop.submit({"call": "functions.starts"}, backoff=0)
-    with shop.worker("--lease", "4s", "--import", "functions") as hand:
+    with shop.worker("--lease", "4s", "--import", "functions") as worker:
         [pid] = shop.pids("pids", 1)
-        kill_both(hand)
+        kill_both(worker)
     with shop.worker("--lease", "1s", "--import", "functions"):
         shop.until_state(job, "completed")
     assert gone(pid) or how_it_went_back(shop, job) == "the lease of attempt 1 of 3 ran out"
@@ -291,22 +291,22 @@ def test_the_register_of_a_worker_lists_only_what_runs_and_goes_with_it(shop: Sh
     for _ in range(20):
         shop.submit("true")
     shop.submit("echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done")
-    with shop.worker("--burst", "--concurrency", "2") as hand:
+    with shop.worker("--burst", "--concurrency", "2") as worker:
         [pid] = shop.pids("pids", 1)
-        until_listed(shop, hand, pid)
-        until(lambda: len(register(shop, hand).split("\n", 1)[1].split()) == 5, "nothing else is in the register")
-        assert len(register(shop, hand).splitlines()) <= 3
+        until_listed(shop, worker, pid)
+        until(lambda: len(register(shop, worker).split("\n", 1)[1].split()) == 5, "nothing else is in the register")
+        assert len(register(shop, worker).splitlines()) <= 3
         (shop.folder / "go").touch()
-        assert hand.ended() == 0
-    assert not register_of(shop, hand).exists()
+        assert worker.ended() == 0
+    assert not register_of(shop, worker).exists()
 
 
 def test_the_register_of_a_dead_worker_is_deleted_when_no_lease_is_left(shop: Shop) -> None:
     """Nobody gives back the jobs of a worker that had none."""
-    with shop.worker() as hand:
-        left = register_of(shop, hand)
+    with shop.worker() as worker:
+        left = register_of(shop, worker)
         until(left.exists, "it has a register")
-        kill_both(hand)
+        kill_both(worker)
     shop.burst()
     assert left.exists()
     os.utime(left, (0, 0))
@@ -324,8 +324,8 @@ def test_an_entry_that_was_cut_while_it_was_written_is_in_doubt(cut: int) -> Non
     ended = b"01a1e6cf-bfc8 3 4711 815 .".ljust(59)
     assert RegisterContents(head + ended + b"\n").leaders == {4711: (("01a1e6cf-bfc8", "3"), 815)}
     listed = RegisterContents(head + ended[:cut] + begun[cut:] + b"\n")
-    assert listed.whole == (cut > 25)
-    assert list(listed.leaders) == ([4711] if listed.whole else [])
+    assert listed.complete == (cut > 25)
+    assert list(listed.leaders) == ([4711] if listed.complete else [])
 
 
 @contextmanager
@@ -349,10 +349,10 @@ def test_a_process_without_other_traits_is_found_by_its_control_group(shop: Shop
         apart = changed_command(
             shop.folder, "import os", f"open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"
         )
-        with shop.worker("--lease", "1h", command=apart) as hand:
+        with shop.worker("--lease", "1h", command=apart) as worker:
             pids = shop.pids("pids", 4)
-            until_listed(shop, hand, pids[0])
-            kill_both(hand)
+            until_listed(shop, worker, pids[0])
+            kill_both(worker)
         with shop.worker("--lease", "1h"):
             shop.until_state(job, "completed")
         assert shop.lines("alive") == []
@@ -361,5 +361,5 @@ def test_a_process_without_other_traits_is_found_by_its_control_group(shop: Shop
 
 def test_a_register_that_ends_within_an_entry_is_in_doubt() -> None:
     head, entry = b'"board.db"\n', b"job 1 7 70 .".ljust(WIDTH - 1) + b"\n"
-    assert RegisterContents(head + 2 * entry).whole
-    assert not any(RegisterContents((head + 2 * entry)[:-cut]).whole for cut in range(1, WIDTH))
+    assert RegisterContents(head + 2 * entry).complete
+    assert not any(RegisterContents((head + 2 * entry)[:-cut]).complete for cut in range(1, WIDTH))

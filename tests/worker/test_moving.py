@@ -12,7 +12,7 @@ from tiebreak.engine.move.moving import move
 
 from ..cli.command import changed_command, gone
 from ..postgres import server
-from .shop import Hand, Shop, until
+from .shop import RunningWorker, Shop, until
 
 WAITS = 'echo "$$" >> pids; while [ ! -e go ]; do sleep 0.05; done; echo "$TIEBREAK_BOARD"'
 
@@ -36,32 +36,32 @@ def moved(shop: Shop, target: str) -> None:
 
 def test_a_worker_follows_its_board_and_reports_there_what_it_ran_meanwhile(shop: Shop, target: str) -> None:
     jobs = [shop.submit(WAITS, max_attempts=1) for _ in range(3)]
-    with shop.worker("--lease", "1h", "--concurrency", "3") as hand:
+    with shop.worker("--lease", "1h", "--concurrency", "3") as worker:
         shop.pids("pids", 3)
         moved(shop, target)
         (shop.folder / "go").touch()
         for job in jobs:
             shop.until_state(job, "completed")
         later = shop.until_state(shop.submit(WAITS), "completed")
-        hand.stop()
-        assert hand.ended() == 0
-    assert [line["about"] for line in hand.events("followed")] == [target]
+        worker.stop()
+        assert worker.ended() == 0
+    assert [line["about"] for line in worker.events("followed")] == [target]
     assert [shop.task(job).attempts for job in jobs] == [1, 1, 1]
     assert shop.output(later) == f"{target}\n", "a job that begins now is told where the board is now"
     assert len(shop.lines("pids")) == 4
     assert shop.board.events.read(event="job.orphaned") == []
-    [me] = [agent for agent in shop.board.agents.list() if agent.id == hand.agent]
+    [me] = [agent for agent in shop.board.agents.list() if agent.id == worker.agent]
     assert me.status == "gone", "it said good-bye there"
 
 
 def test_a_worker_that_dies_after_it_has_followed_is_known_there(shop: Shop) -> None:
     job = shop.submit("echo $$ >> pids; sleep 600", backoff=0)
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         shop.pids("pids", 1)
         moved(shop, str(shop.folder / "new.db"))
-        until(lambda: hand.events("followed"), "it follows")
-        os.kill(hand.pid, 9)
-        hand.ended()
+        until(lambda: worker.events("followed"), "it follows")
+        os.kill(worker.pid, 9)
+        worker.ended()
     task = shop.task(job)
     assert (task.state, task.reason) == ("pending", "its worker died (attempt 1 of 3)")
 
@@ -81,17 +81,17 @@ def place():
 def test_a_function_that_is_called_later_learns_where_the_board_is(shop: Shop) -> None:
     (shop.folder / "places.py").write_text(MODULE)
     first = shop.submit({"call": "places.place"})
-    with shop.worker("--import", "places", "--concurrency", "1", "--lease", "1h") as hand:
-        until(lambda: hand.events("begun"), "it runs")
+    with shop.worker("--import", "places", "--concurrency", "1", "--lease", "1h") as worker:
+        until(lambda: worker.events("begun"), "it runs")
         old, new = shop.address, str(shop.folder / "new.db")
         moved(shop, new)
-        until(lambda: hand.events("followed"), "it follows")
+        until(lambda: worker.events("followed"), "it follows")
         (shop.folder / "go").touch()
         assert shop.until_state(first, "completed").result == old
         assert shop.until_state(shop.submit({"call": "places.place"}), "completed").result == new
 
 
-def stranded(shop: Shop, hand: Hand) -> None:
+def stranded(shop: Shop, worker: RunningWorker) -> None:
     """Move the board to where the worker cannot open it, while it has something to tell."""
     [pid] = shop.pids("pids", 1)
     new = shop.folder / "new.db"
@@ -101,17 +101,19 @@ def stranded(shop: Shop, hand: Hand) -> None:
         each.rename(shop.folder / each.name.replace("new", "elsewhere"))
     (shop.folder / "go").touch()
     until(lambda: gone(pid), "the job is done")
-    assert hand.ended() == 3
+    assert worker.ended() == 3
 
 
 def test_a_worker_that_cannot_follow_ends_with_a_code_and_tells_what_it_could_not_report(shop: Shop) -> None:
     job = shop.submit(WAITS)
-    impatient = changed_command(shop.folder, "from tiebreak.worker import loop", "loop.LAST_TRIES = 3.0")
-    with shop.worker("--lease", "1h", command=impatient) as hand:
-        stranded(shop, hand)
-    [error] = [line for line in hand.lines if "error" in line]
+    impatient = changed_command(
+        shop.folder, "from tiebreak.worker import board_requests", "board_requests.LAST_TRIES = 3.0"
+    )
+    with shop.worker("--lease", "1h", command=impatient) as worker:
+        stranded(shop, worker)
+    [error] = [line for line in worker.lines if "error" in line]
     assert "moved to" in error["message"]
     assert "does not exist" in error["message"]
-    assert [(line["number"], line["ok"]) for line in hand.events("undelivered")] == [(job.number, True)]
+    assert [(line["number"], line["ok"]) for line in worker.events("undelivered")] == [(job.number, True)]
     assert not (shop.folder / "new.db").exists(), "no new board was made where the old one was looked for"
     shop.board = tiebreak.open(str(shop.folder / "elsewhere.db"), agent="me~1", project="demo")

@@ -22,15 +22,15 @@ def limited(folder: Path, limit: str) -> str:
     return str(script)
 
 
-def test_want_of_descriptors_uses_up_no_attempt_and_all_jobs_are_done(shop: Shop) -> None:
+def test_too_few_descriptors_use_up_no_attempt_and_all_jobs_are_done(shop: Shop) -> None:
     jobs = [shop.submit(WAITS, max_attempts=1) for _ in range(12)]
-    with shop.worker("--burst", "--concurrency", "12", command=limited(shop.folder, "-n 30")) as hand:
-        until(lambda: hand.events("short"), "it says that it is short of something")
-        assert "Too many open files" in hand.events("short")[0]["about"]
-        begun = len(hand.events("begun"))
+    with shop.worker("--burst", "--concurrency", "12", command=limited(shop.folder, "-n 30")) as worker:
+        until(lambda: worker.events("short"), "it says that it is short of something")
+        assert "Too many open files" in worker.events("short")[0]["about"]
+        begun = len(worker.events("begun"))
         assert 0 < begun < 12
         (shop.folder / "go").touch()
-        assert hand.ended() == 0
+        assert worker.ended() == 0
     assert [(shop.task(job).state, shop.task(job).attempts) for job in jobs] == [("completed", 1)] * 12
     assert len(shop.lines("pids")) == 12
 
@@ -73,14 +73,14 @@ def test_a_worker_that_cannot_start_anything_gives_its_jobs_back_and_ends_with_a
         f"    raise OSError(errno.{number}, os.strerror(errno.{number}))",
         "os.posix_spawn = spawn",
     )
-    with shop.worker("--burst", "--concurrency", "2", command=poor) as hand:
-        assert hand.ended() == 3
-    assert hand.events("short")
-    assert [line["error"] for line in hand.lines if "error" in line] == ["Unavailable"]
+    with shop.worker("--burst", "--concurrency", "2", command=poor) as worker:
+        assert worker.ended() == 3
+    assert worker.events("short")
+    assert [line["error"] for line in worker.lines if "error" in line] == ["Unavailable"]
     assert [(shop.task(job).state, shop.task(job).attempts) for job in jobs] == [("pending", 0)] * 3
 
 
-def test_a_shortage_that_passes_is_over(shop: Shop) -> None:
+def test_after_a_shortage_as_many_jobs_run_at_once_as_before(shop: Shop) -> None:
     """Two starts fail; later it runs as many at once as it was told."""
     jobs = [shop.submit(WAITS, max_attempts=1) for _ in range(3)]
     poor = changed_command(
@@ -96,10 +96,10 @@ def test_a_shortage_that_passes_is_over(shop: Shop) -> None:
         "    return usual(*words, **more)",
         "os.posix_spawn = spawn",
     )
-    with shop.worker("--burst", "--concurrency", "3", command=poor) as hand:
+    with shop.worker("--burst", "--concurrency", "3", command=poor) as worker:
         shop.pids("pids", 3)
         (shop.folder / "go").touch()
-        assert hand.ended() == 0
+        assert worker.ended() == 0
     assert [(shop.task(job).state, shop.task(job).attempts) for job in jobs] == [("completed", 1)] * 3
 
 
@@ -108,34 +108,34 @@ def test_a_worker_without_memory_gives_its_jobs_back_and_ends_with_a_code(shop: 
     poor = changed_command(
         shop.folder,
         "from tiebreak.worker.command_runner import CommandRunner",
-        "usual = CommandRunner.listen",
-        "def listen(commands, now):",
+        "usual = CommandRunner.poll_fresh",
+        "def poll_fresh(commands, now):",
         "    if commands.running and __import__('os').path.exists('pids'):",
-        "        CommandRunner.listen = usual",
+        "        CommandRunner.poll_fresh = usual",
         "        raise MemoryError",
         "    usual(commands, now)",
-        "CommandRunner.listen = listen",
+        "CommandRunner.poll_fresh = poll_fresh",
     )
-    with shop.worker(command=poor) as hand:
+    with shop.worker(command=poor) as worker:
         [pid] = shop.pids("pids", 1)
         shop.board.tasks.post(name="something happens")
-        assert hand.ended() == 3
+        assert worker.ended() == 3
     assert gone(pid)
     assert (shop.task(job).state, shop.task(job).attempts) == ("pending", 0)
 
 
 def test_a_worker_whose_board_is_deleted_ends_its_jobs_and_itself(shop: Shop) -> None:
     shop.submit(WAITS, grace=0.2)
-    with shop.worker("--lease", "1h") as hand:
+    with shop.worker("--lease", "1h") as worker:
         pids = shop.pids("pids", 1)
         shop.board.close()
         for path in shop.folder.glob("board.db*"):
             path.unlink()
-        until(lambda: os.path.exists(f"/proc/{hand.pid}"), "it runs")
-        assert hand.ended() == 3
+        until(lambda: os.path.exists(f"/proc/{worker.pid}"), "it runs")
+        assert worker.ended() == 3
     shop.until_gone(pids, "the job has ended")
-    assert [each["error"] for each in hand.lines if "error" in each] == ["Unavailable"]
-    assert [each["drained"] for each in hand.events("undelivered")] == [True]
+    assert [each["error"] for each in worker.lines if "error" in each] == ["Unavailable"]
+    assert [each["drained"] for each in worker.events("undelivered")] == [True]
 
 
 def test_a_claim_whose_answer_never_came_is_given_back(shop: Shop) -> None:
@@ -154,9 +154,9 @@ def test_a_claim_whose_answer_never_came_is_given_back(shop: Shop) -> None:
         "    return answers",
         "Board.batch = batch",
     )
-    with shop.worker("--burst", "--lease", "1h", "--concurrency", "2", command=deaf) as hand:
-        assert hand.ended() == 0
-    assert [line["about"] for line in hand.events("unheard")] == [2]
+    with shop.worker("--burst", "--lease", "1h", "--concurrency", "2", command=deaf) as worker:
+        assert worker.ended() == 0
+    assert [line["about"] for line in worker.events("unheard")] == [2]
     assert [(shop.task(job).state, shop.task(job).attempts) for job in jobs] == [("completed", 1)] * 3
 
 
@@ -177,9 +177,9 @@ def test_a_report_that_the_board_could_not_take_alone_is_delivered_later(shop: S
         "    return [*usual(board, calls[:at]), *[Unavailable('the server went away')] * (len(calls) - at)]",
         "Board.batch = batch",
     )
-    with shop.worker("--burst", "--lease", "1h", command=deaf) as hand:
-        assert hand.ended() == 0
-    assert hand.events("unreachable")
+    with shop.worker("--burst", "--lease", "1h", command=deaf) as worker:
+        assert worker.ended() == 0
+    assert worker.events("unreachable")
     assert (shop.task(job).state, shop.task(job).attempts) == ("completed", 1)
     assert shop.task(job).result["exit"] == 0
     assert shop.output(job) == "done\n"

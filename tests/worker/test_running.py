@@ -18,25 +18,25 @@ from ..cli.terminals import shown
 from ..daemons import Serving
 from ..log import boards
 from ..postgres import server
-from .shop import Hand, Shop, until
+from .shop import RunningWorker, Shop, until
 
 
-def five_jobs_and_three_workers(shop: Shop) -> list[Hand]:
+def five_jobs_and_three_workers(shop: Shop) -> list[RunningWorker]:
     """The case of the seed: each of five jobs is done by one of three workers, exactly once."""
     jobs = [shop.submit(f"echo {n} >> done; echo job {n}", max_attempts=1) for n in range(5)]
     with ExitStack() as stack:
-        hands = [stack.enter_context(shop.worker("--concurrency", "1")) for _ in range(3)]
+        workers = [stack.enter_context(shop.worker("--concurrency", "1")) for _ in range(3)]
         for job in jobs:
             shop.until_state(job, "completed")
-        for hand in hands:
-            hand.stop()
-        assert [hand.ended() for hand in hands] == [0, 0, 0]
+        for worker in workers:
+            worker.stop()
+        assert [worker.ended() for worker in workers] == [0, 0, 0]
     assert sorted(shop.lines("done")) == ["0", "1", "2", "3", "4"]
     assert [shop.output(job) for job in jobs] == [f"job {n}\n" for n in range(5)]
     completed = [event.subject for event in shop.board.events.read(event="task.completed")]
     assert sorted(completed, key=str) == sorted(job.id for job in jobs)
-    assert sum(len(hand.events("begun")) for hand in hands) == 5
-    return hands
+    assert sum(len(worker.events("begun")) for worker in workers) == 5
+    return workers
 
 
 def test_five_jobs_are_done_once_by_three_workers(shop: Shop) -> None:
@@ -113,8 +113,8 @@ def test_a_failed_attempt_is_followed_by_another(shop: Shop) -> None:
 def test_a_job_learns_who_it_is(shop: Shop) -> None:
     names = ("JOB", "EPOCH", "ATTEMPT", "PROJECT", "BOARD", "AGENT")
     job = shop.submit("; ".join(f"echo $TIEBREAK_{name}" for name in names))
-    hand = shop.burst()
-    assert shop.output(job).split() == [job.id, "1", "1", "demo", shop.address, hand.agent]
+    worker = shop.burst()
+    assert shop.output(job).split() == [job.id, "1", "1", "demo", shop.address, worker.agent]
 
 
 def test_a_job_runs_where_and_with_what_it_was_told(shop: Shop) -> None:
@@ -170,7 +170,7 @@ def test_an_endless_output_keeps_its_head_and_tail_within_the_cap(shop: Shop) ->
     assert found["total"] == len("begin\nend\n") + sum(len(f"{n}\n") for n in range(1, 300001))
 
 
-def test_a_long_last_word_is_not_cut_off_by_the_report(shop: Shop) -> None:
+def test_much_output_just_before_the_end_is_kept_whole(shop: Shop) -> None:
     job = shop.submit("seq 1 120000")
     shop.burst()
     assert shop.output(job) == "".join(f"{n}\n" for n in range(1, 120001))
@@ -185,13 +185,13 @@ def test_bytes_that_are_no_text_do_no_harm(shop: Shop) -> None:
 
 def test_a_secret_in_the_environment_is_seen_by_the_job_alone(shop: Shop) -> None:
     job = shop.submit("[ ${#API_TOKEN} = 15 ] && echo right", env={"API_TOKEN": "hunter2-hunter2"})
-    hand = shop.burst()
+    worker = shop.burst()
     assert shop.output(job) == "right\n"
     everything = [
         repr(shop.board.events.read(limit=1000)),
         repr(shop.board.tasks.list(states=None, limit=100)),
         repr(shop.board.jobs.inspect(ref=job.id)),
-        json.dumps(hand.lines),
+        json.dumps(worker.lines),
     ]
     assert [text for text in everything if "hunter2" in text] == []
 
@@ -206,8 +206,8 @@ def test_only_the_queues_and_tags_that_were_asked_for_are_taken(shop: Shop) -> N
 
 def test_once_runs_a_single_job(shop: Shop) -> None:
     jobs = [shop.submit("true") for _ in range(3)]
-    with shop.worker("--once", "--concurrency", "3") as hand:
-        assert hand.ended() == 0
+    with shop.worker("--once", "--concurrency", "3") as worker:
+        assert worker.ended() == 0
     assert [shop.task(job).state for job in jobs] == ["completed", "pending", "pending"]
 
 
@@ -220,13 +220,13 @@ def test_a_burst_goes_on_with_what_its_own_jobs_made_ready(shop: Shop) -> None:
 
 
 def test_a_waiting_worker_takes_what_comes(shop: Shop) -> None:
-    with shop.worker() as hand:
+    with shop.worker() as worker:
         for _ in range(3):
             shop.until_state(shop.submit("true"), "completed")
         later = shop.submit("true", delay=0.5)
         shop.until_state(later, "completed")
-        hand.stop()
-        assert hand.ended() == 0
+        worker.stop()
+        assert worker.ended() == 0
 
 
 def test_a_worker_runs_scheduled_jobs_without_a_daemon(shop: Shop) -> None:
@@ -284,16 +284,16 @@ def test_a_board_that_is_not_there_is_told(shop: Shop) -> None:
 
 
 def test_the_worker_is_known_by_its_process(shop: Shop) -> None:
-    with shop.worker("--as", "bob") as hand:
-        [me] = [agent for agent in shop.board.agents.list() if agent.id == hand.agent]
-        assert (me.pid, me.program, me.status) == (hand.pid, "worker", "active")
-        hand.stop()
-        hand.ended()
-    assert [agent.status for agent in shop.board.agents.list() if agent.id == hand.agent] == ["gone"]
+    with shop.worker("--as", "bob") as worker:
+        [me] = [agent for agent in shop.board.agents.list() if agent.id == worker.agent]
+        assert (me.pid, me.program, me.status) == (worker.pid, "worker", "active")
+        worker.stop()
+        worker.ended()
+    assert [agent.status for agent in shop.board.agents.list() if agent.id == worker.agent] == ["gone"]
     assert os.path.exists(shop.address)
 
 
-def test_on_a_terminal_one_line_shows_how_things_stand(shop: Shop) -> None:
+def test_on_a_terminal_one_line_shows_the_counts(shop: Shop) -> None:
     shop.submit("true")
     shop.submit("echo no paper; false", max_attempts=1)
     text = shown(Tb(shop.folder), "work", "--burst", columns=100)

@@ -17,7 +17,7 @@ import tiebreak
 from tiebreak.model import Task, holder_id
 
 from ..cli.command import changed_command, gone
-from .shop import Hand, Shop, until
+from .shop import RunningWorker, Shop, until
 
 LANES, ROUNDS, MOST = 5, 3, 9
 LEASE = 2.0
@@ -58,11 +58,11 @@ def run_lane(folder: Path, lane: int) -> int:
     return zombies
 
 
-def round_of(shop: Shop, hands: list[Hand], chance: random.Random, pids: str) -> bool:
+def round_of(shop: Shop, workers: list[RunningWorker], chance: random.Random, pids: str) -> bool:
     """One job whose first holder is stopped; whether it was stopped in time to become a zombie."""
     job = shop.submit(JOB.format(pids=pids), backoff=0, max_attempts=10, grace=0.2)
     until(lambda: len(shop.lines(pids)) == 2 or shop.task(job).epoch > 1, "the job runs")
-    holder = next((hand for hand in hands if hand.agent == holder_id(shop.task(job))), None)
+    holder = next((worker for worker in workers if worker.agent == holder_id(shop.task(job))), None)
     stopped = holder is not None and shop.task(job).epoch == 1
     if holder is not None and stopped:
         time.sleep(chance.random() * 0.2)  # not always at the same point of its life
@@ -139,11 +139,11 @@ def test_what_is_granted_too_late_is_not_begun(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     try:
         job = shop.submit("echo $TIEBREAK_EPOCH >> ran")
-        with shop.worker("--lease", "60s", command=slow) as hand:
+        with shop.worker("--lease", "60s", command=slow) as worker:
             shop.until_state(job, "completed")
-            until(lambda: hand.events("begun"), "it tells what it did")
-            assert [line["epoch"] for line in hand.events("unbegun")] == [1]
-            assert [line["epoch"] for line in hand.events("begun")] == [2]
+            until(lambda: worker.events("begun"), "it tells what it did")
+            assert [line["epoch"] for line in worker.events("unbegun")] == [1]
+            assert [line["epoch"] for line in worker.events("begun")] == [2]
         assert shop.lines("ran") == ["2"]
         assert shop.task(job).attempts == 1
         [back] = shop.board.events.read(event="task.released", subject=job.id)

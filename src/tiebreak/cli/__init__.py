@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .context import Context
-    from .parser import Command
+    from .parser import Args, Command
 
 _OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
@@ -60,7 +60,7 @@ GROUPS: dict[str, list[str]] = {
     group: [name for names in modules.values() for name in names] for group, modules in _OWN.items()
 }
 """All commands, group by group, in the order in which help lists them."""
-_HOMES: dict[str, str | Callable[[], object]] = {
+_DECLARED_IN: dict[str, str | Callable[[], object]] = {
     name: module for group in _OWN.values() for module, names in group.items() for name in names
 }
 """What declares each command: a module of this package, or a function that loads it from elsewhere."""
@@ -72,7 +72,7 @@ def add_commands(group: str, loaders: dict[str, Callable[[], object]]) -> None:
         GROUPS[group] = []
         GROUPS[_HELP] = GROUPS.pop(_HELP)  # it stays the last one
     GROUPS[group] += [name for name in loaders if name not in GROUPS[group]]
-    _HOMES.update(loaders)
+    _DECLARED_IN.update(loaders)
 
 
 def names() -> list[str]:
@@ -102,7 +102,7 @@ def launch() -> None:
 
 
 def _load_apsw() -> None:
-    """Import apsw without the `collections` package, which it needs for one class and which takes a tenth of a command.
+    """Import apsw without the `collections` package, which it needs for one class and which costs a tenth of the time.
 
     Newer Pythons make `collections.abc` an alias of `_collections_abc`. Here both `collections` and `collections.abc`
     stand for it while apsw is imported. That is safe only in a process with a single thread, such as `tb` itself.
@@ -164,7 +164,22 @@ def _run(context: Context, words: list[str]) -> int:
 
         context.answer({"help": describe(wanted)}, describe(wanted))
         return 0
-    return wanted.run(context, args) or 0
+    try:
+        return wanted.run(context, args) or 0
+    except Invalid as exc:
+        raise _as_typed(exc, wanted, args) from None
+
+
+def _as_typed(exc: Invalid, wanted: Command, args: Args) -> Invalid:
+    """The error with an option in place of the operation's parameter: `--max-attempts` instead of `max_attempts`."""
+    from .parser import GLOBAL
+
+    name, mark, rest = exc.message.partition(": ")
+    name = name.partition("[")[0]
+    for option in (*wanted.options, *GLOBAL):
+        if option.key in (name, name.removesuffix("s")) and args[option.key] != option.default:
+            return Invalid(f"--{option.name}{mark}{rest}", hint=exc.own_hint, reason=exc.reason, **exc.data)
+    return exc
 
 
 def _could_not_answer(exc: OSError, code: int) -> int:
@@ -183,14 +198,14 @@ def find(name: str) -> Command:
     """The command of that name; its module is imported on first use."""
     from .parser import COMMANDS
 
-    if name not in _HOMES:
+    if name not in _DECLARED_IN:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, _HOMES, 1)
+        close = get_close_matches(name, _DECLARED_IN, 1)
         hint = f"did you mean `tb {close[0]}`?" if close else "`tb help` lists the commands"
         raise Invalid(f"unknown command {name!r}", hint=hint)
     if name not in COMMANDS:
-        home = _HOMES[name]
+        home = _DECLARED_IN[name]
         if isinstance(home, str):
             __import__(f"{__name__}.{home}")
         else:

@@ -43,13 +43,12 @@ def batch(context: Context, args: Args) -> int:
         for request in requests:
             answer = request["error"] if "error" in request else next(answers)
             wrong = wrong or "error" in request
-            shown = _shown(answer)
-            out.append(json.dumps({"id": request.get("id"), **shown}))
+            out.append(json.dumps({"id": request.get("id"), **_body(answer)}))
         context.say("\n".join(out))
     return 2 if wrong else 0
 
 
-def _shown(answer: Any) -> dict[str, Any]:
+def _body(answer: Any) -> dict[str, Any]:
     if isinstance(answer, TiebreakError):
         from ..advice import advice
         from .advice import COMMANDS

@@ -1,6 +1,5 @@
-"""The frequent commands on tasks: claim, next, extend, complete, fail, release. They import as little as possible.
-
-So they run operations by `board.call`: `board.tasks` would load a further package.
+"""The frequent commands on tasks: claim, next, extend, complete, fail, release. They import as little as possible,
+so they run operations by `board.call`: `board.tasks` would load a further package.
 """
 
 from __future__ import annotations

@@ -124,24 +124,19 @@ def remove(context: Context, args: Args) -> None:
 def coming(context: Context, args: Args) -> None:
     """In the time zone of the schedule."""
     board = context.board
-    times = board.schedules.next(name=args.name, count=args.count or 5)
+    times = board.schedules.next(name=args.name, count=args.count or INSTANTS)
     [known] = board.schedules.list(name=args.name)
     now = board.upkeep.now()
     rows = [[local(at, known.zone), f"in {span(at - now)}"] for at in times]
     context.answer([rfc3339(at) for at in times], table(rows) if rows else "no further runs")
 
 
-@GROUP.command(
-    "history",
-    "Show the last runs.",
-    NAME,
-    COUNT,
-)
+@GROUP.command("history", "Show the last runs.", NAME, COUNT)
 def history(context: Context, args: Args) -> None:
     """Newest first, with the runs that were missed and skipped."""
     board = context.board
     known = board.schedules.list(name=args.name)
-    runs = board.schedules.history(name=args.name, limit=args.count or 20)
+    runs = board.schedules.history(name=args.name, limit=args.count or RUNS)
     if not known and not runs:
         raise NotFound(f"no schedule {args.name} in project {board.project}", reason="schedule-unknown")
     if context.json:
@@ -149,7 +144,7 @@ def history(context: Context, args: Args) -> None:
         return
     zone = known[0].zone if known else "UTC"
     skipped = board.events.read(
-        event="schedule.skipped", subject=f"{OF_SCHEDULES}{args.name}", newest=True, limit=len(runs) or 20
+        event="schedule.skipped", subject=f"{OF_SCHEDULES}{args.name}", newest=True, limit=len(runs) or RUNS
     )
     lines = [*map(_run, runs), *map(_skip, skipped)]
     lines.sort(key=lambda line: -line[0])
@@ -187,9 +182,8 @@ def run(context: Context, args: Args) -> int:
         if looking and due != 0.0:
             board.engine.wait(seen, LONGEST if due is None else min(LONGEST, due), project=board.project)
             continue
-        for (
-            task
-        ) in board.schedules.fire():  # at first in any case, so that a missing library for cron expressions is reported
+        # At first in any case, so that a missing library for cron expressions is reported.
+        for task in board.schedules.fire():
             context.answer(task, "" if context.json else f"#{task.number} {plain(task.key or task.name)}")
         looking = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import Invalid
 from ..limits import HOLD_LEASE
 from ..names import seconds, short
 from ..text import plain, span, table
@@ -83,7 +84,8 @@ def drop(context: Context, args: Args) -> None:
         if not wanted:
             context.answer([], "you hold nothing here")
             return
-    needed(wanted, "RESOURCES")
+    if not wanted:
+        raise Invalid("drop: RESOURCES is missing", hint="usage: tb drop RESOURCES…, or tb drop --all")
     hashes = [None if args.mine else fingerprint(resource, board.root()) for resource in wanted]
     epochs = [args.epoch] * len(wanted)
     given = {"resources": wanted, "slots": slots, "epochs": epochs, "hashes": hashes}
@@ -167,7 +169,7 @@ def _reasons(wait: Wait) -> str:
     "transfer",
     "Hand a hold to another agent; your own writes under it are refused from then on.",
     RESOURCE,
-    Option("to", "AGENT", "the new holder: name~session, as `tb agents --json` shows it"),
+    Option("to", "AGENT", "the new holder: a name, or name~session as `tb agents --json` shows it"),
     LEASE,
     EPOCH,
     SLOT,

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from .parser import Args
 
 
-def _this_job(ref: str | None, epoch: int | None) -> tuple[str, int]:
-    """The job and its epoch: those in the environment, unless others are given."""
+def _this_job(ref: str | None, epoch: int | None, how: str) -> tuple[str, int]:
+    """The job and its epoch: those in the environment, unless others are given; `how` the caller can name one."""
     job, own = os.environ.get("TIEBREAK_JOB"), os.environ.get("TIEBREAK_EPOCH", "0")
     if not ref and not job:
-        raise Invalid("this does not run inside of a job: TIEBREAK_JOB is not set", hint="name the job")
+        raise Invalid("this does not run inside of a job: TIEBREAK_JOB is not set", hint=how)
     if epoch is None and ref in (None, job):
         epoch = whole(own)
     return ref or job or "", epoch or 0
@@ -38,7 +38,7 @@ EPOCH = Option("epoch", "N", "the epoch of the job's claim (default: TIEBREAK_EP
 )
 def progress(context: Context, args: Args) -> None:
     """Shown in lists and events. Refused if the job was given to another worker meanwhile."""
-    ref, epoch = _this_job(args.ref, args.epoch)
+    ref, epoch = _this_job(args.ref, args.epoch, "--ref REF names the job")
     try:
         share = float(args.percent.removesuffix("%"))
     except ValueError:
@@ -56,5 +56,5 @@ def progress(context: Context, args: Args) -> None:
 )
 def guard_epoch(context: Context, args: Args) -> None:
     """Exit 0 if it has, 1 if it has lost it: `tb guard-epoch && ./deploy.sh`. Prints nothing on success."""
-    ref, epoch = _this_job(args.ref, args.epoch)
+    ref, epoch = _this_job(args.ref, args.epoch, "`tb guard-epoch REF` names the job")
     context.answer(context.board.tasks.check(ref=ref, epoch=epoch))

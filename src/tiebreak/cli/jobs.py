@@ -168,7 +168,8 @@ def jobs(context: Context, args: Args) -> None:
         context.answer(found)
         return
     if not found:
-        context.say("no jobs" if args.all or args.state else "no such jobs (--all shows finished ones)")
+        which = "failed " if args.failed else "" if args.all or args.state else "open "
+        context.say(f"no {which}jobs" + (" (--all shows finished ones)" if which == "open " else ""))
         return
     now = board.upkeep.now()
     header = ["#", "STATE", "QUEUE", "ATTEMPTS", "WORKER", "TIME", "AGE", "NAME"]

@@ -56,10 +56,10 @@ class OutputPrinter:
             if stream.isatty():
                 self._open = not chunk["text"].endswith("\n")
 
-    def standing(self, task: Task) -> None:
+    def show_state(self, task: Task) -> None:
         """Show the job's state below its output, until it has ended."""
         if self._progress and not self._open:
-            self._draw("" if task.state in FINAL else _standing(task))
+            self._draw("" if task.state in FINAL else _state_line(task))
 
     def _draw(self, line: str) -> None:
         if line != self._line:
@@ -85,21 +85,21 @@ def follow(context: Context, task: Task, printer: OutputPrinter) -> Task:
         task = board.settled(task.id)
         # An attempt may have begun and ended between two looks.
         for newer in range(max(first, epoch + 1), task.epoch + 1 if task.claimed_at else 0):
-            _rest(context, task, epoch, place, printer)
+            _print_rest(context, task, epoch, place, printer)
             epoch, place = newer, 0
             if task.attempts > 1:
                 printer.heading(f"attempt {task.attempts}" if epoch == task.epoch else "an earlier attempt")
-        place = _rest(context, task, epoch, place, printer)
-        printer.standing(task)
+        place = _print_rest(context, task, epoch, place, printer)
+        printer.show_state(task)
         if task.state in FINAL:
             return task
-        nap = LOOK if task.state == "claimed" else LOOK_AGAIN
+        pause = LOOK if task.state == "claimed" else LOOK_AGAIN
         if task.until is not None or task.ready_at is not None:  # its state may change without an event
-            nap = min(nap, 1.0)
-        board.engine.wait(seen, nap, subject=task.id, project=task.project)
+            pause = min(pause, 1.0)
+        board.engine.wait(seen, pause, subject=task.id, project=task.project)
 
 
-def _rest(context: Context, task: Task, epoch: int, place: int, printer: OutputPrinter) -> int:
+def _print_rest(context: Context, task: Task, epoch: int, place: int, printer: OutputPrinter) -> int:
     """Print an attempt's output from an offset on; returns the next offset."""
     while epoch:
         answer = context.board.jobs.output(ref=task.id, epoch=epoch, after=place)
@@ -110,7 +110,7 @@ def _rest(context: Context, task: Task, epoch: int, place: int, printer: OutputP
     return place
 
 
-def _standing(task: Task) -> str:
+def _state_line(task: Task) -> str:
     line = f"{called(task)}  {task.state}{percent_of(task.progress)}"
     if task.holder and task.state == "claimed":
         line += f"  by {who(task.holder)}, attempt {task.attempts} of {task.max_attempts}"
@@ -142,7 +142,7 @@ def logs(context: Context, args: Args) -> None:
     else:
         first = board.jobs.output(ref=task.id, epoch=_epoch(context, task, args.attempt))
         printer.chunks(first["chunks"])
-        _rest(context, task, first["epoch"], first["next"], printer)
+        _print_rest(context, task, first["epoch"], first["next"], printer)
         if not first["chunks"] and not context.json:
             print(f"tb: {called(task)} has written nothing", file=sys.stderr)
     if context.json:

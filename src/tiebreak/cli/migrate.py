@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .parser import Args
 
-_SAID = {
+_OUTCOMES = {
     "moved": "moved {rows} to {target}",
     "finished": "finished an interrupted move of {rows} to {target}",
     "already": "moved to {target} already",
@@ -37,15 +37,15 @@ def migrate(context: Context, args: Args) -> None:
 
     if not args.to:
         raise Invalid("migrate: --to is missing", hint="tb migrate --to postgresql://… or a file")
-    source, target = _here(args.board or default_address()), _here(args.to)
+    source, target = _movable(args.board or default_address()), _movable(args.to)
     try:
         done = move(source, target, _progress, only_look=args.dry_run)
     finally:
         _clear()
-    context.answer({**done._asdict(), "total": sum(done.rows.values())}, _told(context, done))
+    context.answer({**done._asdict(), "total": sum(done.rows.values())}, _summary(context, done))
 
 
-def _here(address: str) -> str:
+def _movable(address: str) -> str:
     """The address of a board that can be moved by this process; raises `Invalid` or `Refused` for others."""
     from ..engine.addresses import path_of
 
@@ -82,9 +82,9 @@ def _clear() -> None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _told(context: Context, done: Moved) -> str:
+def _summary(context: Context, done: Moved) -> str:
     counts = ", ".join(f"{count} {table}" for table, count in done.rows.items() if count) or "an empty board"
-    lines = [_SAID[done.outcome].format(rows=counts, target=plain(done.target))]
+    lines = [_OUTCOMES[done.outcome].format(rows=counts, target=plain(done.target))]
     if abs(done.shift) >= 1:
         ahead = "ahead of" if done.shift > 0 else "behind"
         lines.append(f"  its clock is {span(abs(done.shift))} {ahead} the old one's; all times were shifted by that")

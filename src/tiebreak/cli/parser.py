@@ -1,6 +1,6 @@
 """Declarations of commands, and the parser for them. Help, completion and reference come from the same declarations.
 
-It is our own because importing `argparse` takes longer than the whole rest of a command (docs/decisions/002). It
+The parser is our own because importing `argparse` takes longer than all the rest of a command (docs/decisions/002). It
 supports what the commands need and no more: `--name VALUE`, `--name=VALUE`, repeated options, flags, arguments, and
 `--` before a command to run.
 """
@@ -54,12 +54,12 @@ class Option:
 
 
 def duration(name: str, text: str, default: float) -> Option:
-    """An option `--name DURATION`, whose help says what it is when nobody says."""
+    """An option `--name DURATION` with this default, which its help names."""
     return Option(name, "DURATION", f"{text} (default {written(default)})", default=written(default))
 
 
 def number(name: str, text: str, default: int) -> Option:
-    """An option `--name N`, whose help says what it is when nobody says."""
+    """An option `--name N` with this default, which its help names."""
     return Option(name, "N", f"{text} (default {default})", default=default, convert=whole)
 
 

@@ -96,7 +96,7 @@ class _HeldCommand:
                 words,
                 env={**os.environ, **self._environment()},
                 process_group=0,
-                preexec_fn=self._introduce,  # noqa: PLW1509  (there is one thread)
+                preexec_fn=self._name_group,  # noqa: PLW1509  (there is one thread)
             )
         except OSError as exc:
             self._dismiss_guardian()
@@ -106,7 +106,7 @@ class _HeldCommand:
             _signal(self._child.pid, number)
         return None
 
-    def _introduce(self) -> None:
+    def _name_group(self) -> None:
         """Tell the guardian the process group. Runs in the child, before the command itself starts."""
         if self._guardian is not None and self._guardian.stdin is not None:
             os.write(self._guardian.stdin.fileno(), b"%d\n" % os.getpid())

@@ -115,7 +115,9 @@ def cancel(context: Context, args: Args) -> None:
 def retry(context: Context, args: Args) -> None:
     """The task gets all its attempts again; its epoch is kept. Many tasks are reopened in several transactions."""
     if bool(args.ref) == args.failed:
-        raise Invalid("retry: a task, or --failed", hint="tb retry '#42', or tb retry --failed --queue mail")
+        raise Invalid(
+            "retry: expected either a task, or --failed", hint="tb retry '#42', or tb retry --failed --queue mail"
+        )
     if args.ref:
         task = context.board.tasks.retry(ref=args.ref, reason=args.reason)
         context.answer(task, f"reopened {called(task)}")
@@ -146,7 +148,7 @@ def _failed(context: Context, filters: dict[str, Any]) -> list[int]:
         before = numbers[-1] if numbers else None
         found = context.board.tasks.list(states=["failed"], limit=MAX_LIMIT, before=before, **filters)
         numbers += [task.number for task in found]
-        if len(found) < 1000:
+        if len(found) < MAX_LIMIT:
             return numbers[::-1]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..process_identity import Identity
     from ..worker.attempt import Attempt
-    from ..worker.loop import WorkerOptions
+    from ..worker.options import WorkerOptions
     from .context import Context
     from .parser import Args
 
@@ -66,7 +66,7 @@ def work(context: Context, args: Args) -> int:
 
 
 def _options(args: Args) -> WorkerOptions:
-    from ..worker.loop import WorkerOptions
+    from ..worker.options import WorkerOptions
 
     count = args.concurrency if args.concurrency is not None else os.cpu_count() or 1
     if not 1 <= count <= MOST:

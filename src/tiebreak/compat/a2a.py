@@ -196,9 +196,8 @@ async def a2a(service: Service, request: Request) -> Response:
 
 
 def _check_version(request: Request) -> None:
-    given = (
-        request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"
-    )  # what the specification assumes without the header
+    # 0.3 is what the specification assumes without the header.
+    given = request.headers.get(b"a2a-version", b"").decode("latin-1").strip() or "0.3"
     if given.split(".")[:2] != VERSION.split("."):
         raise A2AError("VERSION_NOT_SUPPORTED", f"A2A-Version: this agent speaks {VERSION}, not {given[:20]!a}")
 

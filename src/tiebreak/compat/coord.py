@@ -269,7 +269,7 @@ async def complete(call: CoordCall) -> Any:
     return {"ok": True, "ack": _task(acks[0])}
 
 
-@method("tasks/cancel", "CoordCall a task off")
+@method("tasks/cancel", "Call a task off")
 async def cancel(call: CoordCall) -> Any:
     """Cancel a task. A finished task stays as it is."""
     await call.write("tasks.cancel", ref=call.task, agent=call.params.get("agent_id", NOBODY))
@@ -320,24 +320,24 @@ async def agents(call: CoordCall) -> Any:
 
 def _task(task: Task) -> dict[str, Any]:
     """A task in coord's form. `claimed_at` and `lease_until` are left out when nobody holds the task."""
-    shown = encode(task)
+    encoded = encode(task)
     holder = holder_id(task)
     names = ("id", "name", "kind", "priority", "state", "payload", "result", "created_at", "updated_at")
-    out = {**{name: shown[name] for name in names}, "claimed_by": holder}
-    if holder is not None and shown["claimed_at"]:
-        out["claimed_at"] = shown["claimed_at"]
-    if shown["until"]:
-        out["lease_until"] = shown["until"]
+    out = {**{name: encoded[name] for name in names}, "claimed_by": holder}
+    if holder is not None and encoded["claimed_at"]:
+        out["claimed_at"] = encoded["claimed_at"]
+    if encoded["until"]:
+        out["lease_until"] = encoded["until"]
     return out
 
 
 def _agent(agent: Agent, task: str | None) -> dict[str, Any]:
-    shown = encode(agent)
+    encoded = encode(agent)
     return {
         "id": agent.id,
         "name": agent.program or agent.id,
-        "first_seen": shown["joined_at"],
-        "last_seen": shown["seen_at"],
+        "first_seen": encoded["joined_at"],
+        "last_seen": encoded["seen_at"],
         "current_task": task,
     }
 

@@ -175,8 +175,8 @@ def wait(context: Context, args: Args) -> None:
     while True:
         if args["as"]:
             daemon.ask("agents/heartbeat", id=args["as"], name=args.name or "watcher")
-        nap = max(0.0, min(WINDOW, end - monotonic()))
-        found = daemon.ask("tasks/list", nap, limit=1, wait_ms=int(nap * 1000), **filters)
+        longest = max(0.0, min(WINDOW, end - monotonic()))
+        found = daemon.ask("tasks/list", longest, limit=1, wait_ms=int(longest * 1000), **filters)
         if found:
             return _tell(context, found[0])
         if monotonic() >= end:
@@ -238,14 +238,14 @@ class CoordClient:
         self._project = args.project
         self._engine = RemoteEngine(url)
 
-    def ask(self, method: str, nap: float = 0.0, **params: Any) -> Any:
+    def ask(self, method: str, longest: float = 0.0, **params: Any) -> Any:
         """Call a method; raises what the daemon refused. A repeated write gets its first answer."""
         from ..remote import ANSWER
         from ..text import json, read_json
 
         given = {name: value for name, value in {**params, "project": self._project}.items() if value is not None}
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": given, "once": os.urandom(16).hex()}
-        body = self._engine.ask("POST", "/", json(request).encode(), nap + ANSWER)
+        body = self._engine.ask("POST", "/", json(request).encode(), longest + ANSWER)
         try:
             answer = read_json(body.decode())
             error = answer.get("error")

@@ -194,8 +194,8 @@ async def claim(service: Service, request: Request) -> Response:
     won = await service.call("jobs.next", params, once=_once(request))
     if not won:
         return Response(status=204)
-    shown = await _job(service, await _find(service, won[0].id, won[0].project))
-    return Response(msgspec.json.encode({**shown, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
+    told = await _job(service, await _find(service, won[0].id, won[0].project))
+    return Response(msgspec.json.encode({**told, "id": f"{won[0].id}{MARK}{won[0].epoch}", "epoch": won[0].epoch}))
 
 
 @route(
@@ -462,9 +462,9 @@ def _integer(query: dict[str, str], name: str, default: int | None = None) -> in
 
 
 def _agreed(name: str, first: Any, second: Any) -> Any:
-    """The value from the query or the body. Raises `Invalid` when both are given and differ."""
+    """The value, which may be given in several places. Raises `Invalid` when they differ."""
     if first is not None and second is not None and first != second:
-        raise Invalid(f"{name}: the query and the body differ")
+        raise Invalid(f"{name}: given twice, as {shown(first)} and {shown(second)}")
     return second if first is None else first
 
 

@@ -40,8 +40,7 @@ def respond(
     """
     call: HookCall | None = None
     try:
-        speaker = client_module(client)
-        call = speaker.understand(_read(given), event)
+        call = client_module(client).understand(_read(given), event)
         if call is None:  # the client's other hooks answer this one
             return Answer({} if client == "cursor" else None)
         verdict = decide(call, connect(), environ, own_process=own_process)

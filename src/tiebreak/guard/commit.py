@@ -51,15 +51,15 @@ def _check_state(root: str, private: str, names: list[str]) -> None:
     """Raise `Refused` during a rebase, and for paths with unresolved conflicts, as git itself does."""
     if any(os.path.exists(os.path.join(private, state)) for state in ("rebase-merge", "rebase-apply")):
         raise Refused(
-            "a rebase is in progress in this checkout: a commit made now is lost when it is aborted",
+            "a rebase is in progress in this checkout: if it is aborted, a commit made now is lost",
             hint="wait until it is done, or finish it if it is yours",
         )
-    open_now = paths_in(
+    unresolved = paths_in(
         git("--literal-pathspecs", "diff", "--name-only", "--diff-filter=U", "-z", "--", *names, root=root)
     )
-    if open_now:
+    if unresolved:
         raise Refused(
-            f"{', '.join(open_now[:8])}: the conflicts of a merge are open there",
+            f"{', '.join(unresolved[:8])}: the conflicts of a merge are open there",
             hint="whoever merges resolves them, and finishes with `git commit`",
         )
 
@@ -95,11 +95,11 @@ def _attempt(board: Board, root: str, private: str, names: list[str], message: s
             file.write(message.rstrip("\n") + "\n")
         git("hook", "run", "--ignore-missing", "pre-commit", root=root, environ={**own, "GIT_PREFIX": ""})
         # A hook may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
-        _put(root, parent, [path for path in _changed(root, parent, own) if path not in changed], environ=own)
+        _set_entries(root, parent, [path for path in _changed(root, parent, own) if path not in changed], environ=own)
         add_trailers(board, root, text)
         git("hook", "run", "--ignore-missing", "commit-msg", "--", text, root=root, environ=own)
         changed = _changed(root, parent, own)
-        made = _write(root, parent, own, text)
+        made = _move_branch(root, parent, own, text)
         if made is None:
             return None
         _refresh(root, made, changed)
@@ -124,7 +124,7 @@ def _changed(root: str, parent: str, own: dict[str, str]) -> list[str]:
     return paths_in(git("diff", "--cached", "--name-only", "--no-renames", "-z", *against, root=root, environ=own))
 
 
-def _write(root: str, parent: str, own: dict[str, str], text: str) -> str | None:
+def _move_branch(root: str, parent: str, own: dict[str, str], text: str) -> str | None:
     tree = git("write-tree", root=root, environ=own).decode().strip()
     parents = ["-p", parent] if parent else []
     sign = ["-S"] if git("config", "--type=bool", "--default=false", "commit.gpgSign", root=root) == b"true\n" else []
@@ -143,7 +143,7 @@ def _refresh(root: str, made: str, changed: list[str]) -> None:
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            _put(root, made, changed)
+            _set_entries(root, made, changed)
             return
         except Refused as exc:
             if "index.lock" not in exc.message or time.monotonic() > end:
@@ -154,7 +154,7 @@ def _refresh(root: str, made: str, changed: list[str]) -> None:
             time.sleep(0.05)
 
 
-def _put(root: str, commit: str, paths: list[str], environ: dict[str, str] | None = None) -> None:
+def _set_entries(root: str, commit: str, paths: list[str], environ: dict[str, str] | None = None) -> None:
     """Set these entries of an index to their state in a commit; "" stands for an empty tree."""
     if not paths:
         return

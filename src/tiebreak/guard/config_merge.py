@@ -85,7 +85,7 @@ class _JsonReader:
     def _object(self, part: JsonPart, depth: int) -> None:
         part.members = {}
         self.at += 1
-        while not self._closed("}", part):
+        while not self._closed("}"):
             key = self._scalar()
             if not isinstance(key, str):
                 raise self.wrong("a member has no name")
@@ -99,11 +99,11 @@ class _JsonReader:
     def _array(self, part: JsonPart, depth: int) -> None:
         part.items = []
         self.at += 1
-        while not self._closed("]", part):
+        while not self._closed("]"):
             part.items.append(self.value(depth + 1))
             self._comma("]", part)
 
-    def _closed(self, bracket: str, part: JsonPart) -> bool:
+    def _closed(self, bracket: str) -> bool:
         self.skip()
         if self.text[self.at : self.at + 1] != bracket:
             return False
@@ -139,8 +139,8 @@ def merge_json(text: str, wanted: dict[str, Any]) -> str:
         edit = _missing(text, read(text), wanted, 0)
         if edit is None:
             return text
-        at, comment, piece = edit
-        text = text[:at] + piece.replace("\n", newline) + text[at + comment :]
+        at, length, piece = edit
+        text = text[:at] + piece.replace("\n", newline) + text[at + length :]
 
 
 def _missing(text: str, part: JsonPart, wanted: Any, depth: int) -> tuple[int, int, str] | None:

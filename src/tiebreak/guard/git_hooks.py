@@ -57,7 +57,7 @@ class GitHooks:
 
     @property
     def manager(self) -> str:
-        """The hook manager that owns the hooks, or "" if there is none."""
+        """Who owns the hooks, if not this repository: a hook manager, or a folder that others use too; else ""."""
         inside = (self.common, os.path.realpath(self.root))
         if not any(self.folder.startswith(folder + os.sep) for folder in inside):
             return f"the folder {self.folder}, which is not this repository's alone"
@@ -65,7 +65,7 @@ class GitHooks:
             return "husky"
         return "husky" if os.path.basename(self.folder) == ".husky" else ""
 
-    def beside(self) -> list[str]:
+    def other_managers(self) -> list[str]:
         """Hook managers that may overwrite hooks in the same folder."""
         signs = {
             "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.toml"),
@@ -110,7 +110,7 @@ def install(installed: GitHooks) -> list[str]:
     done = [_put(installed, name) for name in NAMES]
     return done + [
         f"{each} writes its hooks itself: after `{each} install`, run `tb guard install` again"
-        for each in installed.beside()
+        for each in installed.other_managers()
     ]
 
 

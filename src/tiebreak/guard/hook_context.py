@@ -6,6 +6,7 @@ import os
 
 from ..agent_names import default_agent, incarnation, within
 from ..board import Board
+from ..limits import CLAIM_LEASE, HOLD_LEASE
 from ..names import agent as check_agent
 from .agent_state import AgentState
 from .guarded_file import project_of
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from ..model import Task
     from .hook_call import HookCall
 
-LEASE = 300.0
-"""Seconds for which claims are renewed."""
-HOLD_LEASE = 1800.0
-"""Seconds for which files are held."""
 PAUSE = 15.0
 """Least seconds between two renewals. Leases are much longer, so most calls of a hook need not write to the board."""
 ROOM = 60.0
@@ -58,7 +55,7 @@ class HookContext:
 
     def renew(self, *, seconds: float = 0.0, resources: list[str] | None = None, hashes: Any = ()) -> list[Task]:
         """Renew the agent's claims and holds, if it is time; `seconds` is how long the next tool may run."""
-        lease = max(LEASE, seconds + ROOM)
+        lease = max(CLAIM_LEASE, seconds + ROOM)
         if not resources and self._is_renewed(lease):
             return []
         params: dict[str, Any] = {"lease": lease, "hold_lease": max(HOLD_LEASE, lease)}

@@ -202,7 +202,7 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
         if now == _unpacked(note["before"]):
             done.append(name)
         elif _packed(now) in note["after"]:
-            _give_back(target, _unpacked(note["before"]), note["folders"])
+            _restore(target, _unpacked(note["before"]), note["folders"])
             done.append(name)
         else:
             left.append(f"{name}: was changed since; remove tiebreak's section or entries by hand")
@@ -215,7 +215,7 @@ def undo(found: Repository) -> tuple[list[str], list[str]]:
     return done, left
 
 
-def _give_back(target: str, before: bytes | None, folders: list[str]) -> None:
+def _restore(target: str, before: bytes | None, folders: list[str]) -> None:
     if before is not None:
         replace_file(target, before, mode=None)
         return

@@ -22,7 +22,7 @@ FIRST = 120.0
 """Seconds before the first renewal: less than half of the shortest lease."""
 PAUSE = 60.0
 """Seconds between two renewals."""
-NAP = 1.0
+LOOK = 1.0
 """Seconds between two checks whether the command still runs."""
 LONGEST = 86_400.0
 """Seconds after which a command without an end counts as over."""
@@ -77,7 +77,7 @@ def _still_runs(home: str, client: Identity, seconds: float) -> bool:
         left = end - time.monotonic()
         if left <= 0:
             return True
-        time.sleep(min(NAP, left))
+        time.sleep(min(LOOK, left))
     return False
 
 
@@ -95,6 +95,7 @@ def keep(words: str) -> int:
     """Run `tb hook keep`: renew until the command or the client has ended."""
     from .. import board as boards
     from ..errors import TiebreakError
+    from ..limits import CLAIM_LEASE
     from ..process_identity import Identity
     from .agent_state import AgentState
 
@@ -104,7 +105,7 @@ def keep(words: str) -> int:
     while _still_runs(home, client, pause):
         try:
             with boards.open(agent=agent, project=project) as board:
-                board.agents.renew(lease=300.0 + PAUSE)
+                board.agents.renew(lease=CLAIM_LEASE + PAUSE)
         except TiebreakError:
             pass  # tried again after the pause
         pause = PAUSE

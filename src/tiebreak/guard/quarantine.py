@@ -1,7 +1,8 @@
 """Quarantine: files that one agent's shell command changed while another agent held them.
 
-A quarantined file cannot be committed until its holder has read it again, or a person has cleared it with
-`tb guard clear`. The marks are small files beside the state of the agents, one for each quarantined file.
+A quarantined file cannot be committed until its holder has read or edited it, or a person has cleared it with
+`tb guard clear`. The quarantine also ends with the holder's grant, and when the contents are again those that the
+holder left. The marks are small files beside the state of the agents, one for each quarantined file.
 """
 
 from __future__ import annotations

@@ -27,16 +27,16 @@ def start(hook: HookContext, *, own_process: bool) -> Verdict:
     if not hook.state.moment("born"):
         hook.state.put("born", b"")
     hook.state.tidy()
-    _introduce(hook, own_process)
+    _register(hook, own_process)
     claims = hook.renew()
     claims = claims or hook.board.call("agents.renew", {})
     remember_claims(hook.state, claims)
-    verdict = Verdict(context=_told(hook, claims))
+    verdict = Verdict(context=_introduction(hook, claims))
     verdict.environ = {"TIEBREAK_AGENT": hook.agent}
     return verdict
 
 
-def _introduce(hook: HookContext, own_process: bool) -> None:
+def _register(hook: HookContext, own_process: bool) -> None:
     """Register the agent on the board, with the client's process if it is known."""
     call, facts = hook.call, {}
     if own_process:
@@ -63,7 +63,7 @@ def _export(client: str, session: str) -> None:
         pass  # the session id is not essential
 
 
-def _told(hook: HookContext, claims: list[Task]) -> str:
+def _introduction(hook: HookContext, claims: list[Task]) -> str:
     board = hook.board
     lines = [f"tiebreak: you are {short(hook.agent)} in project {board.project}; `tb` in your shell acts as you."]
     if hook.call.client == "cursor":
@@ -74,7 +74,7 @@ def _told(hook: HookContext, claims: list[Task]) -> str:
     if claims:
         lines.append("Your open claims: " + "; ".join(_claim(task) for task in claims[:MOST]))
     lines += _others(hook)
-    lines += _letters(hook)
+    lines += _unread_messages(hook)
     return _short(lines)
 
 
@@ -97,7 +97,7 @@ def _others(hook: HookContext) -> list[str]:
     return lines
 
 
-def _letters(hook: HookContext) -> list[str]:
+def _unread_messages(hook: HookContext) -> list[str]:
     unread = hook.board.messages.inbox(limit=50)
     if not unread:
         return []

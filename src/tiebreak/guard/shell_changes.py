@@ -2,8 +2,8 @@
 
 A hook cannot know beforehand what a command will write. So the time before the command is remembered. Afterwards two
 kinds of files are checked: those that git reports as changed, and those that somebody holds. A file whose inode changed
-after that time (its ctime) was changed by the command. If nobody holds it, this agent does from now on. If another
-agent holds it, it is put in quarantine, and both agents are told.
+after that time (its ctime) counts as changed by the command. If nobody holds it, this agent does from now on. If
+another agent holds it, it is put in quarantine, and both agents are told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..agent_names import same_family
 from ..errors import Lost, TiebreakError
 from ..fingerprints import digest
 from ..globs import is_glob, overlap, unescape
+from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..names import short
 from ..repository import repository
@@ -23,7 +24,6 @@ from . import read_set
 from .agent_state import key
 from .guarded_file import GuardedFile
 from .hook_call import Verdict
-from .hook_context import HOLD_LEASE
 from .quarantine import quarantine, quarantined
 
 TYPE_CHECKING = False
@@ -42,9 +42,9 @@ DEFAULT = 600.0
 
 def before(hook: HookContext) -> Verdict:
     """Before a command: remember the time, and renew everything for as long as the command may run."""
-    hook.state.put(_mark(hook), b"")
+    hook.state.put(_start_mark(hook), b"")
     hook.renew(seconds=hook.call.seconds or DEFAULT)
-    _let_the_clock_move(hook.state.moment(_mark(hook)))
+    _let_the_clock_move(hook.state.moment(_start_mark(hook)))
     return Verdict()
 
 
@@ -57,14 +57,14 @@ def _let_the_clock_move(mark: int) -> None:
         time.sleep(0.0005)
 
 
-def _mark(hook: HookContext) -> str:
+def _start_mark(hook: HookContext) -> str:
     return f"shell-{key(hook.call.tool_use or 'the only one')}"
 
 
 def after(hook: HookContext) -> Verdict:
     """After a command: find what it changed, and tell the agents."""
-    since = hook.state.moment(_mark(hook))
-    hook.state.forget(_mark(hook))
+    since = hook.state.moment(_start_mark(hook))
+    hook.state.forget(_start_mark(hook))
     hook.renew(seconds=0.0)
     found = repository(hook.call.cwd)
     if not since or found is None:
@@ -138,13 +138,13 @@ def _hold_or_report(hook: HookContext, files: list[GuardedFile], holds: list[Hol
             hook.state.put(f"taken/{key(file.resource)}", file.resource.encode())
             taken.append(file)
         except Lost as lost:
-            _not_mine(hook, file, lost, taken, theirs)
+            _held_by_another(hook, file, lost, taken, theirs)
     for file in mine:
         read_set.remember_own(hook.state, file.path)
     if mine:
         hashes = [digest(file.path) for file in mine]
         hook.renew(resources=[file.resource for file in mine], hashes=hashes)
-    return Verdict(context=_told(taken, theirs, len(files) - MOST))
+    return Verdict(context=_report(taken, theirs, len(files) - MOST))
 
 
 def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) -> list[GuardedFile]:
@@ -160,7 +160,7 @@ def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]
     return sorted(files, key=is_free)
 
 
-def _not_mine(
+def _held_by_another(
     hook: HookContext, file: GuardedFile, lost: Lost, taken: list[GuardedFile], theirs: list[tuple[GuardedFile, str]]
 ) -> None:
     holder = f"{lost.holder}~{lost.data.get('session')}"
@@ -181,22 +181,22 @@ def _not_mine(
     )
 
 
-def _told(taken: list[GuardedFile], theirs: list[tuple[GuardedFile, str]], more: int) -> str:
+def _report(taken: list[GuardedFile], theirs: list[tuple[GuardedFile, str]], more: int) -> str:
     lines = []
     if theirs:
         names = ", ".join(f"{plain(file.name)} (held by {holder})" for file, holder in theirs[:SHOWN])
         lines.append(
-            f"tiebreak: that command changed files that other agents hold: {names}{_rest(theirs)}. They cannot be "
+            f"tiebreak: that command changed files that other agents hold: {names}{_and_more(theirs)}. They cannot be "
             "committed, and their holders were told. If it was not meant, undo your change there by hand; ask with "
             f"`tb send {theirs[0][1]} …`."
         )
     if taken:
         names = ", ".join(plain(file.name) for file in taken[:SHOWN])
-        lines.append(f"tiebreak: that command changed {names}{_rest(taken)}; you hold them now.")
+        lines.append(f"tiebreak: that command changed {names}{_and_more(taken)}; you hold them now.")
     if more > 0:
         lines.append(f"tiebreak: it changed {more} more files, which are not held for you.")
     return "\n".join(lines)
 
 
-def _rest(things: list[GuardedFile] | list[tuple[GuardedFile, str]]) -> str:
+def _and_more(things: list[GuardedFile] | list[tuple[GuardedFile, str]]) -> str:
     return f" and {len(things) - SHOWN} more" if len(things) > SHOWN else ""

@@ -14,13 +14,7 @@ from ..limits import PATIENCE, SETTLE
 from ..model import agent_id
 from . import remote_control, state_files
 from .records import GONE, fate, find, record_end
-from .spawn import (
-    SessionRequest,
-    clear_dead_coordinators,
-    inheritable,
-    launch,
-    taken,
-)
+from .spawn import SessionRequest, already_running, clear_dead_coordinators, inheritable, launch
 from .spawn_lock import SpawnLock
 from .stop import current
 
@@ -32,6 +26,7 @@ if TYPE_CHECKING:
     from ..model import Session
 
 MAX_DOCUMENT = 1 << 20
+"""Bytes."""
 
 
 def handoff(
@@ -57,9 +52,9 @@ def handoff(
 
 
 def _replace(board: Board, old: Session, changes: dict[str, Any]) -> tuple[Session, Session]:
-    answered = _answered(board, changes["ticket"]) if changes["ticket"] else None
-    if answered is not None:
-        return answered, current(board, old)
+    started = _started_for(board, changes["ticket"]) if changes["ticket"] else None
+    if started is not None:
+        return started, current(board, old)
     not_replaced(current(board, old))
     if old.role == "coordinator":
         clear_dead_coordinators(board, agent_id(old))
@@ -77,13 +72,13 @@ def not_replaced(old: Session) -> None:
         raise Refused(f"{old.agent} was replaced by {old.replaced_by} already", replaced_by=old.replaced_by)
 
 
-def _answered(board: Board, ticket: str) -> Session | None:
+def _started_for(board: Board, ticket: str) -> Session | None:
     """The session that was started for a ticket; raises `Lost` while one is being started."""
     for found in board.sessions.list(ticket=ticket, every=True):
         if found.alive_at:
             return found
         if not found.ended_at and fate(found) != GONE:
-            raise taken(found)
+            raise already_running(found)
         record_end(board, found)
     return None
 
@@ -98,7 +93,7 @@ def successor(
     patience: float,
 ) -> SessionRequest:
     """A request for a session like the old one, with these changes."""
-    plan = state_files.read_json(state_files.spec_path(agent_id(old))) or {}
+    plan = state_files.read_json(state_files.plan_path(agent_id(old))) or {}
     facts = old.facts or {}
     environment = plan.get("environment") or inheritable()
     missing = [name for name in facts.get("env", []) if name not in environment]

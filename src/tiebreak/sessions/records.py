@@ -66,15 +66,15 @@ def find(board: Board, ref: str, *, ended: bool = False) -> Session:
     named = board.sessions.list(every=True, session=check_agent(ref))
     if not named:
         named = [each for each in board.sessions.list(every=True) if each.tmux == ref]
-    lives = [each for each in named if not each.ended_at]
-    lives.sort(key=lambda each: bool(each.fenced_by))  # of two, prefer the one that has the seat
-    if not lives and not (ended and named):
-        over = f"; it ended {_when(board, named[0])} ago ({named[0].note})" if named else ""
+    living = [each for each in named if not each.ended_at]
+    living.sort(key=lambda each: bool(each.fenced_by))  # of two, prefer the one that has the seat
+    if not living and not (ended and named):
+        over = f"; it ended {_time_since_end(board, named[0])} ago ({named[0].note})" if named else ""
         raise NotFound(f"no session of {ref} runs in project {board.project}{over}", reason="session-unknown")
-    return (lives or named)[0]
+    return (living or named)[0]
 
 
-def _when(board: Board, found: Session) -> str:
+def _time_since_end(board: Board, found: Session) -> str:
     return span(max(0.0, board.upkeep.now() - (found.ended_at or 0)))
 
 

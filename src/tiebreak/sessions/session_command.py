@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..process_identity import Identity
 
-ORDERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """The signals that tell a supervisor to end its command."""
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -22,13 +22,13 @@ class SessionCommand:
     """The command's process. It is created at once, but runs the command only after `run`."""
 
     def __init__(self, words: list[str], cwd: str, environment: dict[str, str]) -> None:
-        go, self.leash = os.pipe()
+        go, self.start_pipe = os.pipe()
         self._failure, failure = os.pipe()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self.leash)
-            _become(words, cwd, environment, parent, go, failure)
+            os.close(self.start_pipe)
+            _exec_when_told(words, cwd, environment, parent, go, failure)
         os.close(go)
         os.close(failure)
         self.who = identity(self.pid)
@@ -36,14 +36,14 @@ class SessionCommand:
     def run(self) -> str:
         """Let it run the command; returns what went wrong, or "" if nothing did."""
         _give_terminal_to(self.pid)
-        os.write(self.leash, b"!")
-        os.close(self.leash)
+        os.write(self.start_pipe, b"!")
+        os.close(self.start_pipe)
         with open(self._failure, "rb") as file:
             return file.read().decode("utf-8", "replace")
 
-    def forbid(self) -> None:
+    def discard(self) -> None:
         """End the process without having run the command."""
-        os.close(self.leash)
+        os.close(self.start_pipe)
         os.waitpid(self.pid, 0)
 
     def end(self, grace: float) -> None:
@@ -56,7 +56,7 @@ class SessionCommand:
 
         end(living, grace)
 
-    def sweep(self, grace: float) -> None:
+    def end_group(self, grace: float) -> None:
         """End what the command has left in its process group."""
         end(lambda: _members(self.pid), grace)
 
@@ -79,14 +79,16 @@ def _group(pid: int) -> int:
         return 0
 
 
-def _become(words: list[str], cwd: str, environment: dict[str, str], parent: int, go: int, failure: int) -> None:
+def _exec_when_told(
+    words: list[str], cwd: str, environment: dict[str, str], parent: int, go: int, failure: int
+) -> None:
     try:
         die_with_parent(signal.SIGKILL, parent)
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         if os.read(go, 1) != b"!":
             os._exit(0)
-        for number in (*ORDERS, signal.SIGCHLD, signal.SIGTTOU, signal.SIGPIPE):
+        for number in (*END_SIGNALS, signal.SIGCHLD, signal.SIGTTOU, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(cwd)
         os.execvpe(words[0], words, environment)  # noqa: S606  (a shell is not needed)
@@ -103,7 +105,7 @@ class Guardian:
         reader, self._writer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            _guard(reader, (self._writer, command.leash), command.pid)
+            _guard(reader, (self._writer, command.start_pipe), command.pid)
         os.close(reader)
 
     def dismiss(self) -> None:

@@ -78,9 +78,8 @@ def spawn(board: Board, request: SessionRequest) -> Session:
     """Start an agent and return when it is alive; a coordinator only if there is none."""
     if not request.coordinator:
         return launch(board, request)
-    clear_dead_coordinators(
-        board
-    )  # checked before taking the lock too, so that a refused spawn does not block a handoff
+    # Before taking the lock too, so that a refused spawn does not block a handoff.
+    clear_dead_coordinators(board)
     with SpawnLock(board.project, "spawn"):
         clear_dead_coordinators(board)
         return launch(board, request)
@@ -102,7 +101,7 @@ def refuse_second(board: Board, old: str | None = None) -> None:
     """Raise `Lost` if a coordinator is alive, whether or not it has the seat right now."""
     for found in board.sessions.list(role="coordinator"):
         if agent_id(found) != old and not found.replaced_by and settled_fate(found) in (ALIVE, ORPHANED):
-            raise taken(found)
+            raise already_running(found)
 
 
 def _free_seat(board: Board) -> None:
@@ -126,26 +125,26 @@ def agent_is_dead(board: Board, agent: str) -> bool:
     return is_dead(who)
 
 
-def taken(found: Session) -> Lost:
-    """The error for a second coordinator."""
+def already_running(found: Session) -> Lost:
+    """The error for a second coordinator, or a second replacement for one ticket."""
     name, state = found.agent, fate(found)
+    seat = f"project {found.project} has a coordinator already: " if found.role == "coordinator" else ""
     facts: dict[str, Any] = {"holder": name, "epoch": found.epoch, "pid": found.child or found.pid, "tmux": found.tmux}
     if state == ORPHANED:
         return Lost(
-            f"project {found.project} has a coordinator already: the supervisor of {name} is gone, but its command "
-            f"(pid {found.child}) still runs",
+            f"{seat}the supervisor of {name} is gone, but its command (pid {found.child}) still runs",
             hint=f"`tb stop {name}` ends it",
             **facts,
         )
     if found.state == "starting":
+        start = f"project {found.project} is getting a coordinator already: {name}" if seat else f"{name} is starting"
         return Lost(
-            f"project {found.project} is getting a coordinator already: {name}, by pid {found.pid} on {found.host} "
-            f"since {rfc3339(found.created_at)}",
+            f"{start}, by pid {found.pid} on {found.host} since {rfc3339(found.created_at)}",
             hint=f"`tb attach {name}` leads to it once it is alive",
             **facts,
         )
     return Lost(
-        f"project {found.project} has a coordinator already: {described(found)}, since {rfc3339(found.created_at)}",
+        f"{seat}{described(found)}, since {rfc3339(found.created_at)}",
         hint=f"`tb attach {name}` leads to it, `tb handoff {name}` replaces it",
         **facts,
     )
@@ -168,7 +167,7 @@ def launch(board: Board, request: SessionRequest) -> Session:
         if request.own_worktree:
             worktree.make(request)
         _write_plan(board, request, found, terminal, tmux.socket, flags)
-        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", state_files.spec_path(session)]
+        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", state_files.plan_path(session)]
         tmux.start(terminal, request.cwd, supervise)
         return _until_alive(board, session, tmux, terminal, request.patience)
     except BaseException as exc:
@@ -210,7 +209,7 @@ def _begin(
     except Lost as refusal:
         holder = f"{refusal.holder}~{refusal.data.get('session')}"
         for found in board.sessions.list(session=holder):
-            raise taken(found) from None
+            raise already_running(found) from None
         raise
 
 
@@ -240,7 +239,7 @@ def _write_plan(
         "tmux": terminal,
         "socket": socket,
     }
-    state_files.write_json(state_files.spec_path(session), plan)
+    state_files.write_json(state_files.plan_path(session), plan)
 
 
 def address_of(board: Board) -> str:

@@ -44,7 +44,7 @@ class SpawnLock:
             raise refusal
         me = identity()
         facts = {"pid": me.pid, "started": me.started, "host": me.host, "boot": me.boot}
-        self._sign({**facts, "doing": self._doing, "since": time.time()})
+        self._write_holder({**facts, "doing": self._doing, "since": time.time()})
 
     def release(self) -> None:
         """Release the lock; the file stays."""
@@ -52,7 +52,7 @@ class SpawnLock:
             os.ftruncate(self._fd, 0)
             self._close()
 
-    def _sign(self, facts: dict[str, Any]) -> None:
+    def _write_holder(self, facts: dict[str, Any]) -> None:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, json(facts).encode() + b"\n", 0)
 

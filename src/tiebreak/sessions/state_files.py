@@ -1,7 +1,7 @@
 """Files that belong to sessions: locks, settings, queued handoffs, handoff documents, and session plans.
 
-All of them are below the user's state folder, in folders that only the user can enter. Each is written in one step and
-synced: after a crash it is complete or not there.
+All of them are below the user's state folder, in folders that only the user can enter. Each,
+except for locks, is written in one step and synced: after a crash it is complete or not there.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def read_json(path: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def spec_path(session: str) -> str:
+def plan_path(session: str) -> str:
     """The path of a session's plan: what to run, and in which environment."""
     return os.path.join(folder("sessions"), f"{session.partition('~')[2]}.json")
 
 
 def forget(session: str) -> None:
     """Remove the plan of a session."""
-    remove_file(spec_path(session))
+    remove_file(plan_path(session))

@@ -26,7 +26,7 @@ import time
 from ..errors import Refused, TiebreakError
 from ..process_identity import identity
 from ..text import plain
-from .session_command import GRACE, ORDERS, Guardian, SessionCommand
+from .session_command import END_SIGNALS, GRACE, Guardian, SessionCommand
 from .state_files import read_json
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ ASK_AGAIN = 0.5
 """Seconds until the board is asked again to record that the command is alive."""
 TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "TMUX", "TMUX_PANE")
 """Variables that are taken from the terminal; all others come from the session's plan."""
-LAST_WORDS = 60.0
+LAST_TRIES = 60.0
 """Seconds that a supervisor tries to record the end of its session on a board that cannot be reached."""
 
 
@@ -51,7 +51,9 @@ class Supervisor:
         self._wake = os.pipe()
         for fd in self._wake:
             os.set_blocking(fd, False)
-        self._ordered = self._lived = False
+        self._must_end = False
+        self._alive = False
+        """Whether the board has recorded that the session is alive."""
         self._over = threading.Event()
         self._board: Board | None = None
 
@@ -64,11 +66,11 @@ class Supervisor:
         try:
             self._adopt(command)
         except TiebreakError as exc:
-            command.forbid()
+            command.discard()
             guardian.dismiss()
             return _complain(exc.message)
-        if self._ordered:
-            command.forbid()
+        if self._must_end:
+            command.discard()
             guardian.dismiss()
             self._record_end(0, "was ended before it began")
             return 0
@@ -76,10 +78,10 @@ class Supervisor:
         renewing = threading.Thread(target=self._renew, daemon=True)
         renewing.start()
         code = self._watch(command)
-        command.sweep(GRACE)
+        command.end_group(GRACE)
         guardian.dismiss()
         self._over.set()
-        renewing.join(LAST_WORDS)
+        renewing.join(LAST_TRIES)
         self._record_end(code, failure)
         return code if code >= 0 else 128 - code
 
@@ -87,13 +89,13 @@ class Supervisor:
 
     def _listen(self) -> None:
         signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
-        for number in ORDERS:
-            signal.signal(number, self._order)
+        for number in END_SIGNALS:
+            signal.signal(number, self._signalled)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
-    def _order(self, *_: object) -> None:
-        self._ordered = True
+    def _signalled(self, *_: object) -> None:
+        self._must_end = True
 
     def _adopt(self, command: SessionCommand) -> None:
         from ..board import open as open_board
@@ -118,37 +120,37 @@ class Supervisor:
         settled = time.monotonic() + self._plan["settle"]
         ending: threading.Thread | None = None
         while True:
-            left = None if self._lived or ending else max(0.0, settled - time.monotonic())
+            left = None if self._alive or ending else max(0.0, settled - time.monotonic())
             if select.select([self._wake[0]], [], [], left)[0]:
                 _drain(self._wake[0])
             status = _reap(command.pid)
             if status is not None:
                 break
-            if self._ordered and ending is None:
+            if self._must_end and ending is None:
                 ending = threading.Thread(target=command.end, args=(GRACE,), daemon=True)
                 ending.start()
-            elif not self._lived and ending is None and time.monotonic() >= settled:
+            elif not self._alive and ending is None and time.monotonic() >= settled:
                 settled = time.monotonic() + ASK_AGAIN
-                self._say_alive()
+                self._record_alive()
         if ending is not None:
             ending.join()
         return os.waitstatus_to_exitcode(status)
 
-    def _say_alive(self) -> None:
+    def _record_alive(self) -> None:
         """Record that the command has run long enough to count as alive."""
         assert self._board is not None  # noqa: S101
         me = identity()
         try:
             self._board.sessions.alive(session=self._plan["agent"], pid=me.pid, started=me.started)
-            self._lived = True
+            self._alive = True
         except Refused as exc:
             _complain(exc.message)
-            self._order_end()
+            self._end_soon()
         except TiebreakError as exc:
             _complain(exc.message)
 
-    def _order_end(self) -> None:
-        self._ordered = True
+    def _end_soon(self) -> None:
+        self._must_end = True
         os.write(self._wake[1], b".")
 
     def _renew(self) -> None:
@@ -167,7 +169,7 @@ class Supervisor:
                 pause = min(1.0, pause)  # the board cannot be reached: try again soon
                 continue
             if found.replaced_by:
-                self._order_end()
+                self._end_soon()
             elif found.fenced_by and not fenced:
                 _complain(f"the seat is held by {found.fenced_by}; what this coordinator writes is refused")
             fenced = bool(found.fenced_by)
@@ -177,9 +179,9 @@ class Supervisor:
     def _record_end(self, code: int, failure: str) -> None:
         assert self._board is not None  # noqa: S101
         note = failure or (f"exited with {code}" if code >= 0 else f"ended by signal {-code}")
-        if not self._lived and not failure:
+        if not self._alive and not failure:
             note += self._last_lines()
-        until = time.monotonic() + LAST_WORDS
+        until = time.monotonic() + LAST_TRIES
         while True:
             try:
                 self._board.sessions.end(

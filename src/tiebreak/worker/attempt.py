@@ -52,12 +52,12 @@ class Attempt:
         "is_function",
         "job",
         "kill_at",
+        "kills",
         "mark",
         "output",
         "settings",
         "since",
         "stored",
-        "stubborn",
         "timeout",
         "why",
     )
@@ -72,6 +72,7 @@ class Attempt:
         self.expires = expires
         """The earliest moment at which the lease can end, by this machine's clock."""
         self.mark = (job.id, str(job.epoch))
+        """The job's id and epoch, as they stand in the environment of its processes."""
         self.timeout: float | None = settings.get("timeout")
         self.grace = float(GRACE if settings.get("grace") is None else settings["grace"])
         self.output = Output(settings.get("cap"))
@@ -81,8 +82,8 @@ class Attempt:
         self.why = 0
         self.kill_at: float | None = None
         """When to kill what is left of it."""
-        self.stubborn = 0
-        """How often it has been killed without all of it being gone."""
+        self.kills = 0
+        """How often the worker has tried to kill what is left of it."""
 
     @property
     def key(self) -> tuple[int, int]:

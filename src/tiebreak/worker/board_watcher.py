@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from ..process_identity import Identity
     from .job_processes import Mark
 
-CALM = 0.05
+LONGEST_REST = 0.05
 """Longest pause in seconds between two looks at a busy board; on a quiet board an event is noticed at once."""
 LONG = 30.0
 """Longest wait in seconds for an event before the schedules are looked at again."""
 
 
 class BoardWatcher:
-    """Watches one board; `wake` is called after each change of `news`, `cancelled` or `error`."""
+    """Watches one board; `wake` is called after each change of `news` or `error`."""
 
     def __init__(self, board: Board, wake: Callable[[], None], pause: float) -> None:
         self._board = board
@@ -40,13 +40,20 @@ class BoardWatcher:
         self._pause = pause
         self.news = False
         """Whether something happened; the loop sets it back."""
-        self.cancelled: deque[str] = deque()
-        """Ids of cancelled tasks that the loop has not handled yet."""
         self.error: BaseException | None = None
         """The unexpected error that ended one of the threads."""
+        self._cancelled: deque[str] = deque()
+        self._rest = 0.001
         self._seen = board.events.last()
-        for each, name in ((self._watch, "events"), (self._return_jobs, "dead workers")):
-            threading.Thread(target=self._repeat, args=(each,), name=name, daemon=True).start()
+        for look, name in ((self._watch, "events"), (self._return_jobs, "dead workers")):
+            threading.Thread(target=self._repeat, args=(look,), name=name, daemon=True).start()
+
+    def take_cancelled(self) -> set[str]:
+        """The ids of tasks that were cancelled since the last call."""
+        found = set()
+        while self._cancelled:
+            found.add(self._cancelled.popleft())
+        return found
 
     def _repeat(self, look: Callable[[], None]) -> None:
         try:
@@ -60,18 +67,16 @@ class BoardWatcher:
         """Wait for the next event or scheduled job, and wake the loop."""
         asked = elapsed()
         try:
-            if self._board.engine.wait(self._seen, self._fire(), project=self._board.project):
-                self._look()
+            if self._board.engine.wait(self._seen, self._submit_scheduled(), project=self._board.project):
+                self._read_events()
         except (TiebreakError, OSError, MemoryError):
             sleep(1.0)  # the sender gets the same error, and the loop reports it
         self.news = True
         self._wake()
-        self._calm = 0.001 if elapsed() - asked > CALM else min(CALM, 2 * self._calm)
-        sleep(self._calm)
+        self._rest = 0.001 if elapsed() - asked > LONGEST_REST else min(LONGEST_REST, 2 * self._rest)
+        sleep(self._rest)
 
-    _calm = 0.001
-
-    def _fire(self) -> float:
+    def _submit_scheduled(self) -> float:
         """Submit the scheduled jobs that are due; seconds until the next one."""
         due = self._board.schedules.due()
         if due is not None and due <= 0:
@@ -79,10 +84,10 @@ class BoardWatcher:
             return 0.0
         return LONG if due is None else min(LONG, due)
 
-    def _look(self) -> None:
+    def _read_events(self) -> None:
         newest = self._board.events.last()
         found = self._board.events.read(after=self._seen, event="task.cancelled", limit=1000)
-        self.cancelled.extend(event.subject or "" for event in found)
+        self._cancelled.extend(event.subject or "" for event in found)
         self._seen = max(newest, self._seen)
 
     def _return_jobs(self) -> None:

@@ -19,7 +19,7 @@ class Capacity:
         self.again_at = float("inf")
         """When to try one more."""
         self._wanted = wanted
-        self._in_vain = 0
+        self._failed_tries = 0
 
     def __str__(self) -> str:
         if self.most:
@@ -31,12 +31,12 @@ class Capacity:
         self.most = min(self.most, running)
         self.again_at = now + (AGAIN if running else SOON)
         if not running:
-            self._in_vain += 1
-        return self._in_vain < TRIES
+            self._failed_tries += 1
+        return self._failed_tries < TRIES
 
     def started(self) -> None:
         """A command was started."""
-        self._in_vain = 0
+        self._failed_tries = 0
 
     def grow(self, now: float) -> bool:
         """Allow one more command if it is time; whether it was allowed."""

@@ -37,12 +37,12 @@ class CommandProcess:
     ) -> None:
         self.output = output
         self.facts: dict[str, Any] = {}
-        self.heard = False
+        self.polled = False
         """Whether its output is polled."""
-        self.over = False
+        self.exited = False
         """Whether its first process has ended."""
         self.since = elapsed()
-        self.pid, self.pipes = spawn(_words(command, settings), environment)
+        self.pid, self.pipes = spawn(_arguments(command, settings), environment)
 
     def read(self, fd: int) -> bool:
         """Read what it wrote; False when the pipe has ended."""
@@ -64,7 +64,7 @@ class CommandProcess:
 
     def ended(self, status: int, usage: resource.struct_rusage) -> None:
         """Remember how its first process ended."""
-        self.over = True
+        self.exited = True
         code = os.waitstatus_to_exitcode(status)
         self.facts = {
             "exit": code if code >= 0 else None,
@@ -96,7 +96,7 @@ def spawn(
     actions += [(os.POSIX_SPAWN_DUP2, write, stream) for stream, (_, write) in enumerate(ends, 1)]
     actions += [(os.POSIX_SPAWN_DUP2, here, there) for here, there in more or ()]
     try:
-        pid = os.posix_spawn(_found(words[0]), words, environment, file_actions=actions, setsid=True, **_SIGNALS)
+        pid = os.posix_spawn(_program_file(words[0]), words, environment, file_actions=actions, setsid=True, **_SIGNALS)
     except BaseException:
         for read, _ in ends:
             os.close(read)
@@ -131,7 +131,7 @@ def pipes(count: int) -> list[tuple[int, int]]:
     return made
 
 
-def _found(program: str) -> str:
+def _program_file(program: str) -> str:
     """The file of a program."""
     if program == "sh":
         return _SHELL
@@ -142,7 +142,7 @@ def _found(program: str) -> str:
     return which(program) or program
 
 
-def _words(command: str | list[str], settings: Mapping[str, Any]) -> list[str]:
+def _arguments(command: str | list[str], settings: Mapping[str, Any]) -> list[str]:
     words = ["sh", "-c", command] if isinstance(command, str) else command
     limits = [
         f"ulimit {flag} {max(1, int(settings['limits'][name]) // unit)}"

@@ -79,14 +79,14 @@ class CommandRunner:
         self._processes.add(command.pid, attempt.mark)
         self.fresh.append(attempt)
 
-    def listen(self, now: float) -> None:
+    def poll_fresh(self, now: float) -> None:
         """Begin to poll the output of commands that have run for a moment."""
         while self.fresh and now >= self.fresh[0].since + FRESH:
             attempt = self.fresh.popleft()
             command = attempt.command_process
             if command is not None and self.running.get(command.pid) is attempt:
-                command.heard = True
-                if not command.over:
+                command.polled = True
+                if not command.exited:
                     self._register.confirm(command.pid)
                 for fd in command.pipes:
                     self._selector.register(fd, selectors.EVENT_READ, (self._read, attempt))
@@ -115,10 +115,10 @@ class CommandRunner:
     def end(self, attempt: Attempt, why: int, grace: float) -> None:
         """End an attempt: SIGTERM first if there is a grace period, then SIGKILL."""
         command = attempt.command_process
-        if command is None or why <= attempt.why or (command.over and why != LOST):
+        if command is None or why <= attempt.why or (command.exited and why != LOST):
             return
         asked, attempt.why = attempt.why, why
-        if grace <= 0 or command.over:
+        if grace <= 0 or command.exited:
             self.kill(attempt)
         elif not asked:
             process_tree.signal_tree(self._left(attempt, command) or (), signal.SIGTERM)
@@ -130,13 +130,13 @@ class CommandRunner:
         """Kill every process of an attempt; the attempt is over when none is left."""
         command = attempt.command_process
         assert command is not None  # noqa: S101
-        attempt.stubborn += 1
+        attempt.kills += 1
         left = self._left(attempt, command)
-        if command.over and left == []:
+        if command.exited and left == []:
             self._finish(attempt, command)
             return
         process_tree.signal_tree(left or (), signal.SIGKILL)
-        attempt.kill_at = elapsed() + (AGAIN if attempt.stubborn < 50 else 1.0)
+        attempt.kill_at = elapsed() + (AGAIN if attempt.kills < 50 else 1.0)
 
     def _left(self, attempt: Attempt, command: CommandProcess) -> list[Identity] | None:
         """The living processes of an attempt; None when this worker cannot look for lack of descriptors or memory."""
@@ -150,7 +150,7 @@ class CommandRunner:
     def _finish(self, attempt: Attempt, command: CommandProcess) -> None:
         for fd in list(command.pipes):
             command.read(fd)
-            if command.heard:
+            if command.polled:
                 self._selector.unregister(fd)
             command.close(fd)
         del self.running[command.pid]
@@ -168,7 +168,7 @@ class CommandRunner:
                 continue
             if now >= attempt.kill_at:
                 self.kill(attempt)
-            elif attempt.command_process.over and self._left(attempt, attempt.command_process) == []:
+            elif attempt.command_process.exited and self._left(attempt, attempt.command_process) == []:
                 self._finish(attempt, attempt.command_process)  # all of it has ended before the grace period was over
 
 

@@ -17,6 +17,7 @@ from importlib import import_module
 
 from ..clock import elapsed
 from ..functions import REGISTRY
+from ..limits import MAX_JSON
 from ..process_tree import die_with_parent
 from ..text import plain
 
@@ -28,8 +29,6 @@ DONE, FAILED, NOT_BEGUN, READY = 0, 10, 20, 30
 """Codes of answers. Codes 1 and 2 are output: standard output and standard error."""
 ANSWERS = 3
 """The file descriptor that answers are written to."""
-LARGEST = 256 * 1024
-"""Most characters of an answer: the board accepts no larger JSON value."""
 
 
 def serve(modules: list[str], parent: int) -> None:
@@ -55,16 +54,16 @@ class _CallQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[list[Any]] = deque()
-        self._rest = b""
+        self._partial = b""
 
     def run(self) -> None:
         """Run one call after the other, until standard input ends."""
         while self._receive():
-            number, expires, *call = self._waiting.popleft()
+            ticket, expires, *call = self._waiting.popleft()
             if elapsed() >= expires:
-                _send(number, NOT_BEGUN, None)
+                _send(ticket, NOT_BEGUN, None)
             else:
-                _perform(number, *call)
+                _perform(ticket, *call)
 
     def _receive(self) -> bool:
         """Read what has arrived; wait if no call is left to run. False when standard input has ended."""
@@ -76,7 +75,7 @@ class _CallQueue:
                 return True
             if not data:
                 return False
-            *lines, self._rest = (self._rest + data).split(b"\n")
+            *lines, self._partial = (self._partial + data).split(b"\n")
             for line in lines:
                 self._take(json.loads(line))
 
@@ -92,8 +91,8 @@ class _CallQueue:
             _send(waiting[0], NOT_BEGUN, None)
 
 
-def _perform(number: int, job: str, epoch: int, attempt: int, command: dict[str, Any]) -> None:
-    _running[0] = number
+def _perform(ticket: int, job: str, epoch: int, attempt: int, command: dict[str, Any]) -> None:
+    _running[0] = ticket
     os.environ["TIEBREAK_JOB"] = job
     os.environ["TIEBREAK_EPOCH"] = str(epoch)
     os.environ["TIEBREAK_ATTEMPT"] = str(attempt)
@@ -102,10 +101,10 @@ def _perform(number: int, job: str, epoch: int, attempt: int, command: dict[str,
         result = function(*command.get("args", ()), **command.get("kwargs", {}))
         if hasattr(result, "__await__"):
             result = _awaited(result)
-        _send(number, DONE, result)
+        _send(ticket, DONE, result)
     except BaseException as exc:  # also SystemExit: a function that exits has failed
         traceback.print_exc()
-        _send(number, FAILED, plain(f"{type(exc).__name__}: {exc}".rstrip(": "))[:1000])
+        _send(ticket, FAILED, plain(f"{type(exc).__name__}: {exc}".rstrip(": "))[:1000])
 
 
 def _awaited(result: Any) -> Any:
@@ -117,10 +116,10 @@ def _awaited(result: Any) -> Any:
     return asyncio.run(wait())
 
 
-def _send(number: int, code: int, value: Any) -> None:
-    line = json.dumps([number, code, value], allow_nan=False, separators=(",", ":"))
-    if len(line) > LARGEST:
-        raise ValueError(f"the result is too large: {len(line)} characters of JSON, the limit is {LARGEST}")
+def _send(ticket: int, code: int, value: Any) -> None:
+    line = json.dumps([ticket, code, value], allow_nan=False, separators=(",", ":"))
+    if len(line) > MAX_JSON:  # the board would not accept it
+        raise ValueError(f"the result is too large: {len(line)} characters of JSON, the limit is {MAX_JSON}")
     data = memoryview(line.encode() + b"\n")
     while data:
         data = data[os.write(ANSWERS, data) :]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MOST = 100
 """Most calls that may wait in the child at once."""
-SHORT = 0.02
-"""Seconds of work to keep waiting in the child: while calls are shorter than this together, more are sent ahead."""
+AHEAD = 0.02
+"""Seconds of work to send ahead: while the calls that wait in the child take less time together, it gets more."""
 READ = 256 * 1024
 SERVE = "import sys; from tiebreak.worker.function_child import serve; serve(sys.argv[2:], int(sys.argv[1]))"
 
@@ -52,15 +52,15 @@ class FunctionProcess:
         """How many unanswered calls it may have."""
         self.begun = elapsed()
         """The earliest moment at which the first of them can have begun."""
-        self.killed = False
+        self.ending = False
         """Whether the worker is ending it."""
         self._tickets = 0
         self._unsent = bytearray()
-        self._rest = b""
+        self._partial = b""
 
     def room(self) -> int:
         """How many more calls to send now."""
-        return 0 if self.names is None or self.killed else max(0, self.window - len(self.waiting))
+        return 0 if self.names is None or self.ending else max(0, self.window - len(self.waiting))
 
     def first(self) -> Attempt | None:
         """The call that runs now, as far as the worker knows."""
@@ -117,7 +117,7 @@ class FunctionProcess:
                     break
         except BlockingIOError:
             pass
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._partial = (self._partial + data).split(b"\n")
         return (list(json.loads(b"[" + b",".join(lines) + b"]")) if lines else []), ended
 
     def answered(self, ticket: int) -> Attempt | None:
@@ -126,7 +126,7 @@ class FunctionProcess:
         now = elapsed()
         took, self.begun = now - self.begun, now
         # Calls that wait in this child cannot go to another one, so only short calls are sent ahead.
-        self.window = min(MOST, self.window * 2) if took * self.window < SHORT else max(1, self.window // 2)
+        self.window = min(MOST, self.window * 2) if took * self.window < AHEAD else max(1, self.window // 2)
         return attempt
 
     def close(self) -> None:

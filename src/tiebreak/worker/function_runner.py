@@ -29,7 +29,7 @@ LONG = 0.05
 """Seconds after which a call counts as long, so that another child is started for the calls behind it."""
 AGAIN = 0.1
 """Seconds until a killed child is looked at again."""
-REST = 5.0
+RETRY = 5.0
 """Seconds until a child that could not be started, or could not import its modules, is tried again."""
 
 
@@ -66,7 +66,7 @@ class FunctionRunner:
         self.short: OSError | None = None
         """Why no child could be started; the loop sets it back."""
         self.draining = False
-        self._rest = 0.0
+        self._retry_at = 0.0
 
     def start(self) -> None:
         """Start one more child; later, if this worker lacks processes, memory or descriptors now."""
@@ -77,21 +77,21 @@ class FunctionRunner:
             self._register.cancel(place)
             if not is_shortage(exc):
                 raise
-            self.short, self._rest = exc, elapsed() + REST
+            self.short, self._retry_at = exc, elapsed() + RETRY
             return
         self._register.started(place, process.pid)
         self._register.confirm(process.pid)
         self.processes[process.pid] = process
         self._processes.add_helper(process.pid)
-        self._selector.register(process.answers, selectors.EVENT_READ, (self._hear, process))
+        self._selector.register(process.answers, selectors.EVENT_READ, (self._read_answers, process))
         for fd in process.pipes:
-            self._selector.register(fd, selectors.EVENT_READ, (self._overhear, process))
+            self._selector.register(fd, selectors.EVENT_READ, (self._read_raw_output, process))
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
         """Set environment variables for the calls that begin from now on, in running children too."""
         for process in self.processes.values():
             process.set_environment(variables)
-            self._mind_pipe(process)
+            self._poll_while_unsent(process)
 
     def ready(self) -> bool:
         """Whether some child can take calls."""
@@ -111,47 +111,49 @@ class FunctionRunner:
     def offer(self, attempts: list[Attempt]) -> None:
         """Run these calls as soon as a child has room."""
         self.backlog.extend(attempts)
-        self._feed()
+        self._send_backlog()
 
-    def _feed(self) -> None:
+    def _send_backlog(self) -> None:
         for process in self.processes.values():
             count = min(process.room(), len(self.backlog))
             if count:
                 process.send([self.backlog.popleft() for _ in range(count)])
-            self._mind_pipe(process)
+            self._poll_while_unsent(process)
 
-    def _mind_pipe(self, process: FunctionProcess) -> None:
+    def _poll_while_unsent(self, process: FunctionProcess) -> None:
         """Poll the pipe to a child for room, but only while something waits to be written."""
         if process.pid not in self.processes:
             return
         waits, listening = process.push(), process.to in self._selector.get_map()
         if waits and not listening:
-            self._selector.register(process.to, selectors.EVENT_WRITE, (lambda _, who: self._mind_pipe(who), process))
+            self._selector.register(
+                process.to, selectors.EVENT_WRITE, (lambda _, who: self._poll_while_unsent(who), process)
+            )
         elif listening and not waits:
             self._selector.unregister(process.to)
 
     # ── What children say ────────────────────────────────────────────────────────────────────────────
 
-    def _hear(self, _: int, process: FunctionProcess) -> None:
+    def _read_answers(self, _: int, process: FunctionProcess) -> None:
         if process.pid in self.processes:  # not closed by an event handled earlier in the same round
-            self._answers(process)
+            self._handle_answers(process)
 
-    def _answers(self, process: FunctionProcess) -> None:
+    def _handle_answers(self, process: FunctionProcess) -> None:
         answers, ended = process.read()
         for ticket, code, value in answers:
-            self._answer(process, ticket, code, value)
+            self._handle_answer(process, ticket, code, value)
         if ended:
-            self._hear_no_more(process.answers)
-        self._feed()
+            self._stop_polling(process.answers)
+        self._send_backlog()
 
-    def _hear_no_more(self, *descriptors: int) -> None:
+    def _stop_polling(self, *descriptors: int) -> None:
         for fd in descriptors:
             if fd in self._selector.get_map():
                 self._selector.unregister(fd)
 
-    def _answer(self, process: FunctionProcess, ticket: int, code: int, value: object) -> None:
+    def _handle_answer(self, process: FunctionProcess, ticket: int, code: int, value: object) -> None:
         if ticket == 0:
-            self._said(process, code, value)
+            self._handle_announcement(process, code, value)
         elif code in (1, 2):
             attempt = process.waiting.get(ticket)
             if attempt is not None:
@@ -166,7 +168,7 @@ class FunctionRunner:
                 attempt.why = LOST if attempt.why == LOST else 0
                 self._done(attempt, attempt.outcome(code == DONE, value if code == DONE else None, str(value)))
 
-    def _said(self, process: FunctionProcess, code: int, value: object) -> None:
+    def _handle_announcement(self, process: FunctionProcess, code: int, value: object) -> None:
         """An answer that belongs to no call: sent when the child starts, or by a thread that a call left behind."""
         if code == READY and isinstance(value, list):
             process.names = self.names = value
@@ -186,7 +188,7 @@ class FunctionRunner:
         attempt.why = DRAINED
         self._done(attempt, attempt.outcome(False))
 
-    def _overhear(self, fd: int, process: FunctionProcess) -> None:
+    def _read_raw_output(self, fd: int, process: FunctionProcess) -> None:
         """Output that C code or a subprocess wrote to the descriptor itself: counted as output of the running call."""
         if process.pid not in self.processes:
             return
@@ -195,7 +197,7 @@ class FunctionRunner:
         except BlockingIOError:
             return
         if not data:
-            self._hear_no_more(fd)
+            self._stop_polling(fd)
             return
         if attempt := process.first():
             attempt.output.feed(process.pipes[fd], data)
@@ -204,7 +206,7 @@ class FunctionRunner:
     def exited(self, pid: int, status: int) -> None:
         """A child has ended: the call that it ran is over; the calls behind it had not begun."""
         process = self.processes.pop(pid)
-        self._answers(process)
+        self._handle_answers(process)
         marks = [attempt.mark for attempt in process.waiting.values()]
         process_tree.end(lambda: self._processes.of(pid, marks))
         self._forget(process)
@@ -215,11 +217,11 @@ class FunctionRunner:
         if waiting:
             self._interrupted(waiting[0], process, status)
         if process.names is None:
-            self._rest = elapsed() + REST
+            self._retry_at = elapsed() + RETRY
         self.start_if_needed(elapsed())
 
     def _interrupted(self, attempt: Attempt, process: FunctionProcess, status: int) -> None:
-        if not attempt.why and process.killed:
+        if not attempt.why and process.ending:
             self._give_back(attempt)  # the child was killed because of another call
             return
         code = os.waitstatus_to_exitcode(status)
@@ -230,7 +232,7 @@ class FunctionRunner:
         self._done(attempt, None if attempt.why == CANCELLED else outcome)
 
     def _forget(self, process: FunctionProcess) -> None:
-        self._hear_no_more(process.answers, process.to, *process.pipes)
+        self._stop_polling(process.answers, process.to, *process.pipes)
         self._processes.discard(process.pid)
         self._register.ended(process.pid)
         process.close()
@@ -253,7 +255,7 @@ class FunctionRunner:
             attempt.kill_at = elapsed() + AGAIN
 
     def _end(self, process: FunctionProcess, attempt: Attempt, grace: float) -> None:
-        process.killed = True
+        process.ending = True
         number = signal.SIGTERM if grace > 0 else signal.SIGKILL
         marks = [each.mark for each in process.waiting.values()]
         try:
@@ -284,16 +286,9 @@ class FunctionRunner:
         """Start a child if there is none, or if calls wait behind long ones in every child."""
         if not self._modules:
             return
-        if self.draining or now < self._rest or len(self.processes) >= self._size:
+        if self.draining or now < self._retry_at or len(self.processes) >= self._size:
             return
         busy = [process for process in self.processes.values() if process.waiting and now - process.begun > LONG]
         starting = any(process.names is None for process in self.processes.values())
         if not self.processes or (self.backlog and len(busy) == len(self.processes) and not starting):
             self.start()
-
-    def close(self) -> None:
-        """End the children."""
-        for pid, process in list(self.processes.items()):
-            process_tree.end(lambda pid=pid: self._processes.of(pid, []))  # type: ignore[misc]
-            self._forget(process)
-        self.processes.clear()

@@ -27,18 +27,18 @@ class JobProcesses:
     """The processes below this worker, and the jobs that they belong to."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Mark] = {}
+        self._leaders: dict[int, Mark] = {}
         self._helpers: set[int] = set()
         self._marks: dict[int, Mark | None] = {}
-        self._suspects: dict[tuple[int, int], set[Mark]] = {}
+        self._possible_jobs: dict[tuple[int, int], set[Mark]] = {}
 
     def add(self, pid: int, mark: Mark) -> None:
         """Add the first process of a job; it leads a process session."""
-        self._known[pid] = mark
+        self._leaders[pid] = mark
 
     def discard(self, pid: int) -> None:
         """Forget a child that has ended: its pid may be used again."""
-        self._known.pop(pid, None)
+        self._leaders.pop(pid, None)
         self._helpers.discard(pid)
         self._marks.pop(pid, None)
 
@@ -56,8 +56,8 @@ class JobProcesses:
         except PermissionError:
             return False
         try:
-            strangers = process_tree.children() - self._known.keys() - self._helpers
-            return all(self._mark(stranger) not in (None, self._known[pid]) for stranger in strangers)
+            orphans = process_tree.children() - self._leaders.keys() - self._helpers
+            return all(self._mark(orphan) not in (None, self._leaders[pid]) for orphan in orphans)
         except OSError:  # not enough descriptors or memory to look
             return False
 
@@ -71,12 +71,12 @@ class JobProcesses:
         """The living processes of these jobs, and of the child that has, or had, this pid."""
         seen, mine = table(), set(marks)
         roots = [process for process in seen.values() if pid in (process.session, process.pid)]
-        roots += [stranger for stranger in self._strangers(seen) if self._whose(stranger) in mine]
+        roots += [orphan for orphan in self._orphans(seen) if self._job_of(orphan) in mine]
         return process_tree.identities(_living(seen, roots))
 
-    def strangers(self) -> bool:
+    def has_orphans(self) -> bool:
         """A cheap check whether this worker has children that it did not start itself."""
-        return bool(process_tree.children() - self._known.keys() - self._helpers)
+        return bool(process_tree.children() - self._leaders.keys() - self._helpers)
 
     def strays(self, calls: Iterable[Mark], over: Iterable[Mark] = ()) -> list[Identity]:
         """Processes that no running job can have started: every job that could have has ended.
@@ -84,29 +84,29 @@ class JobProcesses:
         `calls` are the jobs that run in helpers; `over` are jobs that have just ended.
         """
         seen = table()
-        running = {*self._known.values(), *calls}
-        found = {(process.pid, process.started): process for process in self._strangers(seen)}
-        self._suspects = {key: self._suspects.get(key, running | set(over)) for key in found}
-        for key, stranger in found.items():
-            mark = self._mark(stranger.pid)
-            self._suspects[key] = ({mark} if mark else self._suspects[key]) & running
-        lost = [process for key, process in found.items() if not self._suspects[key]]
+        running = {*self._leaders.values(), *calls}
+        found = {(process.pid, process.started): process for process in self._orphans(seen)}
+        self._possible_jobs = {key: self._possible_jobs.get(key, running | set(over)) for key in found}
+        for key, orphan in found.items():
+            mark = self._mark(orphan.pid)
+            self._possible_jobs[key] = ({mark} if mark else self._possible_jobs[key]) & running
+        lost = [process for key, process in found.items() if not self._possible_jobs[key]]
         return process_tree.identities(_living(seen, lost))
 
-    def _strangers(self, seen: dict[int, Process]) -> list[Process]:
+    def _orphans(self, seen: dict[int, Process]) -> list[Process]:
         """Children that this worker did not start itself: orphans of its jobs."""
         me = os.getpid()
-        own = self._known.keys() | self._helpers
+        own = self._leaders.keys() | self._helpers
         return [
             process
             for process in seen.values()
             if process.parent == me and process.pid not in own and process.session not in own and not process.dead
         ]
 
-    def _whose(self, stranger: Process) -> Mark | None:
-        mark = self._mark(stranger.pid)
-        if mark is None and len(self._known) == 1 and not self._helpers:
-            return next(iter(self._known.values()))
+    def _job_of(self, orphan: Process) -> Mark | None:
+        mark = self._mark(orphan.pid)
+        if mark is None and len(self._leaders) == 1 and not self._helpers:
+            return next(iter(self._leaders.values()))
         return mark
 
 

@@ -33,15 +33,15 @@ def keep(work: Callable[[int], int], after_crash: Callable[[Identity], None]) ->
     identity when the child has crashed and no process of it is left.
     """
     process_tree.become_subreaper()
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()  # this process alone has the write end, so it is closed when this process dies
     # Signals wait until both processes have their own handlers.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     child = os.fork()
     if child == 0:
-        os.close(theirs)
+        os.close(write_end)
         os.setsid()
-        os._exit(_guarded(work, ours))
-    os.close(ours)
+        os._exit(_exit_code(work, read_end))
+    os.close(read_end)
     who = identity(child)
     for number in FORWARDED:
         signal.signal(number, lambda number, _: _pass_on(child, number))
@@ -53,11 +53,11 @@ def keep(work: Callable[[int], int], after_crash: Callable[[Identity], None]) ->
     return code if code >= 0 else 128 - code
 
 
-def _guarded(work: Callable[[int], int], ours: int) -> int:
+def _exit_code(work: Callable[[int], int], keeper: int) -> int:
     import sys
 
     try:
-        return work(ours)
+        return work(keeper)
     except BaseException:
         import traceback
 

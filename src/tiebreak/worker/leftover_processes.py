@@ -25,7 +25,7 @@ from time import monotonic, sleep
 from .. import process_tree
 from ..process_identity import control_group, environment, from_token, is_dead, table
 from .job_processes import mark_in
-from .register import listed_by, registers
+from .register import register_of, registers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def end_left_by(holder: str, marks: Collection[Mark]) -> bool:
         return variables.get(b"TIEBREAK_WORKER") == name or mark_in(variables) in marks
 
     try:
-        listed = listed_by(who)
+        listed = register_of(who)
         ended = _end(theirs, listed.sessions() if listed else {}, who.started, PATIENCE, looks=2)
     except OSError:  # not enough descriptors or memory to look
         return False
-    return ended and listed is not None and listed.whole
+    return ended and listed is not None and listed.complete
 
 
 def end_earlier(jobs: Mapping[str, int], board: str, patience: float) -> None:
@@ -95,20 +95,20 @@ def _end(
     the process table is being read, so once something was found, a single look that finds nothing is not enough.
     """
     until, pause = monotonic() + patience, process_tree.LOOK_AGAIN
-    look = _Search(theirs, sessions, since)
+    search = _Search(theirs, sessions, since)
     empty = 0
     while empty < looks:
-        found = look.again()
+        found = search.look()
         if not found:
             empty += 1
             continue
         empty, looks = 0, 2
-        if _above(found) or monotonic() > until:
+        if _includes_ancestor(found) or monotonic() > until:
             return False
         process_tree.signal_tree(process_tree.identities(found.values()), signal.SIGKILL)
         sleep(pause)
         pause = min(2 * pause, 0.5)
-    return look.certain()
+    return search.certain()
 
 
 class _Search:
@@ -123,7 +123,7 @@ class _Search:
         self._hidden = False
         self._leaderless = False
 
-    def again(self) -> dict[int, Process]:
+    def look(self) -> dict[int, Process]:
         """Look once more; the living processes of the jobs."""
         seen = table()
         living = [process for process in seen.values() if not process.dead]
@@ -175,7 +175,7 @@ def _unshared(groups: set[str], living: list[Process], since: int) -> set[str]:
     return groups - {control_group(process.pid) for process in living if process.started < since}
 
 
-def _above(found: Mapping[int, Process]) -> bool:
+def _includes_ancestor(found: Mapping[int, Process]) -> bool:
     """Whether this process or one of its ancestors is among these."""
     pid = os.getpid()
     seen = table()

@@ -40,7 +40,8 @@ class Output:
         self.waiting = 0
         """Bytes that `take` has not handed out yet."""
         self._cap = CAP if cap is None else cap
-        self._most = max(1, self._cap // 2)
+        self._head = max(1, self._cap // 2)
+        """Bytes at the beginning that are kept."""
         self._chunks: list[Chunk] = []
         self._decoders: dict[int, IncrementalDecoder] = {}
         self._last = ""
@@ -66,17 +67,17 @@ class Output:
             self._chunks.append({"stream": stream, "start": self.size, "text": text})
         self.size += size
         self.waiting += size
-        while self.waiting > self._most + ENOUGH and self.size > self._cap and len(self._chunks) > 1:
+        while self.waiting > self._head + ENOUGH and self.size > self._cap and len(self._chunks) > 1:
             self._forget()
 
     def _forget(self) -> None:
         """Drop the oldest chunk that does not belong to the beginning."""
-        at = next((i for i, chunk in enumerate(self._chunks) if chunk["start"] >= self._most), len(self._chunks) - 1)
+        at = next((i for i, chunk in enumerate(self._chunks) if chunk["start"] >= self._head), len(self._chunks) - 1)
         self.waiting -= _size(self._chunks.pop(at)["text"])
 
     def urgent(self) -> bool:
         """Whether to send at once: only for the beginning of the output; the rest goes with the next request."""
-        return self.waiting >= ENOUGH and self.size - self.waiting < self._most
+        return self.waiting >= ENOUGH and self.size - self.waiting < self._head
 
     def take(self, most: int = 4 * ENOUGH) -> list[Chunk]:
         """Hand out the next chunks for the board, about `most` bytes."""

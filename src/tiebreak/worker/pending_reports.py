@@ -33,7 +33,8 @@ class PendingReports:
         """When the waiting output has to be sent."""
         self._say = say
         self._written: dict[tuple[int, int], Attempt] = {}
-        self._singly = 0
+        self._send_singly = 0
+        """How many reports to send one by one."""
 
     def __bool__(self) -> bool:
         return bool(self.outcomes or self._written)
@@ -58,7 +59,7 @@ class PendingReports:
 
     def add_to(self, batch: RequestBatch, now: float) -> bool:
         """Add what is due to a batch; whether that includes an outcome."""
-        most = 1 if self._singly else MOST
+        most = 1 if self._send_singly else MOST
         outcomes, self.outcomes = self.outcomes[:most], self.outcomes[most:]
         size = self._add_output(batch, now, [attempt for _, attempt in outcomes])
         # An outcome waits until all output of its job has gone: the board accepts no output after the report.
@@ -115,21 +116,21 @@ class PendingReports:
         batch.add("jobs.report", {"outcomes": outcomes}, lambda answer, _: self._reported(pairs, answer), again)
 
     def _reported(self, pairs: list[Pair], answer: Any) -> None:
-        self._singly = max(0, self._singly - 1)
+        self._send_singly = max(0, self._send_singly - 1)
         if isinstance(answer, Exception):
             self._not_taken(pairs, answer)
             return
-        for (outcome, attempt), said in zip(pairs, answer, strict=True):
-            if not said["accepted"]:
-                self._say("refused", attempt, said["reason"])
+        for (outcome, attempt), verdict in zip(pairs, answer, strict=True):
+            if not verdict["accepted"]:
+                self._say("refused", attempt, verdict["reason"])
             elif not outcome["ok"]:
-                self._say("told", attempt, said)
+                self._say("told", attempt, verdict)
 
     def _not_taken(self, pairs: list[Pair], why: Exception) -> None:
         """The board cannot store a report, for example because of a result that is not valid JSON for it."""
         if len(pairs) > 1:
             self.outcomes[:0] = pairs
-            self._singly = len(pairs)  # sent one by one, so that only the wrong one fails
+            self._send_singly = len(pairs)  # sent one by one, so that only the wrong one fails
             return
         outcome, attempt = pairs[0]
         if outcome["ok"]:

@@ -4,10 +4,10 @@ Each job runs in a process session of its own. A job can clear its environment, 
 session that it leads. So another worker on the same machine, which cleans up after a dead one, reads its register.
 
 An entry is written before its process starts, gets the pid and start time a moment later, and is blanked when no
-process of the job is left. So a job that is in no register does not run. An entry without a pid means that the worker
-died between the two writes, so the process may or may not run. If the register is missing (its folder cannot be used,
-or somebody deleted it), nothing is known about any job. Nothing is synced to disk: a register must outlive its worker,
-but not a reboot, which ends the processes too.
+process of the job is left. So a job that its worker's register does not list does not run. An entry without a pid means
+that the worker died between the two writes, so the process may or may not run. If the register is missing (its folder
+cannot be used, or somebody deleted it), nothing is known about any job. Nothing is synced to disk: a register must
+outlive its worker, but not a reboot, which ends the processes too.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ class RegisterContents:
         self.board: str = json.loads(head)
         self.leaders: dict[int, tuple[Mark, int]] = {}
         """For each session: its job, and when its leader started."""
-        self.whole = not lines.pop()
+        self.complete = not lines.pop()
         """Whether it lists everything that may run."""
         for words in filter(None, map(str.split, lines)):
             if len(words) == 5 and words[4] == END:
                 self.leaders[int(words[2])] = (words[0], words[1]), int(words[3])
             else:
-                self.whole = False
+                self.complete = False
 
     def sessions(self) -> dict[int, int]:
         """The numbers of the sessions, and when each leader started."""
@@ -162,7 +162,7 @@ class RegisterContents:
         }
 
 
-def listed_by(who: Identity) -> RegisterContents | None:
+def register_of(who: Identity) -> RegisterContents | None:
     """The register of that worker; None if there is none that can be read.
 
     Raises `OSError` when this process has too few descriptors or too little memory to look.

@@ -129,8 +129,8 @@ def follow(board: Board, trouble: BaseException | None) -> str | None:
     except TiebreakError as exc:
         hint = exc.hint or "start this worker again with the board's new address"
         raise Unavailable(f"{trouble}, where it cannot be opened: {exc}", hint=hint, moved=where) from exc
-    left, board.engine = board.engine, there.engine
-    left.close()
+    old, board.engine = board.engine, there.engine
+    old.close()
     return str(where)
 
 
