@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tiebreak import operations
-from tiebreak.engine.postgres import transaction as statements
+from tiebreak.engine.postgres.transaction import PostgresTransaction
 from tiebreak.engine.sqlite import engine as sqlite
 from tiebreak.engine.sqlite import transaction
 from tiebreak.engine.sqlite.write_gate import WriteGate
@@ -35,7 +35,7 @@ def _constant(put: Set, name: str, words: str, others: str, owner: Any = grants)
 
     put(transaction.SqliteTransaction, "all", spoiled(transaction.SqliteTransaction.all))
     put(transaction.SqliteTransaction, "first", spoiled(transaction.SqliteTransaction.first))
-    put(statements.PostgresTransaction, "all", spoiled(statements.PostgresTransaction.all))
+    put(PostgresTransaction, "all", spoiled(PostgresTransaction.all))
 
 
 def taken_counts_as_free(put: Set) -> None:
@@ -236,7 +236,7 @@ def grants_are_not_told(put: Set) -> None:
 
 def lapses_are_not_told(put: Set) -> None:
     """A grant passes although the one before it was never closed in the log."""
-    for owner in (transaction.SqliteTransaction, statements.PostgresTransaction):
+    for owner in (transaction.SqliteTransaction, PostgresTransaction):
         put(owner, "write_event", _without_lapses(owner.write_event))
 
 

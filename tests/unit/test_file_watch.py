@@ -358,10 +358,10 @@ def test_exhausted_inotify_falls_back_to_polling(
 
 IDLE = """
 import resource, sys
-from tiebreak.engine.sqlite import file_watch as watch
+from tiebreak.engine.sqlite import file_watch
 if sys.argv[2] == "polling":
-    watch._source = lambda path: None
-w = watch.Watch(sys.argv[1])
+    file_watch._source = lambda path: None
+w = file_watch.Watch(sys.argv[1])
 while w.wait(0.2):
     pass
 a = resource.getrusage(resource.RUSAGE_SELF)

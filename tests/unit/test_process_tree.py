@@ -160,20 +160,21 @@ def test_only_the_subreaper_adopts_orphans(tmp_path: Path) -> None:
     """In a process of its own: there is no way back from being one."""
     script = f"""
 import os, subprocess, sys, time
-from tiebreak import process_tree as trees
-assert trees.become_subreaper()
+from tiebreak import process_tree
+assert process_tree.become_subreaper()
 top = subprocess.Popen([sys.executable, "-c", {FAMILY!r}, {str(tmp_path / "pids")!r}])
 while not os.path.exists({str(tmp_path / "pids")!r}) or len(open({str(tmp_path / "pids")!r}).read().split()) < 3:
     time.sleep(0.01)
 members = {{int(line) for line in open({str(tmp_path / "pids")!r})}}
 top.kill()
 top.wait()
-child = next(iter(trees.children()))
+child = next(iter(process_tree.children()))
 os.kill(child, 9)
 os.waitpid(child, 0)
-assert {{who.pid for who in trees.descendants(os.getpid())}} == members - {{top.pid, child}} == trees.children()
-trees.end(lambda: trees.descendants(os.getpid()))
-assert trees.descendants(os.getpid()) == []
+found = {{who.pid for who in process_tree.descendants(os.getpid())}}
+assert found == members - {{top.pid, child}} == process_tree.children()
+process_tree.end(lambda: process_tree.descendants(os.getpid()))
+assert process_tree.descendants(os.getpid()) == []
 print("all gone")
 """
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "all gone\n"
@@ -183,10 +184,10 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     child = f"""
 import os, signal, time
-from tiebreak import process_tree as trees
+from tiebreak import process_tree
 parent = os.getpid()
 if os.fork() == 0:
-    assert trees.die_with_parent(signal.SIGKILL, parent)
+    assert process_tree.die_with_parent(signal.SIGKILL, parent)
     with open({str(file)!r}, "a") as out:
         out.write(f"{{os.getpid()}}\\n")
 time.sleep(600)
@@ -201,8 +202,8 @@ time.sleep(600)
 def test_a_child_whose_parent_died_first_dies_at_once() -> None:
     script = """
 import os, signal
-from tiebreak import process_tree as trees
-trees.die_with_parent(signal.SIGKILL, os.getppid() + 1)
+from tiebreak import process_tree
+process_tree.die_with_parent(signal.SIGKILL, os.getppid() + 1)
 print("still here")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
