@@ -1,4 +1,4 @@
-"""Events: the numbered log of everything that happened, and the only source for waiting and for `why`.
+"""Events: the numbered log of everything that happened, which waits and `why` read.
 
 An event is appended by the same transaction that makes the change, so the log and the state cannot disagree. It carries
 all that a filter or a reader needs (name, kind, state, agent, epoch …), so it stays readable after its task was pruned.

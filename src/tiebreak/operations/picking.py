@@ -4,8 +4,8 @@ Usually one statement does it: it claims the first tasks of one index. If queues
 for or groups have limits, the tasks are divided into lanes, which are each read in order (see `Lane`). The search
 reads the best tasks of each lane and takes those that are the best overall.
 
-No search reads the backlog of a paused queue or a full group, however long it is. Tasks of a full group are hidden (see
-`concurrency`), and so are tasks of paused queues if many queues are paused.
+A search without tags reads no backlog of a paused queue or a full group, however long it is. Tasks of a full group are
+hidden (see `concurrency`), and so are tasks of paused queues if many queues are paused. With tags it reads every group.
 
 Why it is safe: whatever the search has read, a task is won only by the statement of `grants`, which checks its row
 again. The scope of the project's queues is shared, so no queue is paused between the search and the grant. The scope of

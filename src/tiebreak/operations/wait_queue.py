@@ -14,8 +14,9 @@ A slot of a pool is different: any holder of the pool can free one, so a waiter 
 So a deadlock is found by elimination: remove every agent that can continue, again and again. The agents that are left
 are stuck.
 
-Every decision that uses the queue reads it under `tx.serialize("holds", project)`, so no other transaction enters the
-queue or takes a hold of the project before the decision is written.
+A grant that depends on the queue reads it under `tx.serialize("holds", project)`, so no other transaction enters the
+queue or takes a hold of the project before the grant is written. The precheck of `holds.take`, which can only refuse,
+reads it without the scope.
 """
 
 from __future__ import annotations
