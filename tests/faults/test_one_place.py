@@ -101,7 +101,7 @@ def post_and_be_killed(path: Path, first: int = 0, count: int = POSTS) -> None:
 def copy_log(path: Path) -> None:
     """Put all of the log into the file and empty it, as a process that ends does after many writes."""
     with opened(path) as board:
-        board.engine._log.empty()  # type: ignore[attr-defined]
+        board.engine._checkpoints.empty()  # type: ignore[attr-defined]
     assert beside(path, "wal").stat().st_size == 0
 
 
@@ -426,14 +426,14 @@ def test_a_file_that_is_overwritten_under_an_open_process_gets_no_more_writes(
     board.tasks.post(name="work")
     copied(path, other)
     board.tasks.post(name="more")
-    board.engine._log.empty()  # type: ignore[attr-defined]
+    board.engine._checkpoints.empty()  # type: ignore[attr-defined]
     board.tasks.post(name="in the log")
     overwrite(path, other)
     log = beside(path, "wal").read_bytes()
     for call in (lambda: board.tasks.post(name="lost"), board.tasks.list):
         with pytest.raises(Unavailable, match="belongs to another file"):
             call()
-    board.engine._log.pages = 1000  # type: ignore[attr-defined]  # so many that it would empty the log
+    board.engine._checkpoints.pages = 1000  # type: ignore[attr-defined]  # so many that it would empty the log
     board.close()
     assert beside(path, "wal").read_bytes() == log
     assert path.read_bytes() == other.read_bytes()
@@ -444,7 +444,7 @@ def test_a_checkpoint_of_another_process_is_no_overwriting(path: Path, board: Bo
         board.tasks.post(name="work")
         with opened(path, "bob") as bob:
             bob.tasks.post(name="more")
-            bob.engine._log.empty()  # type: ignore[attr-defined]
+            bob.engine._checkpoints.empty()  # type: ignore[attr-defined]
         foreign = apsw.Connection(str(path))
         foreign.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         foreign.close()
@@ -605,7 +605,7 @@ def test_a_log_that_was_deleted_with_commits_in_it_is_missed(path: Path, tmp_pat
     tb.environment["TIEBREAK_BOARD"] = str(path)
     tb.ok("post", "kept")
     with opened(path) as alice:
-        alice.engine._log.empty()  # type: ignore[attr-defined]
+        alice.engine._checkpoints.empty()  # type: ignore[attr-defined]
     tb.ok("post", "lost")
     beside(path, "wal").unlink()
     refused = tb("tasks")

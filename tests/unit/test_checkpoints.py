@@ -61,7 +61,7 @@ def post(board: Board, count: int, payload: str | None = None) -> None:
 
 def pages(board: Board) -> int:
     """How many pages the WAL has in use, as of the last commit."""
-    return int(board.engine._log.pages)  # type: ignore[attr-defined]
+    return int(board.engine._checkpoints.pages)  # type: ignore[attr-defined]
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -75,7 +75,7 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 def settled(board: Board) -> None:
     """No checkpoint is going on in the background."""
-    lock = board.engine._log.running  # type: ignore[attr-defined]
+    lock = board.engine._checkpoints.running  # type: ignore[attr-defined]
     assert lock.acquire(timeout=LONG)
     lock.release()
 
@@ -110,7 +110,7 @@ def test_the_wal_stays_bounded_under_many_small_writes(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 50)
-    board.engine._log._copy_at = 50  # type: ignore[attr-defined]
+    board.engine._checkpoints._copy_at = 50  # type: ignore[attr-defined]
     longest = 0
     for turn in range(300):
         board.tasks.post(name=f"task {turn}")
@@ -206,7 +206,7 @@ def test_a_long_reader_does_not_make_every_commit_copy_the_whole_wal(
 ) -> None:
     monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 100)
     monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES_AT_ANY_COST", 10_000)
-    engine: Any = board.engine._log  # type: ignore[attr-defined]
+    engine: Any = board.engine._checkpoints  # type: ignore[attr-defined]
     engine._copy_at = 100
     tried = 0
     checkpoint = engine._checkpoint
@@ -262,7 +262,7 @@ def test_checkpoints_leave_no_thread_and_no_connection_behind(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 20)
-    engine: Any = board.engine._log  # type: ignore[attr-defined]
+    engine: Any = board.engine._checkpoints  # type: ignore[attr-defined]
     engine._copy_at = 20
     started = 0
     copy = engine._copy
@@ -295,7 +295,7 @@ def test_closing_leaves_no_connection_behind(path: str) -> None:
 
 def test_a_checkpoint_that_fails_is_tried_again(path: str, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal_checkpoint, "CHECKPOINT_PAGES", 50)
-    engine: Any = board.engine._log  # type: ignore[attr-defined]
+    engine: Any = board.engine._checkpoints  # type: ignore[attr-defined]
     engine._copy_at = 50
     connect = engine._connect
     failures: list[int] = []
@@ -317,7 +317,7 @@ def test_a_checkpoint_that_fails_is_tried_again(path: str, board: Board, monkeyp
 def test_writers_do_not_wait_for_a_checkpoint_in_the_background(
     path: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine: Any = board.engine._log  # type: ignore[attr-defined]
+    engine: Any = board.engine._checkpoints  # type: ignore[attr-defined]
     started, go_on = threading.Event(), threading.Event()
     checkpoint = engine._checkpoint
 
