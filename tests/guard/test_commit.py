@@ -77,7 +77,7 @@ def test_a_commit_that_comes_between_is_built_upon(claude: Start, repo: Path, mo
 
     ann = claude("ann")
     ann.edit("a.py", "one", "ONE")
-    write, done = module._write, list[int]()
+    write, done = module._move_branch, list[int]()
 
     def interrupted(root: str, parent: str, own: dict[str, str], text: str) -> str | None:
         if not done:
@@ -85,7 +85,7 @@ def test_a_commit_that_comes_between_is_built_upon(claude: Start, repo: Path, mo
             git("commit", "--quiet", "--allow-empty", "-m", "in between", cwd=repo)
         return write(root, parent, own, text)
 
-    monkeypatch.setattr(module, "_write", interrupted)
+    monkeypatch.setattr(module, "_move_branch", interrupted)
     ann.commit("a.py", message="mine")
     assert git("log", "--format=%s", cwd=repo).split("\n")[:3] == ["mine", "in between", "begin"]
 
