@@ -212,6 +212,24 @@ def test_receiving_a_hold_is_no_sign_of_life(place: Place, alice: Board, bob: Bo
     assert status(alice, "bob") == "stale"
 
 
+def test_losing_a_place_in_the_queue_is_no_sign_of_life(place: Place, alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["lock:deploy"], lease=86_400)
+    bob.agents.announce()
+    bob.waits.enter(resources=["lock:deploy"])
+    place.advance(4000)
+    place.open("carol").waits.enter(resources=["lock:deploy"])
+    assert status(alice, "bob") == "stale"
+
+
+def test_giving_a_place_in_the_queue_up_is_a_sign_of_life(place: Place, alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["lock:deploy"], lease=86_400)
+    number = bob.waits.enter(resources=["lock:deploy"]).number
+    place.advance(25)
+    assert bob.waits.leave(place=number)
+    place.advance(50)
+    assert status(alice, "bob") == "active"  # 50 seconds after it left, 75 after it came
+
+
 def test_being_refused_leaves_the_same_trace_for_tasks_and_holds(place: Place, alice: Board) -> None:
     task = alice.tasks.post(name="work", key="work")
     alice.tasks.claim(ref=task.id, lease=86_400)

@@ -144,6 +144,13 @@ def test_the_cursor_belongs_to_its_project(place: Place, alice: Board, bob: Boar
     assert bodies(bob.messages.inbox()) == ["here"]
 
 
+def test_a_number_of_another_project_marks_nothing_that_is_yet_to_come(alice: Board, bob: Board) -> None:
+    """Messages of one project get their numbers in order, but a lower one may be sent here at this very moment."""
+    here = alice.messages.send(to="bob", body="here")
+    there = alice.messages.send(to="bob", body="there", project="other")
+    assert bob.messages.mark(upto=there.number) == here.number
+
+
 def test_messages_that_do_not_exist_yet_cannot_be_read(alice: Board, bob: Board) -> None:
     newest = alice.messages.send(to="bob", body="hello").number
     with pytest.raises(Invalid):

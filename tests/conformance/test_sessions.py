@@ -263,6 +263,16 @@ def test_a_fenced_session_is_refused_whatever_it_writes_and_under_any_name(alice
     assert isinstance(answer, Fenced)
 
 
+def test_a_list_of_what_a_fenced_session_did_is_answered_in_a_batch_too(alice: Board) -> None:
+    live(alice)
+    alice.tasks.claim(ref="work", agent=LEAD)
+    begin(alice, NEXT, replaces=LEAD)
+    alone = alice.tasks.list(agent=LEAD)
+    [answer] = alice.batch([("tasks.list", {"agent": LEAD})])
+    assert [task.key for task in alone] == ["work"]
+    assert answer == alone
+
+
 def test_the_fence_is_in_the_story_of_the_seat(alice: Board) -> None:
     live(alice)
     begin(alice, NEXT, replaces=LEAD)

@@ -25,6 +25,7 @@ from _weakref import ref
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
+    from collections.abc import Iterator
     from typing import Protocol
 
     class ForkableEngine(Protocol):
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
         reopen_lock: LockType
         """Held while a forked child opens new connections."""
 
-        def locks(self) -> list[LockType]:
-            """All locks that together keep every thread out of the engine."""
+        def locks(self) -> Iterator[LockType]:
+            """All locks that together keep every thread out of the engine, to be taken one by one as they come."""
 
         def abandon_gate(self) -> None:
             """In a forked child: close the inherited descriptors of the write gate."""

@@ -17,7 +17,8 @@ write.
 
 All operations take locks in one order: scopes (sorted; the key of a repeatable call is one of them), sessions,
 schedules, the deferred work of this step, tasks (a task before the tasks that come after it, otherwise by number),
-holds, then the rows that belong to them.
+holds, then the rows that belong to them. One exception: `picking.win` may have written lapses when it finds that it has
+to wait for deferred work. If that makes a deadlock, PostgreSQL rolls one transaction back, and the engine repeats it.
 """
 
 from __future__ import annotations
@@ -306,7 +307,7 @@ def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], 
     A refusal that relies on changes of this call (`kept`) is returned, not raised, so that the engine commits first.
     """
     try:
-        if SPAWNED in (params.get("agent") or ""):
+        if wanted.writes and SPAWNED in (params.get("agent") or ""):  # in a read, the agent may be a mere filter
             from .session_fence import refuse_if_fenced
 
             refuse_if_fenced(tx, params["agent"])

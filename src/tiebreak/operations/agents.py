@@ -34,8 +34,13 @@ _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
 """A condition: the agent's claims and holds that have not run out and that a renewal would make longer.
 
 It only leaves out grants that nobody wants renewed. Whether a renewal counts is decided by holder and epoch."""
-_NO_SIGN_OF_LIFE = "'task.expired', 'hold.expired', 'hold.transferred', 'agent.left'"
-"""Events that do not show that the agent they name is alive."""
+_BY_THE_AGENT = (
+    "event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', 'agent.left') "
+    "AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)"
+)
+"""A condition: the event shows that the agent it names is alive. Others cause the rest, about an agent that may be dead.
+
+A waiter that gives its place up leaves no note; a place that lapsed has one."""
 LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
 """`left_at` is never before `seen_at`, even if a call that read the clock later wrote the last sign of life."""
 
@@ -203,7 +208,7 @@ def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str],
     rows = tx.all(
         "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
-        f"AND event NOT IN ({_NO_SIGN_OF_LIFE}) GROUP BY project, agent",
+        f"AND {_BY_THE_AGENT} GROUP BY project, agent",
         recent=RECENT_EVENTS,
         project=project,
     )

@@ -142,10 +142,18 @@ def _select(tx: Transaction, where: list[str], agent: str, *, limit: int, **para
 
 @operation("messages.mark", writes=True, strangers=True)
 def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
-    """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back."""
-    row = tx.first("SELECT coalesce(max(number), 0) FROM messages")
-    if row and upto > row[0]:
-        raise Invalid(f"upto: the newest message is {row[0]}, got {upto}")
+    """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
+
+    The cursor stops at the newest message of the project, even if the number is that of a later one in another project.
+    """
+    newest, newest_here = tx.first(
+        "SELECT (SELECT coalesce(max(number), 0) FROM messages), "
+        "(SELECT coalesce(max(number), 0) FROM messages WHERE project = :project)",
+        project=project,
+    ) or (0, 0)
+    if upto > newest:
+        raise Invalid(f"upto: the newest message is {newest}, got {upto}")
+    upto = min(upto, newest_here)  # numbers between the two may belong to messages of this project that are still sent
     moved = tx.first(
         "INSERT INTO cursors (project, agent, message) VALUES (:project, :me, :upto) ON CONFLICT (project, agent) "
         "DO UPDATE SET message = CASE WHEN cursors.message > :upto THEN cursors.message ELSE :upto END "

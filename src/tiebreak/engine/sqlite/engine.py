@@ -34,7 +34,7 @@ from .write_gate import WriteGate
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, TypeVar
 
     from ...model import Event
@@ -315,11 +315,13 @@ class SqliteEngine:
 
     # ── Forks (see `fork_safety`) ────────────────────────────────────────────────────────────────────
 
-    def locks(self) -> list[LockType]:
-        """All locks that together keep every thread out of the engine."""
-        if self._closed:
-            return []
-        return [self.reopen_lock, self._writing, *self._readers.locks(), self._checkpoints.running]
+    def locks(self) -> Iterator[LockType]:
+        """All locks that together keep every thread out of the engine, to be taken one by one as they come."""
+        if not self._closed:
+            yield self.reopen_lock
+            yield self._writing
+            yield from self._readers.locks()
+            yield self._checkpoints.running
 
     def abandon_gate(self) -> None:
         """In a forked child: close the inherited descriptors of the gate."""

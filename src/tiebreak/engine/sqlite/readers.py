@@ -8,7 +8,7 @@ from time import monotonic
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import apsw
 
@@ -52,9 +52,10 @@ class ReaderPool:
         reader.lock.acquire()
         return reader
 
-    def locks(self) -> list[LockType]:
-        """All locks that together keep every thread from reading."""
-        return [self._growing, *[reader.lock for reader in self.readers]]
+    def locks(self) -> Iterator[LockType]:
+        """All locks that together keep every thread from reading, to be taken one by one as they come."""
+        yield self._growing
+        yield from [reader.lock for reader in self.readers]  # from here on no reader is added
 
     def close(self) -> None:
         """Close all readers, each after its current read."""
