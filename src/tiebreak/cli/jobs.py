@@ -91,7 +91,7 @@ def given(args: Args) -> dict[str, Any]:
     Argument("command", "a command for the shell, in quotes; or use -- for a command and its arguments", optional=True),
     *OPTIONS,
     Option("key", "KEY", "a unique key; if a job with this key exists, it is returned instead"),
-    Option("unique-for", "DURATION", "with --key: a job that finished this long ago frees its key"),
+    Option("unique-for", "DURATION", "with --key: a finished job frees its key this long after it was submitted"),
     Option("after", "REF", "run after this task (repeatable)", many=True),
     Option("run-anyway", text="run even if one of those failed"),
     Option("delay", "DURATION", "do not run before this time has passed"),
