@@ -3198,7 +3198,10 @@ FROM events
 WHERE number > (SELECT max(number) FROM events) - :recent
   AND agent IS NOT NULL
   AND project = :project
-  AND event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'agent.left')
+  AND event NOT IN (
+      'task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', 'agent.left'
+  )
+  AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)
 GROUP BY project, agent;
 
 -- holds.transfer (4), waits.break_deadlocks
@@ -3387,8 +3390,9 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- messages.mark (1), messages.mark
-SELECT coalesce(max(number), 0)
-FROM messages;
+SELECT
+    (SELECT coalesce(max(number), 0) FROM messages),
+    (SELECT coalesce(max(number), 0) FROM messages WHERE project = :project);
 
 -- messages.mark (2), messages.mark
 INSERT INTO cursors (project, agent, message)
@@ -3543,7 +3547,10 @@ SELECT project, agent, min(at), max(at)
 FROM events
 WHERE number > (SELECT max(number) FROM events) - :recent
   AND agent IS NOT NULL
-  AND event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'agent.left')
+  AND event NOT IN (
+      'task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', 'agent.left'
+  )
+  AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)
 GROUP BY project, agent;
 
 -- Also sends:

@@ -126,7 +126,7 @@ def test_a_known_key_is_said_to_be_known(cli: Cli, board: tiebreak.Board) -> Non
         (["submit", "a", "--env", "=x"], "env"),
         (["submit", "a", "--limit", "db"], "limit"),
         (["submit", "a", "--at", "tomorrow"], "--at: not a time"),
-        (["submit", "a", "--unique-for", "1h"], "unique_for: needs a key"),
+        (["submit", "a", "--unique-for", "1h"], "--unique-for: needs a key"),
         (["submit", "a", "--cwd", "x", "--no-cwd"], "exclude each other"),
         (["logs", "k", "--attempt", "2"], "has been claimed 0 times"),
         (["progress", "40"], "TIEBREAK_JOB is not set"),

@@ -36,7 +36,11 @@ def heartbeat(context: Context, args: Args) -> None:
     context.answer(agent, f"{plain(short(agent.id))} is {agent.status}")
 
 
-@command("leave", "Mark yourself as gone; claims and holds stay until released.", Option("reason", "TEXT", "why"))
+@command(
+    "leave",
+    "Mark yourself as gone; claims and holds stay until they are released or run out.",
+    Option("reason", "TEXT", "why"),
+)
 def leave(context: Context, args: Args) -> None:
     """`tb agents` then shows you as gone."""
     context.answer(context.board.agents.leave(reason=args.reason), "good-bye")

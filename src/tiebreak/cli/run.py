@@ -1,8 +1,8 @@
 """`tb run --hold NAME -- CMD…`: runs a command only while a hold lasts.
 
 The command gets a process group of its own, so that all its processes can be ended at once. `TIEBREAK_EPOCH` tells it
-the epoch of the hold. When the hold is lost, or cannot be renewed in time, every process that the command started gets
-SIGTERM and soon SIGKILL, even one in another process session, before somebody else can get the hold.
+the epoch of the hold. When the hold is lost, every process that the command started gets SIGTERM and soon SIGKILL, even
+one in another process session. When the hold cannot be renewed, this happens before somebody else can get it.
 """
 
 from __future__ import annotations

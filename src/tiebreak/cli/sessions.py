@@ -100,7 +100,7 @@ def _alive(context: Context, found: Session) -> str:
     example="tb ps --check",
 )
 def ps(context: Context, args: Args) -> int:
-    """Exit 3 if --check finds a problem that it does not repair."""
+    """Exit 0 if --check finds at most warnings, 3 if something is broken."""
     board = context.board
     findings = []
     if args.check:

@@ -580,7 +580,10 @@ class AsyncMessages(AsyncGroup):
 
     @awaits
     async def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
-        """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back."""
+        """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
+
+        The cursor stops at the newest message of the project, even if the number is that of a later one in another project.
+        """
 
     @awaits
     async def ack(self, number: int, *, agent: str = "", project: str = "") -> Message:

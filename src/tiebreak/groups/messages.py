@@ -53,7 +53,10 @@ class Messages(Group):
 
     @sends("messages.mark", "upto")
     def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
-        """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back."""
+        """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
+
+        The cursor stops at the newest message of the project, even if the number is that of a later one in another project.
+        """
 
     @sends("messages.ack", "number")
     def ack(self, number: int, *, agent: str = "", project: str = "") -> Message:

@@ -35,10 +35,11 @@ _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
 
 It only leaves out grants that nobody wants renewed. Whether a renewal counts is decided by holder and epoch."""
 _BY_THE_AGENT = (
-    "event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', 'agent.left') "
+    "event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', "
+    "'agent.left') "
     "AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)"
 )
-"""A condition: the event shows that the agent it names is alive. Others cause the rest, about an agent that may be dead.
+"""A condition: the agent that the event names caused it, and so was alive.
 
 A waiter that gives its place up leaves no note; a place that lapsed has one."""
 LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
