@@ -16,7 +16,18 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .board import Board, open
-    from .errors import Deadlock, Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
+    from .errors import (
+        Deadlock,
+        Fenced,
+        Invalid,
+        Lost,
+        NotFound,
+        Refused,
+        TiebreakError,
+        TimedOut,
+        Unauthorised,
+        Unavailable,
+    )
     from .functions import job
     from .handles import Claim, Holding
     from .model import Agent, Event, Hold, Message, Task, Wait
@@ -40,6 +51,7 @@ __all__ = [
     "Task",
     "TiebreakError",
     "TimedOut",
+    "Unauthorised",
     "Unavailable",
     "Wait",
     "job",

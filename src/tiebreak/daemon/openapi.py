@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "The operations of a tiebreak board over HTTP. `POST /rpc` runs each of them by its name (`x-operations` lists "
-    "them), `GET /events` tells what happens, and what other programs expect is there beside them. "
-    "Each GET can be asked with HEAD too."
+    "them), `GET /events` streams what happens, and further routes speak the protocols of other programs. "
+    "Each GET route also answers HEAD."
 )
 EVERYWHERE = {
     400: "The request is wrong: the message says where.",
     401: "The token is missing or wrong.",
-    403: "A page of another site asks, and may not.",
+    403: "`Origin` is another site: its pages may not use this daemon.",
     405: "The path is known, the method is not; `Allow` lists those it has.",
     408: "The request did not arrive in time; there is no body.",
     413: "The body is too large.",
@@ -109,7 +109,7 @@ def _route(route: Route) -> Schema:
     made: Schema = {
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.text,
-        "description": "Needs no token under `--open`." if route.strangers else "Wants the token under `--open` too.",
+        "description": "Needs no token under `--open`." if route.strangers else "Needs the token even under `--open`.",
         "tags": [route.group.heading],
         "parameters": _parameters(route),
         "responses": {str(status): _response(route, status, text) for status, text in statuses(route).items()},
@@ -240,11 +240,17 @@ _VERSION_2 = {"const": "2.0"}
 def _messages(operations: list[OperationDescription]) -> dict[str, Schema]:
     """The schemas of requests and responses: one request for each operation, results and errors."""
     call = {"anyOf": [_ref(each.name) for each in operations]}
-    batch = {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _ref("Call")}
+    batch = {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MOST_IN_A_BATCH,
+        "items": _ref("Call"),
+        "description": "in one transaction where possible, if one of them writes",
+    }
     return {
         **{each.name: _call(each) for each in operations},
         "Call": call,
-        "Body": {"anyOf": [_ref("Call"), {**batch, "description": "all in one transaction if one of them writes"}]},
+        "Body": {"anyOf": [_ref("Call"), batch]},
         "Answer": {"oneOf": [_ref("Result"), _ref("Refusal")]},
         "Result": _object(jsonrpc=_VERSION_2, id=_ID, result={}),
         "OperationAnswer": {"oneOf": [_ref("OperationResult"), _ref("Refusal")]},

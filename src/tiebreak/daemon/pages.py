@@ -286,16 +286,19 @@ def _codes() -> str:
 
 
 _OF_JSON_RPC = {
-    rpc.PARSE: ("not JSON", "The body is no JSON. Status 400."),
-    rpc.REQUEST: ("no request", "It is JSON, but no JSON-RPC request. Status 400 unless it came in a batch."),
-    rpc.METHOD: ("no such method", "There is no operation of that name."),
-    rpc.INTERNAL: ("a mistake", "A mistake in the daemon; its log has more under the `x-request-id` of the answer."),
+    rpc.PARSE: ("not JSON", "The body is not JSON. Status 400."),
+    rpc.REQUEST: ("not a request", "It is JSON, but not a JSON-RPC request. Status 400, except within a batch."),
+    rpc.METHOD: ("no such method", "There is no operation with that name."),
+    rpc.INTERNAL: (
+        "internal error",
+        "A defect in the daemon; see its log for the `x-request-id` of the answer.",
+    ),
 }
 _STATUSES = {
-    200: "Done, or refused by the board: `error` in the answer tells.",
-    204: "Done, and there is nothing to say.",
-    404: "There is no such route, or no such thing.",
-    409: "Somebody else has it, or it is not in the state for that. Where JSON-RPC is spoken, 200 and an `error`.",
+    200: "Done; on JSON-RPC routes also for a refusal, which has an `error` in the answer.",
+    204: "Done, and the answer has no body.",
+    404: "There is no such route, task, job or message.",
+    409: "Somebody else has it, or its state does not allow this. JSON-RPC routes answer 200 with an `error` instead.",
     429: "Too many open waits: close one, or try again later.",
     **openapi.EVERYWHERE,
 }
@@ -314,5 +317,5 @@ def _limits() -> dict[str, str]:
         "Open waits and streams": f"{waiters.MOST_FOR_A_CLIENT} for each client, {waiters.MOST_IN_ALL} in all",
         "Connections": str(http_protocol.MOST_CONNECTIONS),
         "Headers": f"{http_protocol.LARGEST_HEAD // 1024} KiB",
-        "The arrival of a request": f"{RECEIPT:g} seconds",
+        "The time until a request has arrived": f"{RECEIPT:g} seconds",
     }
