@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,10 @@ LONG = (
 # A busy machine is no reason to fail, nor is luck: the same examples each time, however long they take.
 settings.register_profile("busy", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+# A shell ignores SIGINT in what it starts in the background, and every process of a test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]
