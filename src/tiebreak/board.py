@@ -138,12 +138,13 @@ class Board:
     def agent(self) -> str:
         """The full id of the agent that acts: `name~session`."""
         if self._agent is None or "~" not in self._agent:
-            from .agent_names import default_agent, incarnation
+            name = (os.environ.get("TIEBREAK_AGENT") or None) if self._agent is None else self._agent
+            if name is None or "~" not in check_agent(name):
+                from .agent_names import default_agent, incarnation
 
-            name = self._agent
-            if name is None:
-                name = os.environ.get("TIEBREAK_AGENT") or default_agent(os.environ)
-            self._agent = check_agent(name if "~" in check_agent(name) else f"{name}~{incarnation(os.environ)}")
+                name = default_agent(os.environ) if name is None else name
+                name = name if "~" in check_agent(name) else f"{name}~{incarnation(os.environ)}"
+            self._agent = check_agent(name)
         return self._agent
 
     @property

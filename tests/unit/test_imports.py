@@ -116,7 +116,7 @@ def test_a_hot_command_loads_only_the_operations_of_its_group(
     name: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     _, loaded = imported(environment, tmp_path, TB, *HOT[name])
-    assert not loaded & existing("", "aio", "globs", "paths", "handles", "remote", "waiting")
+    assert not loaded & existing("", "agent_names", "aio", "globs", "paths", "handles", "remote", "waiting")
     assert not loaded & existing("engine.sqlite", "backup", "board_files_opening", "file_watch", "health")
     assert not loaded & existing("operations", "messages", "upkeep", "why", "holds")
 
