@@ -20,7 +20,7 @@ from .. import __version__, limits
 from ..model import RECORDS
 from ..operations import description
 from ..text import html
-from ..user_folders import DEFAULT_PORT
+from ..user_folders import DEFAULT_ADDRESS
 from . import http_protocol, openapi, rpc, waiters
 from .routes import DOCUMENTATION as GROUP
 from .routes import ROUTES, Response, groups, route
@@ -82,7 +82,7 @@ _POLICY = (
 def page(host: str) -> bytes:
     """The page, with this host name in its examples."""
     if host == "localhost":  # by the unix socket, where there is no port
-        host = f"127.0.0.1:{DEFAULT_PORT}"
+        host = DEFAULT_ADDRESS
     return filled(host, ROUTES, description.operations()).encode()
 
 
