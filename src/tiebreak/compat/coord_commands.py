@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..cli.context import Context
+    from ..cli.parser import Command
 
 URL = f"http://{DEFAULT_ADDRESS}"
 WINDOW = 25.0
@@ -45,6 +46,11 @@ GROUP = CommandGroup("coord", TO)
 # ── Serving ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+def serve_command() -> Command:
+    """The command `serve`. Its package is above this one, so that package replaces this function by its own."""
+    raise NotImplementedError
+
+
 @GROUP.command(
     "serve",
     "Run the daemon.",
@@ -54,9 +60,7 @@ GROUP = CommandGroup("coord", TO)
 )
 def serve(context: Context, args: Args) -> int:
     """The same daemon as `tb serve`."""
-    from ..cli import find
-
-    wanted = find("serve")
+    wanted = serve_command()
     words = ["--addr", args.addr or os.environ.get("COORD_ADDR") or DEFAULT_ADDRESS, *(["--open"] if args.open else [])]
     given = parse(wanted, words, Args({option.key: args[option.key] for option in GLOBAL}))
     given["board"] = args.db or os.environ.get("COORD_DB") or args.board
