@@ -20,6 +20,8 @@ LONGEST_SOCKET = 100
 """The kernel's limit is 107 bytes on Linux and 103 on macOS."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DEFAULT_PORT = 7777
+DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
+"""Where a daemon listens unless it is told otherwise."""
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> str:

@@ -204,6 +204,22 @@ def test_the_card_names_every_method_and_is_not_for_strangers(daemon: Serving) -
     assert daemon.ask("GET", "/.well-known/agent.json", token=None).status == 401
 
 
+def test_the_titles_on_the_card_do_not_change_by_accident(daemon: Serving) -> None:
+    skills = daemon.ask("GET", "/.well-known/agent.json").json["skills"]
+    assert {skill["id"]: skill["name"] for skill in skills} == {
+        "tasks/send": "Post a task",
+        "tasks/get": "Show a task",
+        "tasks/list": "List tasks, or wait for one that matches",
+        "tasks/claim": "Win a task for the length of a lease",
+        "tasks/extend": "Keep a claim for another lease",
+        "tasks/complete": "Finish a claimed task, perhaps with an announcement",
+        "tasks/cancel": "Call a task off",
+        "tasks/reclaim": "Return lapsed claims to the board",
+        "agents/heartbeat": "Give a sign of life",
+        "agents/list": "List who is here",
+    }
+
+
 # ── What coord gets wrong, or could ──────────────────────────────────────────────────────────────────
 
 

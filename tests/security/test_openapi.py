@@ -20,9 +20,10 @@ import pytest
 import schemathesis
 
 import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
+from tiebreak.daemon import openapi
 from tiebreak.daemon.openapi import EVERYWHERE
 from tiebreak.daemon.pages import filled
-from tiebreak.daemon.routes import ROUTES, Route, RouteGroup
+from tiebreak.daemon.routes import OPERATIONS, ROUTES, Route, RouteGroup
 from tiebreak.errors import Invalid
 from tiebreak.operations import Operation, description, every
 
@@ -92,6 +93,132 @@ def test_every_status_of_a_route_is_described(document: Any, route: Route) -> No
     described = document["paths"][route.path][route.method.lower()]["responses"]
     assert {int(status) for status in described} >= {*route.answers, *EVERYWHERE}
     assert not any(status.startswith("50") and status != "503" for status in described)
+
+
+def test_the_document_says_of_a_route_what_the_route_declares() -> None:
+    """And the generator knows no route by its path, so those of other packages are described as well as its own."""
+
+    async def handler(*_: Any) -> Any:
+        raise AssertionError
+
+    made = Route(
+        *("POST", "/made-up", handler, "text", {"type": "object"}, {"q": {"type": "integer"}}),
+        *({200: "fine", 409: "no"}, True, OPERATIONS),
+        body_required=True,
+        headers={"X-One": {"type": "string", "description": "one"}, "X-Two": {"type": "string"}},
+        required=("q", "X-Two"),
+        content={"text/plain": {"type": "string"}, "text/html": {"maxLength": 5}},
+        error={"title": "its own"},
+    )
+    described = openapi.described([made], [])["paths"]["/made-up"]["post"]
+    assert described["parameters"] == [
+        {"name": "q", "in": "query", "required": True, "schema": {"type": "integer"}},
+        {"name": "X-One", "in": "header", "description": "one", "schema": {"type": "string"}},
+        {"name": "X-Two", "in": "header", "required": True, "schema": {"type": "string"}},
+    ]
+    assert described["requestBody"] == {"required": True, "content": {"application/json": {"schema": made.body}}}
+    assert described["responses"]["200"]["content"] == {
+        "text/plain": {"schema": {"type": "string"}},
+        "text/html": {"schema": {"maxLength": 5}},
+    }
+    assert described["responses"]["409"]["content"] == {"application/json": {"schema": {"title": "its own"}}}
+    source = Path(openapi.__file__).read_text()
+    assert [route.path for route in ROUTES if len(route.path) > 1 and route.path in source] == []
+
+
+WITH_BODY = [route for route in ROUTES if route.body is not None]
+
+
+@pytest.mark.parametrize("route", WITH_BODY, ids=lambda route: route.path)
+def test_a_body_is_described_as_required_where_an_empty_one_is_refused(
+    daemon: Serving, document: Any, route: Route
+) -> None:
+    path = route.path.format(id="1~1", client="claude", event="PreToolUse")
+    answer = daemon.ask("POST", path, headers={"A2A-Version": "1.0"})
+    refused = answer.status == 400 or b"hook input" in answer.body  # what a client cannot do without is answered
+    assert document["paths"][route.path]["post"]["requestBody"]["required"] == refused, answer.body
+
+
+def test_a_query_parameter_is_described_as_required_where_a_request_without_it_is_refused(
+    daemon: Serving, document: Any
+) -> None:
+    assert daemon.ask("GET", "/jobs/next").status == 400
+    assert daemon.ask("GET", "/jobs/next?worker_id=w1").status == 204
+    assert {name for name, each in parameters(document, "get", "/jobs/next").items() if each.get("required")} == {
+        "worker_id"
+    }
+
+
+def parameters(document: Any, method: str, path: str) -> dict[str, Any]:
+    return {each["name"]: each for each in document["paths"][path][method]["parameters"]}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_no_parameter_outside_a_body_is_described_as_null(document: Any, route: Route) -> None:
+    for name, each in parameters(document, route.method.lower(), route.path).items():
+        assert not jsonschema_rs.is_valid(each["schema"], None), name
+
+
+HEADERS = {
+    "POST /rpc": {"Tiebreak-Client", "Tiebreak-Try", "Idempotency-Key"},
+    "POST /": {"Tiebreak-Client"},
+    "GET /events": {"Tiebreak-Client", "Last-Event-ID"},
+    "POST /mcp": {"Tiebreak-Client", "Tiebreak-Agent", "Tiebreak-Project"},
+    "POST /a2a": {"Tiebreak-Client", "Tiebreak-Agent", "Tiebreak-Project", "A2A-Version"},
+    "POST /jobs": {"Idempotency-Key"},
+    "GET /jobs/next": {"Idempotency-Key"},
+    "POST /jobs/{id}/done": {"Idempotency-Key"},
+    "POST /jobs/{id}/fail": {"Idempotency-Key"},
+    "POST /jobs/{id}/heartbeat": {"Idempotency-Key"},
+    "POST /workers/register": {"Idempotency-Key"},
+}
+
+
+def test_every_header_that_a_route_reads_is_described(document: Any) -> None:
+    described = {
+        f"{method.upper()} {path}": {each["name"] for each in route["parameters"] if each["in"] == "header"}
+        for path, item in document["paths"].items()
+        for method, route in item.items()
+    }
+    assert {route: names for route, names in described.items() if names} == HEADERS
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.3", "1.1", "1.00", "0.3", "10.0"])
+def test_the_versions_of_a2a_that_are_described_are_those_that_are_accepted(
+    daemon: Serving, document: Any, version: str
+) -> None:
+    described = parameters(document, "post", "/a2a")["A2A-Version"]
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}
+    answer = daemon.ask("POST", "/a2a", body, headers={"A2A-Version": version}).json
+    assert jsonschema_rs.is_valid(described["schema"], version) == ("result" in answer)
+    assert described["required"] == ("error" in daemon.ask("POST", "/a2a", body).json)
+
+
+@pytest.mark.parametrize("key", ["short", "long enough", "x" * 128, "x" * 129])
+def test_the_idempotency_keys_that_are_described_are_those_that_are_accepted(
+    daemon: Serving, document: Any, key: str
+) -> None:
+    described = parameters(document, "post", "/workers/register")["Idempotency-Key"]["schema"]
+    answer = daemon.ask("POST", "/workers/register", {"id": "w1"}, headers={"Idempotency-Key": key})
+    assert jsonschema_rs.is_valid(described, key) == (answer.status == 201)
+
+
+@pytest.mark.parametrize("last", ["0", "999999999999999", "1000000000000000", "-1"])
+def test_the_numbers_of_events_that_are_described_are_those_that_are_accepted(
+    daemon: Serving, document: Any, last: str
+) -> None:
+    described = parameters(document, "get", "/events")
+    by_header = daemon.ask("HEAD", "/events", headers={"Last-Event-ID": last}).status == 200
+    by_query = daemon.ask("HEAD", f"/events?after={last}").status == 200
+    assert by_header == jsonschema_rs.is_valid(described["Last-Event-ID"]["schema"], int(last))
+    assert by_query == jsonschema_rs.is_valid(described["after"]["schema"], int(last))
+
+
+def test_a_try_that_is_refused_because_a_later_one_came_is_described(daemon: Serving, document: Any) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "upkeep.probe", "once": "tried more than once"}
+    assert daemon.ask("POST", "/rpc", body, headers={"Tiebreak-Try": "2"}).status == 200
+    assert daemon.ask("POST", "/rpc", body, headers={"Tiebreak-Try": "1"}).status == 409
+    assert "409" in document["paths"]["/rpc"]["post"]["responses"]
 
 
 WAITS = {
@@ -180,6 +307,18 @@ def test_the_document_allows_every_form_of_a_request_that_the_server_accepts(
     body = {"jsonrpc": "2.0", "id": 1, "method": "upkeep.probe", **members}
     assert "result" in daemon.ask("POST", "/rpc", body).json
     jsonschema_rs.validate({**document["components"]["schemas"]["Body"], "components": document["components"]}, body)
+
+
+@pytest.mark.parametrize("once", [None, "", "short", 5, "x" * 200], ids=["null", "empty", "short", "number", "long"])
+@pytest.mark.parametrize("method", ["tasks/list", "tasks/reclaim", "agents/heartbeat"])
+def test_the_document_allows_any_key_where_coord_ignores_it(
+    daemon: Serving, document: Any, method: str, once: Any
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"agentId": "ada"}, "once": once}
+    assert "result" in daemon.ask("POST", "/", body).json
+    schema = document["paths"]["/"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    jsonschema_rs.validate(schema, body)
+    jsonschema_rs.validate(schema, [body])
 
 
 def test_what_comes_back_is_what_the_document_says(daemon: Serving, document: Any) -> None:

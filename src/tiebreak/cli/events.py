@@ -11,6 +11,7 @@ from ..limits import SENTENCES, SHOWN
 from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
+from ..user_folders import DEFAULT_ADDRESS
 from .claims import called, who
 from .parser import Argument, Option, command, number, whole
 from .tasks import STYLES
@@ -159,14 +160,11 @@ def _line(context: Context, event: Event) -> str:
     return "  ".join(parts)
 
 
-USUAL = "127.0.0.1:7777"
-
-
 def _daemon(address: str) -> dict[str, Any] | None:
     """The daemon that serves the board, if there is one."""
     from ..daemon.lock import served
 
-    return None if address.startswith(("http", "unix:")) else served(address, USUAL) or None
+    return None if address.startswith(("http", "unix:")) else served(address, DEFAULT_ADDRESS) or None
 
 
 @command(

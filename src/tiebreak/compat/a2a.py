@@ -14,6 +14,7 @@ Differences from the specification:
 from __future__ import annotations
 
 import asyncio
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -21,10 +22,11 @@ from uuid import UUID
 import msgspec
 
 from .. import __version__
-from ..daemon.routes import Problem, Request, Response, RouteGroup, route
+from ..daemon.routes import CLIENT_HEADER, Problem, Request, Response, RouteGroup, ref, route
 from ..daemon.rpc import (
     INTERNAL,
     METHOD,
+    REFUSAL_OR_ERROR,
     RpcError,
     error_answer,
     parse_json,
@@ -57,6 +59,12 @@ STATES = {
     "cancelled": "TASK_STATE_CANCELED",
 }
 _OTHERS = ("UNSPECIFIED", "INPUT_REQUIRED", "REJECTED", "AUTH_REQUIRED")
+_HEADERS = {
+    **CLIENT_HEADER,
+    "A2A-Version": {"type": "string", "pattern": rf"^{re.escape(VERSION)}(\.|$)"},
+    "Tiebreak-Agent": {"type": "string", "description": f"who posts and cancels (default: `{NOBODY}`)"},
+    "Tiebreak-Project": {"type": "string", "description": "the project, unless `tenant` names it (default: `default`)"},
+}
 _SSE = b"text/event-stream; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
 
@@ -165,7 +173,12 @@ async def card(service: Service, request: Request) -> Response:
     "/a2a",
     "A2A 1.0 by JSON-RPC: messages become tasks. The header `A2A-Version: 1.0` is required.",
     body={"type": "object", "description": "one JSON-RPC request"},
+    body_required=True,
+    headers=_HEADERS,
+    required=("A2A-Version",),
     answers={200: "the answer, an error or a stream of answers", 400: "not JSON-RPC", 429: "too many open waits"},
+    content={"application/json": ref("Answer"), "text/event-stream": {"type": "string"}},
+    error=REFUSAL_OR_ERROR,
     group=GROUP,
     strangers=True,
 )

@@ -14,22 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from .. import __version__
-from ..daemon.routes import Problem, Response, RouteGroup, route
+from ..daemon.routes import CLIENT_HEADER, Problem, Response, RouteGroup, route
 from ..daemon.rpc import (
+    ANSWERS,
     METHOD,
+    REFUSAL_OR_ERROR,
     REQUEST,
-    SCHEMA,
     RpcError,
     error_answer,
     error_data,
     failure_answer,
+    one_or_many,
     parse_json,
     parse_request,
 )
 from ..daemon.security import result_or_raise
 from ..daemon.service import WAIT_MS
 from ..errors import Invalid, NotFound, Refused
-from ..limits import MAX_ATTEMPTS, MAX_LIMIT, MOST_IN_A_BATCH, SHOWN
+from ..limits import MAX_ATTEMPTS, MAX_LIMIT, MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH, SHOWN
 from ..model import encode, holder_id
 from ..names import is_uuid, shown
 from ..operations import find
@@ -59,6 +61,22 @@ SPELLINGS = {
 }
 """coord's parameters: the spelling of its JSON-RPC, and the spelling of its tools. Both are accepted."""
 _encode = msgspec.json.Encoder().encode
+_ONCE = (
+    f"makes a write safe to repeat: {MIN_ONCE} to {MAX_ONCE} printable ASCII characters. Reads, agents/heartbeat and "
+    "tasks/reclaim ignore it."
+)
+_REQUEST = {
+    "type": "object",
+    "required": ["jsonrpc", "method"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "number", "null"]},
+        "method": {"type": "string"},
+        "params": {"type": ["object", "null"]},
+        "once": {"description": _ONCE},
+    },
+}
+_BATCH = {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _REQUEST}
 
 
 class CoordCall(NamedTuple):
@@ -126,13 +144,12 @@ def method(
     "POST",
     "/",
     "coord's JSON-RPC: tasks/send, get, list, claim, extend, complete, cancel, reclaim; agents/heartbeat, list.",
-    body=SCHEMA,
-    answers={
-        200: "the answer, a refusal among them",
-        204: "nothing to answer: notifications",
-        400: "not JSON-RPC",
-        429: "too many open waits",
-    },
+    body={"oneOf": [_REQUEST, _BATCH]},
+    body_required=True,
+    headers=CLIENT_HEADER,
+    answers=ANSWERS,
+    content=one_or_many("Answer"),
+    error=REFUSAL_OR_ERROR,
     group=GROUP,
     strangers=True,
 )

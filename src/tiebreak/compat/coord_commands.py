@@ -9,15 +9,16 @@ from ..cli.parser import GLOBAL, Args, Argument, Option, command, json_argument,
 from ..errors import Invalid, NotFound, TimedOut, Unavailable, from_dict
 from ..limits import CLAIM_LEASE, MAX_LIMIT, SHOWN
 from ..names import ANNOUNCEMENTS, seconds
+from ..user_folders import DEFAULT_ADDRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..cli.context import Context
+    from ..cli.parser import Command
 
-URL = "http://127.0.0.1:7777"
-ADDRESS = "127.0.0.1:7777"
+URL = f"http://{DEFAULT_ADDRESS}"
 WINDOW = 25.0
 """Longest single wait in seconds; after each one a waiting agent sends a heartbeat."""
 KINDS = {-32001: "Refused", -32600: "Invalid", -32601: "Invalid", -32602: "Invalid"}
@@ -45,19 +46,22 @@ GROUP = CommandGroup("coord", TO)
 # ── Serving ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+def serve_command() -> Command:
+    """The command `serve`. Its package is above this one, so that package replaces this function by its own."""
+    raise NotImplementedError
+
+
 @GROUP.command(
     "serve",
     "Run the daemon.",
-    Option("addr", "HOST:PORT", f"serve: where to listen (default: COORD_ADDR, else {ADDRESS})"),
+    Option("addr", "HOST:PORT", f"serve: where to listen (default: COORD_ADDR, else {DEFAULT_ADDRESS})"),
     Option("db", "PATH", "serve: the database (default: COORD_DB, else your own board)"),
     Option("open", text="serve: need no token on loopback, for clients that send none"),
 )
 def serve(context: Context, args: Args) -> int:
     """The same daemon as `tb serve`."""
-    from ..cli import find
-
-    wanted = find("serve")
-    words = ["--addr", args.addr or os.environ.get("COORD_ADDR") or ADDRESS, *(["--open"] if args.open else [])]
+    wanted = serve_command()
+    words = ["--addr", args.addr or os.environ.get("COORD_ADDR") or DEFAULT_ADDRESS, *(["--open"] if args.open else [])]
     given = parse(wanted, words, Args({option.key: args[option.key] for option in GLOBAL}))
     given["board"] = args.db or os.environ.get("COORD_DB") or args.board
     return wanted.run(context, given) or 0

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..daemon.routes import Response, RouteGroup, route
+from ..daemon.routes import ONCE_HEADER, Response, RouteGroup, route
 from ..errors import Fenced, Invalid, NotFound
 from ..job_fields import written
-from ..kinds import RULES, Kind
+from ..kinds import RULES
 from ..limits import ATTEMPTS, JOB_LEASE, LISTED, MAX_ATTEMPTS, MAX_LABEL, MAX_LIST, MAX_TEXT
 from ..model import encode, holder_id
 from ..names import JOB, PRIORITIES, agent, shown
@@ -55,11 +55,11 @@ _NORMAL = PRIORITIES.index("normal")
 _PROJECT = {"project": {**RULES["Project"].schema, "default": "default"}}
 _WORKER = {"worker_id": {**RULES["AgentId"].schema, "description": "who reports"}}
 _GRANT = {
-    "worker_id": {**Kind.of("AgentId | None").schema(), "description": "who reports"},
-    "epoch": {**Kind.of("Epoch | None").schema(), "description": "the grant that is meant, as the claim told it"},
-    "attempt": {**Kind.of("Number | None").schema(), "description": "the attempt that is meant, as the claim told it"},
+    **_WORKER,
+    "epoch": {**RULES["Epoch"].schema, "description": "the grant that is meant, as the claim told it"},
+    "attempt": {**RULES["Number"].schema, "description": "the attempt that is meant, as the claim told it"},
 }
-_REASON = {"reason": {**Kind.of("Note | None").schema(), "description": "why it failed"}}
+_REASON = {"reason": {**RULES["Note"].schema, "description": "why it failed"}}
 _STALE = "it is not this worker's job, or not any more"
 
 
@@ -99,6 +99,14 @@ _SUBMITTED = {
         "max_retries": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_ATTEMPTS},
     },
 }
+
+
+def _report_body(fields: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a report that has these fields in its body. There a field may also be null, unlike in a query."""
+    properties = {name: {"anyOf": [schema, {"type": "null"}]} for name, schema in fields.items()}
+    return {"type": "object", "properties": properties}
+
+
 _REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKER["worker_id"]}}
 
 
@@ -110,7 +118,9 @@ _REGISTERED = {"type": "object", "required": ["id"], "properties": {"id": _WORKE
     "/jobs",
     "Submit a job: a command for some worker to run.",
     body=_SUBMITTED,
+    body_required=True,
     query=_PROJECT,
+    headers=ONCE_HEADER,
     answers={201: "the job", 409: "a dependency has failed already"},
     group=GROUP,
     strangers=False,
@@ -130,7 +140,7 @@ async def submit(service: Service, request: Request) -> Response:
         "backoff": 0.0,
     }
     try:
-        task = await service.call("jobs.submit", params, once=_once(request))
+        task = await service.call("jobs.submit", params, once=request.once)
     except NotFound as missing:
         raise Invalid(f"depends_on: {missing.message}") from None
     return await _answer(service, task, 201)
@@ -176,6 +186,8 @@ async def jobs(service: Service, request: Request) -> Response:
     "/jobs/next",
     "Claim the next job: highest priority first, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
     query={**_WORKER, **_PROJECT, "queue_name": RULES["Label"].schema},
+    headers=ONCE_HEADER,
+    required=("worker_id",),
     answers={200: "the job, which is this worker's now", 204: "nothing to do"},
     group=GROUP,
     strangers=False,
@@ -191,7 +203,7 @@ async def claim(service: Service, request: Request) -> Response:
     }
     if request.method == "HEAD":  # without a body the client would not learn which job it claimed
         return Response(status=204)
-    won = await service.call("jobs.next", params, once=_once(request))
+    won = await service.call("jobs.next", params, once=request.once)
     if not won:
         return Response(status=204)
     told = await _job(service, await _find(service, won[0].id, won[0].project))
@@ -218,8 +230,9 @@ async def job(service: Service, request: Request) -> Response:
     "POST",
     "/jobs/{id}/done",
     "Report that a job is done.",
-    body={"type": "object", "properties": _GRANT},
+    body=_report_body(_GRANT),
     query={**_PROJECT, **_GRANT},
+    headers=ONCE_HEADER,
     answers={200: "the job, done", 404: "no such job", 409: _STALE},
     group=GROUP,
     strangers=False,
@@ -233,8 +246,9 @@ async def done(service: Service, request: Request) -> Response:
     "POST",
     "/jobs/{id}/fail",
     "Report that a job failed; it is pending again while retries are left.",
-    body={"type": "object", "properties": {**_GRANT, **_REASON}},
+    body=_report_body({**_GRANT, **_REASON}),
     query={**_PROJECT, **_GRANT, **_REASON},
+    headers=ONCE_HEADER,
     answers={200: "the job, pending or failed", 404: "no such job", 409: _STALE},
     group=GROUP,
     strangers=False,
@@ -248,8 +262,9 @@ async def fail(service: Service, request: Request) -> Response:
     "POST",
     "/jobs/{id}/heartbeat",
     "Renew the claim of a running job for another 30 s.",
-    body={"type": "object", "properties": _GRANT},
+    body=_report_body(_GRANT),
     query={**_PROJECT, **_GRANT},
+    headers=ONCE_HEADER,
     answers={200: "the job, running", 404: "no such job", 409: _STALE + ": stop working on it"},
     group=GROUP,
     strangers=False,
@@ -258,7 +273,7 @@ async def heartbeat(service: Service, request: Request) -> Response:
     """Renew the claim. A worker whose job was lost or cancelled gets 409."""
     task, worker, epoch, _ = await _parse_report(service, request)
     params = {"grants": [[task.number, epoch]], "agent": worker, "project": task.project, "lease": JOB_LEASE}
-    gone = await service.call("jobs.heartbeat", params, once=_once(request))
+    gone = await service.call("jobs.heartbeat", params, once=request.once)
     if gone:
         raise await _fenced(service, task, f"it is {gone[0]['reason']}, and not this worker's any more")
     return await _answer(service, await _find(service, task.id, task.project))
@@ -271,7 +286,7 @@ async def _report(service: Service, request: Request, ok: bool) -> Response:
         raise Invalid("reason: only a failure has one")
     outcome = {"number": task.number, "epoch": epoch, "ok": ok, "reason": reason}
     params = {"outcomes": [outcome], "agent": worker, "project": task.project}
-    [answer] = await service.call("jobs.report", params, once=_once(request))
+    [answer] = await service.call("jobs.report", params, once=request.once)
     if not answer["accepted"]:
         raise await _fenced(service, task, answer["reason"])
     return await _answer(service, await _find(service, task.id, task.project))
@@ -366,7 +381,9 @@ async def _job(service: Service, task: Task) -> dict[str, Any]:
     "/workers/register",
     "Register a worker.",
     body=_REGISTERED,
+    body_required=True,
     query=_PROJECT,
+    headers=ONCE_HEADER,
     answers={201: "the worker"},
     group=GROUP,
     strangers=True,
@@ -375,7 +392,7 @@ async def register(service: Service, request: Request) -> Response:
     """Register a worker. It may register again at any time."""
     query = _query(request, _PROJECT)
     params = {"agent": _who(_read(request.body, WorkerRegistration).id), "project": query.get("project", "default")}
-    found = await service.call("agents.announce", {**params, "program": PROGRAM}, once=_once(request))
+    found = await service.call("agents.announce", {**params, "program": PROGRAM}, once=request.once)
     return Response(msgspec.json.encode(_worker(found, found.seen_at)), status=201)
 
 
@@ -473,8 +490,3 @@ def _who(worker: str | None) -> str:
     if not worker:
         raise Invalid("worker_id: required (which worker?)")
     return agent(worker, "worker_id")
-
-
-def _once(request: Request) -> str | None:
-    given = request.headers.get(b"idempotency-key")
-    return None if given is None else given.decode("latin-1")

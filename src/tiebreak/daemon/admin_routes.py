@@ -23,6 +23,24 @@ if TYPE_CHECKING:
 
 PIECE = 256 * 1024
 """Bytes of a backup that are sent at once."""
+_TEXT = {"type": "string"}
+_HEALTH = {
+    "title": "Health",
+    "type": "object",
+    "properties": {
+        "healthy": {"const": True},
+        "written": {"type": "number"},
+        "up_seconds": {"type": "number", "minimum": 0},
+        "pid": {"type": "integer", "minimum": 1},
+    },
+    "required": ["healthy", "written", "up_seconds", "pid"],
+}
+_FINDING = {
+    "title": "Finding",
+    "type": "object",
+    "properties": {"level": _TEXT, "what": _TEXT, "details": {}},
+    "required": ["level", "what", "details"],
+}
 
 
 @route(
@@ -30,6 +48,7 @@ PIECE = 256 * 1024
     "/health",
     "Write to the board, read it back, and check the file.",
     answers={200: "healthy", 503: "not healthy: the disk is full, the database is damaged, or the board is locked"},
+    content={"application/json": _HEALTH},
     group=ADMINISTRATION,
     strangers=True,
 )
@@ -60,6 +79,7 @@ async def health(service: Service, request: Request) -> Response:
     "/metrics",
     "Counters for Prometheus.",
     answers={200: "text in Prometheus' format"},
+    content={"text/plain": _TEXT},
     group=ADMINISTRATION,
     strangers=True,
 )
@@ -95,6 +115,7 @@ def _wal_size(path: str | None) -> int:
     "Check the board for damage. With `repair`, fix what can be fixed safely.",
     body={"type": "object", "properties": {"repair": {"type": "boolean"}}},
     answers={200: "a list of findings: level, what, details"},
+    content={"application/json": {"type": "array", "items": _FINDING}},
     group=ADMINISTRATION,
     strangers=True,
 )
@@ -127,6 +148,7 @@ def _object(body: bytes) -> dict[str, Any]:
     "/backup",
     "Download a copy of the board, made while others use it.",
     answers={200: "a SQLite database"},
+    content={"application/vnd.sqlite3": {}},
     group=ADMINISTRATION,
     strangers=False,
 )

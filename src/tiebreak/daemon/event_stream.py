@@ -16,7 +16,7 @@ from ..kinds import RULES
 from ..limits import STREAM_HEARTBEAT
 from ..model import encode
 from ..operations import find
-from .routes import EVENTS, Response, route
+from .routes import CLIENT_HEADER, EVENTS, Response, route
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,13 +29,16 @@ AT_ONCE = 100
 FILTERS = {
     name: kind for name, kind in find("events.read").parameters.items() if name not in ("after", "limit", "newest")
 }
+_DIGITS = 15
+"""The most digits of a number that a client names."""
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
 _QUERY = {
-    "after": {
-        "type": "integer",
-        "minimum": 0,
-        "description": "only events after this number (default: only new events)",
-    },
+    "after": {**_NUMBER, "description": "only events after this number (default: only new events)"},
     **{name: RULES[kind.name].schema for name, kind in FILTERS.items()},
+}
+_HEADERS = {
+    **CLIENT_HEADER,
+    "Last-Event-ID": {**_NUMBER, "description": "the last event that arrived; it takes precedence over `after`"},
 }
 _SSE = b"text/event-stream; charset=utf-8"
 
@@ -45,7 +48,9 @@ _SSE = b"text/event-stream; charset=utf-8"
     "/events",
     "Stream events as they happen: server-sent events, resumable by number, filtered by the server.",
     query=_QUERY,
+    headers=_HEADERS,
     answers={200: "a stream of events", 429: "too many open waits"},
+    content={"text/event-stream": {"type": "string"}},
     group=EVENTS,
     strangers=True,
 )
@@ -57,7 +62,7 @@ async def events(service: Service, request: Request) -> Response:
     params.pop("after", None)
     if after is None:
         number = await service.call("events.last", {})
-    elif str(after).isdecimal() and len(str(after)) < 16:
+    elif str(after).isdecimal() and len(str(after)) <= _DIGITS:
         number = int(after)
     else:
         raise Invalid("after: expected the number of an event")

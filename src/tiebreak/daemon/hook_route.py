@@ -35,6 +35,7 @@ _TEXT = {"type": "string"}
     "/hooks/{client}/{event}",
     "Answer a hook of an agent client (claude, codex, cursor, gemini) on this machine.",
     body={"type": "object"},
+    body_required=True,
     query={"agent": _TEXT, "project": _TEXT},
     answers={
         200: "the answer in the client's own format: empty, a refusal, or a text for the agent",

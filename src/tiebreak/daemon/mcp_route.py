@@ -20,7 +20,8 @@ from ..errors import Invalid, Unavailable
 from ..names import RESOURCE_TYPES
 from ..names import agent as check_agent
 from ..names import resource as check_resource
-from .routes import LANGUAGE_MODELS, Problem, Request, Response, route
+from .routes import CLIENT_HEADER, LANGUAGE_MODELS, Problem, Request, Response, ref, route
+from .rpc import REFUSAL_OR_ERROR
 from .service_engine import ServiceEngine
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ _board: ContextVar[AsyncBoard] = ContextVar("board")
     "/mcp",
     "Six tools for language models, by the Model Context Protocol. The header `Tiebreak-Agent` names the agent.",
     body={"type": "object", "description": "one JSON-RPC message of the Model Context Protocol"},
+    body_required=True,
+    headers={
+        **CLIENT_HEADER,
+        "Tiebreak-Agent": {"type": "string", "description": "who calls: `name` or `name~session`"},
+        "Tiebreak-Project": {"type": "string", "description": "a project's name (default: `default`)"},
+    },
     answers={
         200: "the answer, a refusal among them",
         202: "nothing to answer: a notification",
@@ -48,6 +55,8 @@ _board: ContextVar[AsyncBoard] = ContextVar("board")
         429: "too many open waits",
         503: "the MCP SDK is not installed",
     },
+    content={"application/json": ref("Answer")},
+    error=REFUSAL_OR_ERROR,
     group=LANGUAGE_MODELS,
     strangers=True,
 )

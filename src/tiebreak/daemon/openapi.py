@@ -1,8 +1,8 @@
 """The OpenAPI document, generated from the table of routes and from the declared operations.
 
-A route declares its statuses, and an operation its parameters and its result. This module adds what they have in
-common: the form of an error, the statuses that any route can have, and the schemas of records. The schema of a request
-allows all that the server accepts. A fuzzer that needs narrower schemas narrows them itself.
+A route declares what it takes and answers; an operation declares its parameters and its result. This module adds what
+they have in common: the form of an error, the statuses that any route can have, and the schemas of records. The
+schema of a request allows all that the server accepts. A fuzzer that needs narrower schemas narrows them itself.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..limits import LONGEST_WAIT, MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
+from ..limits import LONGEST_WAIT, MOST_IN_A_BATCH
 from ..operations import description
-from .routes import ROUTES, groups
+from .routes import ONCE, ROUTES, groups
+from .routes import ref as _ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..operations.description import OperationDescription, RecordDescription
-    from .routes import Route
-
-    Schema = dict[str, Any]
+    from .routes import Route, Schema
 
 ABOUT = (
-    "The operations of a tiebreak board over HTTP. `POST /rpc` runs each of them by its name (`x-operations` lists "
-    "them), `GET /events` streams what happens, and further routes speak the protocols of other programs. "
+    "The operations of a tiebreak board over HTTP. JSON-RPC runs each of them by its name (`x-operations` lists "
+    "them), a stream tells what happens, and further routes speak the protocols of other programs. "
     "Each GET route also answers HEAD."
 )
 EVERYWHERE = {
@@ -91,10 +90,6 @@ _TOKEN = {
 }
 
 
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
 # ── Routes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -115,8 +110,8 @@ def _route(route: Route) -> Schema:
         "responses": {str(status): _response(route, status, text) for status, text in statuses(route).items()},
     }
     if route.body is not None:
-        body = _ref("Body") if route.path == "/rpc" else route.body
-        made["requestBody"] = {"required": route.path == "/rpc", "content": {"application/json": {"schema": body}}}
+        content = {"application/json": {"schema": route.body}}
+        made["requestBody"] = {"required": route.body_required, "content": content}
     if not route.strangers:
         made["x-strangers"] = False
     return made
@@ -127,11 +122,14 @@ def _parameters(route: Route) -> list[Schema]:
     found: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in within
     ]
-    for name, schema in route.query.items():
-        rest = {key: value for key, value in schema.items() if key != "description"}
-        found.append({"name": name, "in": "query", "schema": rest})
-        if "description" in schema:
-            found[-1]["description"] = schema["description"]
+    for place, declared in (("query", route.query), ("header", route.headers)):
+        for name, schema in declared.items():
+            rest = {key: value for key, value in schema.items() if key != "description"}
+            found.append({"name": name, "in": place, "schema": rest})
+            if "description" in schema:
+                found[-1]["description"] = schema["description"]
+            if name in route.required:
+                found[-1]["required"] = True
     return found
 
 
@@ -158,45 +156,15 @@ def _error_body(status: int) -> Schema:
 
 
 def _content(route: Route, status: int) -> Schema:
-    """The content of a response: from `_BODIES` if it succeeds, else an error."""
+    """The content of a response: what the route declares if it succeeds, else an error."""
     if status in _WITHOUT_BODY:
         return {}
-    kind, schema = _BODIES.get((route.method, route.path), ("application/json", {}))
     if status < 400:
-        return {kind: {"schema": schema}}
+        return {kind: {"schema": schema} for kind, schema in route.content.items()}
     content = _error_body(status)
-    if status in route.answers and any(schema is each for each in (_OPERATION_ANSWERS, _ANSWERS, _ANSWER)):
-        content["application/json"] = {"schema": {"anyOf": [_ref("Refusal"), _ref("Error")]}}
+    if status in route.answers:
+        content["application/json"] = {"schema": route.error}
     return content
-
-
-def _one_or_many(name: str) -> Schema:
-    return {"anyOf": [_ref(name), {"type": "array", "minItems": 1, "items": _ref(name)}]}
-
-
-_OPERATION_ANSWERS = _one_or_many("OperationAnswer")
-_ANSWERS = _one_or_many("Answer")
-_ANSWER = _ref("Answer")
-_TEXT = {"type": "string"}
-_DOCUMENT = {
-    "type": "object",
-    "properties": {"openapi": _TEXT, "info": {"type": "object"}, "paths": {"type": "object"}},
-    "required": ["openapi", "info", "paths"],
-}
-_BODIES: dict[tuple[str, str], tuple[str, Schema]] = {
-    ("POST", "/rpc"): ("application/json", _OPERATION_ANSWERS),
-    ("POST", "/"): ("application/json", _ANSWERS),
-    ("POST", "/mcp"): ("application/json", _ANSWER),
-    ("POST", "/a2a"): ("application/json", _ANSWER),
-    ("GET", "/events"): ("text/event-stream", _TEXT),
-    ("GET", "/metrics"): ("text/plain", _TEXT),
-    ("GET", "/docs"): ("text/html", _TEXT),
-    ("GET", "/backup"): ("application/vnd.sqlite3", {}),
-    ("GET", "/openapi.json"): ("application/json", _DOCUMENT),
-    ("GET", "/health"): ("application/json", _ref("Health")),
-    ("POST", "/doctor"): ("application/json", {"type": "array", "items": _ref("Finding")}),
-}
-"""The content of successful responses, where it is not any JSON."""
 
 
 # ── Operations ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,11 +197,8 @@ def _record(record: RecordDescription) -> Schema:
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 _ID = {"type": ["string", "number", "null"], "description": "comes back with the answer; without it there is none"}
-_ONCE = {
-    "type": ["string", "null"],
-    "pattern": f"^[ -~]{{{MIN_ONCE},{MAX_ONCE}}}$",
-    "description": "makes a write safe to repeat: the second time it is answered as the first time",
-}
+_ONCE = {**ONCE, "type": ["string", "null"]}
+_TEXT = {"type": "string"}
 _VERSION_2 = {"const": "2.0"}
 
 
@@ -257,8 +222,6 @@ def _messages(operations: list[OperationDescription]) -> dict[str, Schema]:
         "OperationResult": _object(jsonrpc=_VERSION_2, id=_ID, result=_any_result(operations)),
         "Refusal": _object(jsonrpc=_VERSION_2, id=_ID, error=_RPC_ERROR),
         "Error": {**_object(error=_ERROR_NAME, message=_TEXT), "description": "why not, and perhaps what to do"},
-        "Health": _object(healthy={"const": True}, written={"type": "number"}, up_seconds=_SECONDS, pid=_COUNT),
-        "Finding": _object(level=_TEXT, what=_TEXT, details={}),
     }
 
 
@@ -284,8 +247,6 @@ def _object(**properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-_SECONDS = {"type": "number", "minimum": 0}
-_COUNT = {"type": "integer", "minimum": 1}
 _ERROR_NAME = {"type": "string", "enum": [each.name for each in description.error_kinds()]}
 _RPC_ERROR = _object(code={"type": "integer"}, message=_TEXT)
 _RPC_ERROR["properties"]["data"] = {

@@ -20,7 +20,7 @@ from .. import __version__, limits
 from ..model import RECORDS
 from ..operations import description
 from ..text import html
-from ..user_folders import DEFAULT_PORT
+from ..user_folders import DEFAULT_ADDRESS
 from . import http_protocol, openapi, rpc, waiters
 from .routes import DOCUMENTATION as GROUP
 from .routes import ROUTES, Response, groups, route
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from .service import Service
 
 STATIC = Path(__file__).parent / "static"
+_DOCUMENT = {
+    "type": "object",
+    "properties": {"openapi": {"type": "string"}, "info": {"type": "object"}, "paths": {"type": "object"}},
+    "required": ["openapi", "info", "paths"],
+}
 
 
 @route(
@@ -41,6 +46,7 @@ STATIC = Path(__file__).parent / "static"
     "/openapi.json",
     "This API as an OpenAPI 3.1 document.",
     answers={200: "the document"},
+    content={"application/json": _DOCUMENT},
     group=GROUP,
     strangers=True,
 )
@@ -54,6 +60,7 @@ async def openapi_json(service: Service, request: Request) -> Response:
     "/docs",
     "This API for people: one page that loads nothing else.",
     answers={200: "a page"},
+    content={"text/html": {"type": "string"}},
     group=GROUP,
     strangers=True,
 )
@@ -82,7 +89,7 @@ _POLICY = (
 def page(host: str) -> bytes:
     """The page, with this host name in its examples."""
     if host == "localhost":  # by the unix socket, where there is no port
-        host = f"127.0.0.1:{DEFAULT_PORT}"
+        host = DEFAULT_ADDRESS
     return filled(host, ROUTES, description.operations()).encode()
 
 
@@ -226,8 +233,8 @@ def _routes(routes: list[Route]) -> str:
 def _route(route: Route) -> tuple[str, str, str]:
     method = f'<span class="method {html(route.method.lower())}">{html(route.method)}</span>'
     text = _prose(route.text)
-    if route.query:
-        text += f'<br><span class="note">with</span> {", ".join(f"<code>{html(name)}</code>" for name in route.query)}'
+    if names := [*route.query, *route.headers]:
+        text += f'<br><span class="note">with</span> {", ".join(f"<code>{html(name)}</code>" for name in names)}'
     if not route.strangers:
         text += '<br><span class="tag must">always wants the token</span>'
     answers = _list(f"<b>{status}</b> {_prose(said)}" for status, said in route.answers.items())

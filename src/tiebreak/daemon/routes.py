@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError, Unavailable
+from ..limits import MAX_ONCE, MIN_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .service import Service
 
     Handler = Callable[["Service", "Request"], Awaitable["Response"]]
+    Schema = dict[str, Any]
 
 JSON = b"application/json"
 
@@ -41,6 +43,12 @@ class Request:
         """Identifies the client for limits: its connection, and the name that it gives itself in `Tiebreak-Client`."""
         name = self.headers.get(b"tiebreak-client", b"")[:100].decode("latin-1")
         return f"{self.peer}/{name}"
+
+    @property
+    def once(self) -> str | None:
+        """The idempotency key in the header `Idempotency-Key`."""
+        given = self.headers.get(b"idempotency-key")
+        return None if given is None else given.decode("latin-1")
 
     def query(self) -> dict[str, str]:
         """The query parameters. Raises `Invalid` when one is given twice."""
@@ -122,6 +130,26 @@ DOCUMENTATION = RouteGroup("Documentation", "This description, for programs and 
 OWN_GROUPS = (OPERATIONS, EVENTS, ADMINISTRATION, HOOKS, LANGUAGE_MODELS, DOCUMENTATION)
 
 
+def ref(name: str) -> Schema:
+    """A reference to a schema that the OpenAPI document has under this name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+ANY_JSON: dict[str, Schema] = {"application/json": {}}
+ERROR = ref("Error")
+ONCE = {
+    "type": "string",
+    "pattern": f"^[ -~]{{{MIN_ONCE},{MAX_ONCE}}}$",
+    "description": "makes a write safe to repeat: the second time it is answered as the first time",
+}
+ONCE_HEADER = {"Idempotency-Key": ONCE}
+"""For routes that write with `Request.once`."""
+CLIENT_HEADER = {
+    "Tiebreak-Client": {"type": "string", "description": "a name for this client, by which its open waits are counted"}
+}
+"""For routes that wait as `Request.client`."""
+
+
 class Route(NamedTuple):
     """One declared route."""
 
@@ -130,9 +158,9 @@ class Route(NamedTuple):
     handler: Handler
     text: str
     """What it does, in one sentence, for the documentation."""
-    body: dict[str, Any] | None
+    body: Schema | None
     """The JSON Schema of the body, or None for a route without one."""
-    query: dict[str, dict[str, Any]]
+    query: dict[str, Schema]
     """The query parameters, each with its JSON Schema."""
     answers: dict[int, str]
     """The statuses of this route, in addition to those that every route can have."""
@@ -140,6 +168,16 @@ class Route(NamedTuple):
     """Whether it needs no token under `--open`. The operations that it runs may still need one."""
     group: RouteGroup
     """Where the documentation lists it."""
+    body_required: bool = False
+    """Whether an empty body is refused."""
+    headers: dict[str, Schema] = {}
+    """The request headers that only some routes read, each with its JSON Schema."""
+    required: tuple[str, ...] = ()
+    """The query parameters and headers without which a request is refused."""
+    content: dict[str, Schema] = ANY_JSON
+    """The body of a successful answer: its content type, or each that it can have, with its JSON Schema."""
+    error: Schema = ERROR
+    """The JSON Schema of the body of the errors in `answers`."""
 
     @property
     def words(self) -> list[str]:
@@ -157,9 +195,14 @@ def route(
     *,
     group: RouteGroup,
     strangers: bool,
-    body: dict[str, Any] | None = None,
-    query: dict[str, dict[str, Any]] | None = None,
+    body: Schema | None = None,
+    body_required: bool = False,
+    query: dict[str, Schema] | None = None,
+    headers: dict[str, Schema] | None = None,
+    required: tuple[str, ...] = (),
     answers: dict[int, str] | None = None,
+    content: dict[str, Schema] = ANY_JSON,
+    error: Schema = ERROR,
 ) -> Callable[[Handler], Handler]:
     """Declare a function as the handler of a route.
 
@@ -168,7 +211,7 @@ def route(
 
     def declare(handler: Handler) -> Handler:
         parts = (method, path, handler, text, body, query or {}, answers or {200: "done"})
-        ROUTES.append(Route(*parts, strangers=strangers, group=group))
+        ROUTES.append(Route(*parts, strangers, group, body_required, headers or {}, required, content, error))
         return handler
 
     return declare

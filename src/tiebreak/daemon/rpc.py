@@ -14,35 +14,41 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid, Refused, TiebreakError
-from ..limits import MAX_ONCE, MIN_ONCE, MOST_IN_A_BATCH
+from ..limits import MOST_IN_A_BATCH
 from ..model import encode
 from ..names import shown
 from ..operations import find
 from .advice import body_of
-from .routes import OPERATIONS, Problem, Response, route
+from .routes import CLIENT_HEADER, ERROR, OPERATIONS, Problem, Response, ref, route
 from .service import internal
 
 if TYPE_CHECKING:
     from ..operations import Operation
-    from .routes import Request
+    from .routes import Request, Schema
     from .service import Service
 
 PARSE, REQUEST, METHOD, INTERNAL = -32700, -32600, -32601, -32603
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-_REQUEST = {
-    "type": "object",
-    "required": ["jsonrpc", "method"],
-    "properties": {
-        "jsonrpc": {"const": "2.0"},
-        "id": {"type": ["string", "number", "null"]},
-        "method": {"type": "string"},
-        "params": {"type": ["object", "null"]},
-        "once": {"type": ["string", "null"], "minLength": MIN_ONCE, "maxLength": MAX_ONCE},
-    },
+_HEADERS = {
+    **CLIENT_HEADER,
+    "Idempotency-Key": {"type": "string", "description": "`once`, for a single request that has no such member"},
+    "Tiebreak-Try": {"type": "string", "description": "which try of the same call this is: 1, 2, …"},
 }
-SCHEMA = {"oneOf": [_REQUEST, {"type": "array", "minItems": 1, "maxItems": MOST_IN_A_BATCH, "items": _REQUEST}]}
+ANSWERS = {
+    200: "the answer, a refusal among them",
+    204: "nothing to answer: notifications",
+    400: "not JSON-RPC",
+    429: "too many open waits",
+}
+"""The statuses of a route where JSON-RPC is spoken, also in batches."""
+REFUSAL_OR_ERROR = {"anyOf": [ref("Refusal"), ERROR]}
+
+
+def one_or_many(name: str) -> dict[str, Schema]:
+    """The content of an answer to one request or to a batch: one such schema, or an array of them."""
+    return {"application/json": {"anyOf": [ref(name), {"type": "array", "minItems": 1, "items": ref(name)}]}}
 
 
 class RpcError(Exception):
@@ -58,13 +64,12 @@ class RpcError(Exception):
     "POST",
     "/rpc",
     "Run one operation or a batch of them, as JSON-RPC 2.0.",
-    body=SCHEMA,
-    answers={
-        200: "the answer, a refusal among them",
-        204: "nothing to answer: notifications",
-        400: "not JSON-RPC",
-        429: "too many open waits",
-    },
+    body=ref("Body"),
+    body_required=True,
+    headers=_HEADERS,
+    answers={**ANSWERS, 409: "a later try of the same call has arrived already"},
+    content=one_or_many("OperationAnswer"),
+    error=REFUSAL_OR_ERROR,
     group=OPERATIONS,
     strangers=True,
 )
@@ -76,7 +81,7 @@ async def rpc(service: Service, request: Request) -> Response:
         if type(message) is list:
             return await _batch(service, request, message)
         rpc_id, method, params, once = parse_request(message)
-        once = _header_key(request) if once is None else once
+        once = request.once if once is None else once
     except RpcError as exc:
         return Response(_encode(error_answer(exc.rpc_id, exc.code, str(exc))), status=400)
     try:
@@ -118,11 +123,6 @@ def parse_json(body: bytes) -> Any:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
         raise RpcError(PARSE, f"not JSON: {exc}") from None
-
-
-def _header_key(request: Request) -> str | None:
-    given = request.headers.get(b"idempotency-key")
-    return None if given is None else given.decode("latin-1")
 
 
 async def _batch(service: Service, request: Request, messages: list[Any]) -> Response:

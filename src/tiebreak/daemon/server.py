@@ -28,7 +28,7 @@ from ..clock import wall
 from ..errors import Invalid, Refused, Unavailable
 from ..files import replace_file
 from ..text import moment
-from ..user_folders import LOOPBACK, host_and_port, socket_for, token_file
+from ..user_folders import DEFAULT_ADDRESS, LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
 from .http_protocol import ALWAYS, FlushQueue, HttpProtocol
 from .lock import DaemonLock
@@ -55,7 +55,7 @@ log = logging.getLogger("tiebreak")
 class Settings(NamedTuple):
     """The options of `tb serve` that concern the daemon."""
 
-    address: str | None = "127.0.0.1:7777"
+    address: str | None = DEFAULT_ADDRESS
     """HOST:PORT for TCP; None for the unix socket only. Port 0 chooses a free port."""
     socket: str | None = None
     """The path of the unix socket; None for the default path."""

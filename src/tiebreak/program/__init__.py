@@ -17,7 +17,9 @@ def _serve() -> None:
 
 
 def _coord() -> None:
-    from ..compat import coord_commands  # noqa: F401  (declares the command)
+    from ..compat import coord_commands  # declares the command
+
+    coord_commands.serve_command = lambda: find("serve")
 
 
 def _coordination() -> None:

@@ -9,6 +9,7 @@ from ..cli.parser import Option, command, whole
 from ..engine.addresses import without_password
 from ..errors import Invalid, Refused, Unavailable
 from ..text import plain
+from ..user_folders import DEFAULT_ADDRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ EXTRA = "pip install 'tiebreak[serve]'"
 @command(
     "serve",
     "Serve the board to many clients, over HTTP on loopback and a unix socket.",
-    Option("addr", "HOST:PORT", "where to listen; `none` for the unix socket alone", default="127.0.0.1:7777"),
+    Option("addr", "HOST:PORT", "where to listen; `none` for the unix socket alone", default=DEFAULT_ADDRESS),
     Option("socket", "PATH", "the unix socket (default: in a private folder)"),
     Option("host", "NAME", "another host name that clients use (repeatable)", many=True),
     Option("token-file", "FILE", "a file with a lasting token; created if needed (default: a new token at each start)"),
