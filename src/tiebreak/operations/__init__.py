@@ -29,7 +29,7 @@ from ..names import JOB, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
     from ..process_identity import Identity
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
         def write_event(self, **event: Any) -> None:
             """Append an event to the log, with a value for each column; perhaps together with later ones."""
+
+        def search_words(self, words: Iterable[str]) -> str:
+            """A search for rows with all these words, as `{search}` takes it; `word*` is every word that begins so."""
 
         def process_of(self, session: str) -> Identity | None:
             """The process that a session's token names, if it is on this machine; None for any other token."""

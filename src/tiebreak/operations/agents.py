@@ -201,7 +201,7 @@ def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
 def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str], tuple[int, int]]:
     """The times of the first and last recent event of each agent, which count as signs of life."""
     rows = tx.all(
-        "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
+        "SELECT project, agent, min(at), max(at) FROM {log} WHERE number > (SELECT max(number) FROM {log}) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
         f"AND event NOT IN ({_NO_SIGN_OF_LIFE}) GROUP BY project, agent",
         recent=RECENT_EVENTS,

@@ -197,5 +197,5 @@ def search(
     if not words:
         raise Invalid("query: give at least one word")
     visible = "(recipient IS NULL OR recipient = :me OR sender = :me)"
-    where = ["{search}", visible, "messages.project = :project"]
-    return _select(tx, where, agent, project=project, limit=limit, query=" ".join(words))
+    where = ["{search:messages.body :query}", visible, "messages.project = :project"]
+    return _select(tx, where, agent, project=project, limit=limit, query=tx.search_words(words))

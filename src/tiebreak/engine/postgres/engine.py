@@ -29,24 +29,21 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
-from ...operations import perform
 from ...operations.events import append_refusals
 from ..addresses import without_password
-from ..protocol import follow
 from ..refusals import Refusals
 from .notifications import Notifications
 from .opening import prepare, refusal_if_closed, schema_of
 from .server_errors import CONFLICTS, MISSING, is_temporary, unavailable
 from .transaction import BoolAsInteger, MissingScope, PostgresTransaction, WouldWait
 from .transaction_settings import TransactionSettings
-from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_in_savepoint, run_without_savepoint
+from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_alone, run_in_savepoint, run_without_savepoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
-    from ...model import Event
     from ...operations import Operation, Scope
     from ..protocol import Call
 
@@ -80,6 +77,7 @@ class PostgresEngine:
         self.address = without_password(address)
         self.path: str | None = None
         self.writers = 4
+        self.follow = None
         self.deadline = deadline
         self.clock = clock
         self.full_address = address
@@ -192,7 +190,7 @@ class PostgresEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(operation, params)
-        answer = self._write(operation.scopes(params, once), perform, operation, params, once)
+        answer = self._write(operation.scopes(params, once), run_alone, operation, params, once)
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -321,9 +319,10 @@ class PostgresEngine:
         """
 
         def work(connection: Any) -> Any:
-            settled = self.settled(connection) if operation.reads_log else None
+            settled = self.settled(connection) if operation.reads_log else 0
             now = self.settings.reading(connection)
-            tx = PostgresTransaction(connection, self.refusals, now, lambda: _if_declared(settled), clock=self.clock)
+            tx = PostgresTransaction(connection, self.refusals, now, lambda: settled, clock=self.clock)
+            tx.reads_log = operation.reads_log
             try:
                 return operation.function(tx, **params)
             finally:
@@ -371,10 +370,6 @@ class PostgresEngine:
         # The sequence does not answer this: a rolled-back transaction leaves a gap, which would wake waiters for ever.
         newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= {}"
         return int(self._with_connection(lambda c: self.settings.asking(c, newest.format(self.settled(c)))))
-
-    def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-        """The next events that match, and the number after which to continue."""
-        return follow(self, after, timeout, filters)
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -425,13 +420,6 @@ class PostgresEngine:
         tx = PostgresTransaction(connection, Refusals(""), 0)
         append_refusals(tx, rows)
         tx.commit()
-
-
-def _if_declared(settled: int | None) -> int:
-    """The number up to which the log may be read; raises for an operation that has not declared `reads_log`."""
-    if settled is None:
-        raise RuntimeError("an operation reads the log of events without declaring `reads_log`")
-    return settled
 
 
 def _scopes(calls: Sequence[Call]) -> list[Scope]:
