@@ -65,6 +65,10 @@ if TYPE_CHECKING:
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
 
+        changeable: str
+        """The answer of `changeable`, which says what it is for."""
+        claimable: str
+        """The answer of `claimable`."""
         skips_locked_rows: bool
         """Whether `{skip_locked}` can skip rows at all: only where other writers run at the same time."""
 
@@ -275,12 +279,12 @@ def changeable(tx: Transaction) -> str:
 
     Safety does not depend on it (see `strangers`). It keeps a stranger's call from finding a job and being refused.
     """
-    return getattr(tx, "changeable", "")
+    return tx.changeable
 
 
 def claimable(tx: Transaction) -> str:
     """A further SQL condition for tasks that a call wants to claim: for strangers, no job may come after the task."""
-    return getattr(tx, "claimable", "")
+    return tx.claimable
 
 
 def by_stranger(tx: Transaction) -> bool:
