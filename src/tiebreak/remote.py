@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .model import Event
-    from .operations import Operation
-
-    Call = tuple[Operation[..., Any], dict[str, Any], str | None]
+    from .operations import Call, Operation
 
 PATIENCE = 3.0
 """Seconds to wait for a daemon that does not answer. A restart takes less than one second."""

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..model import Event
-    from ..operations import Operation
-
-    Call = tuple[Operation[..., Any], dict[str, Any], str | None]
-    """An operation, its parameters, and its idempotency key, if it has one."""
+    from ..operations import Call, Operation
 
     class Engine(Protocol):
         """Runs operations on one board."""

@@ -84,6 +84,9 @@ if TYPE_CHECKING:
         def refusals(self, subject: str) -> list[tuple[Any, ...]]:
             """The remembered refusals about a subject that are not in the log yet, as rows of events."""
 
+    Call = tuple["Operation[..., Any]", dict[str, Any], str | None]
+    """An operation, its parameters, and its idempotency key, if it has one."""
+
 else:
 
     class Generic:

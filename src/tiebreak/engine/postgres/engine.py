@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
-    from ...operations import Operation, Scope
-    from ..protocol import Call
+    from ...operations import Call, Operation, Scope
 
     T = TypeVar("T")
 

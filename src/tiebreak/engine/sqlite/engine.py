@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
-    from ...operations import Operation
-    from ..protocol import Call
+    from ...operations import Call, Operation
 
     T = TypeVar("T")
 
