@@ -72,13 +72,22 @@ IDLE = psycopg.pq.TransactionStatus.IDLE
 class PostgresEngine:
     """Runs operations on a PostgreSQL database. Threads may share it; a forked child gets connections of its own."""
 
-    def __init__(self, address: str, *, clock: Callable[[], int] | None = None, deadline: float = DEADLINE) -> None:
+    def __init__(
+        self,
+        address: str,
+        copy_to_file: Callable[..., None],
+        *,
+        clock: Callable[[], int] | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
         self.address = without_password(address)
         self.path: str | None = None
         self.writers = 4
         self.follow = None
         self.deadline = deadline
         self.clock = clock
+        self._copy_to_file = copy_to_file
+        """Makes a backup: the other engine's file. So it is given, and engines know nothing of each other."""
         self.full_address = address
         """The complete address, with its password: for commands that are started for this board."""
         try:
@@ -380,9 +389,7 @@ class PostgresEngine:
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
         """Copy the board to a new file, as a SQLite board, while others use it."""
-        from ..move.server_backup import to_file
-
-        to_file(self._connect(), self.address, target, progress)
+        self._copy_to_file(self._connect(), self.address, target, progress)
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """The findings of `tb doctor` about the server and the board's tables."""
