@@ -160,9 +160,8 @@ def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project
 @operation("messages.ack", writes=True, strangers=True)
 def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Project = "") -> Message:
     """Acknowledge a message, so that its sender knows it was understood."""
-    tx.first(
-        "SELECT 1 FROM messages WHERE number = :number {share}", number=number
-    )  # so that it is not pruned meanwhile
+    # So that it is not pruned meanwhile.
+    tx.first("SELECT 1 FROM messages WHERE number = :number {share}", number=number)
     message = _find(tx, number, project, agent)
     if message.recipient not in (None, short(agent)):
         raise Invalid(f"message {number} is not for you but for {message.recipient}")
