@@ -445,10 +445,24 @@ class Board:
         seen = self.events.last() if after is None else after
         while True:
             left = 3600.0 if end is None else max(0.0, end - elapsed())
-            found, seen = self.engine.follow(seen, left, filters)
+            found, seen = (self.engine.follow or self._read_or_wait)(seen, left, filters)
             yield from found
             if not found and left <= 0:
                 return
+
+    def _read_or_wait(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
+        """`Engine.follow` for an engine in this process: read the events, and wait if none matches."""
+        last, read, end = operations.find("events.last"), operations.find("events.read"), elapsed() + timeout
+        while True:
+            newest = self.engine.run(last, {})
+            found = self.engine.run(read, {**filters, "after": after, "limit": MAX_LIMIT})
+            if found:
+                return found, found[-1].number
+            after = max(after, newest)  # no event up to that number matches
+            remaining = end - elapsed()
+            if remaining <= 0:
+                return [], after
+            self.engine.wait(after, remaining)
 
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 

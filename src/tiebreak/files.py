@@ -1,12 +1,16 @@
-"""Files that several processes share: replaced in one step, and locked with `flock`.
+"""Files that several processes share: made or replaced in one step, and locked with `flock`.
 
-Both work across processes without a daemon. A reader sees the old contents or the new ones, never a part. The kernel
+This works across processes without a daemon. A reader sees the old contents or the new ones, never a part. The kernel
 releases a lock when the process that has it ends, however it ends.
 """
 
 from __future__ import annotations
 
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LOOK_AGAIN = 0.02
 """Seconds between two tries to lock a file."""
@@ -36,6 +40,24 @@ def replace_file(path: str, content: bytes, *, mode: int | None = 0o600, durable
         raise
     if durable:
         sync(os.path.dirname(path))
+
+
+def create_file(path: str, fill: Callable[[str], None]) -> None:
+    """Make a new file, for its owner alone: `fill` gets the path of an empty file beside it, and writes that one.
+
+    The file gets its name when it is complete and on the disk. Raises `FileExistsError` instead of overwriting.
+    """
+    if os.path.lexists(path):
+        raise FileExistsError(path)
+    partial = f"{path}.partial-{os.getpid()}-{os.urandom(4).hex()}"
+    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        fill(partial)
+        sync(partial)
+        os.link(partial, path)  # unlike a rename, it never overwrites
+        sync(os.path.dirname(path))
+    finally:
+        remove_file(partial)
 
 
 def _mode(path: str) -> int | None:

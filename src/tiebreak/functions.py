@@ -28,14 +28,9 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     R = TypeVar("R")
 else:
+    from .operations import Generic  # a stand-in: `typing` is slow to import
 
-    class _Untyped:
-        """Stands in for `typing.Generic`, so that `typing` is not imported at run time: it is slow."""
-
-        def __class_getitem__(cls, _):
-            return cls
-
-    Generic, P, R = _Untyped, None, None
+    P = R = None
 
 REGISTRY: dict[str, JobFunction[..., Any]] = {}
 """The declared functions, by the name that boards store."""

@@ -176,7 +176,7 @@ RULES: dict[str, Rule] = {
     ),
     "Priority": _word(names.PRIORITIES),
     "State": _word(names.STATES, "a task's state"),
-    "Status": _word(names.STATUSES, "an agent's status"),
+    "AgentStatus": _word(names.STATUSES, "an agent's status"),
     "Policy": _word(names.POLICIES),
     "Role": _word(names.ROLES),
     "Seconds": Rule(names.seconds, _DURATION, _duration(0, limits.MAX_DELAY), "float | str"),
@@ -194,7 +194,7 @@ RULES: dict[str, Rule] = {
     "Epoch": Rule(names.integer(0, limits.MAX_NUMBER), "an epoch; 0: the grant this agent has", _whole(0), "int"),
     "Json": Rule(names.json_value, f"a JSON value, at most {limits.MAX_JSON // 1024} KiB", {}, "Any"),
     "bool": Rule(names.boolean, "true or false", {"type": "boolean"}, "bool"),
-    "Command": Rule(
+    "CommandOrCall": Rule(
         _of_jobs("command"),
         'text for the shell, an array of words, or `{"call": "module.function", "args": […], "kwargs": {…}}`',
         {
@@ -231,7 +231,7 @@ RULES: dict[str, Rule] = {
         },
         "dict[str, int]",
     ),
-    "Group": Rule(
+    "GroupLimit": Rule(
         _of_jobs("group"),
         "`GROUP=N`: at most N of this group at once",
         _text(limits.MAX_LABEL + 6, f"{_LABEL}=[0-9]{{1,5}}"),
@@ -249,7 +249,7 @@ RULES: dict[str, Rule] = {
         _of_jobs("lasting"), f"{_DURATION}; not 0", _duration(limits.MIN_DURATION, limits.MAX_DELAY), "float | str"
     ),
     "Percent": Rule(_of_jobs("percent"), "0 to 100", {"type": "number", "minimum": 0, "maximum": 100}, "float"),
-    "Grant": Rule(
+    "NumberAndEpoch": Rule(
         _of_jobs("grant"),
         "`[number, epoch]` of a claim",
         {"type": "array", "minItems": 2, "maxItems": 2, "items": _whole(1)},

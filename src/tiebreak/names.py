@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Resource: TypeAlias = str
     Priority: TypeAlias = str
     State: TypeAlias = str
-    Status: TypeAlias = str
+    AgentStatus: TypeAlias = str
     Policy: TypeAlias = str
     Role: TypeAlias = str
     Seconds: TypeAlias = float
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
     Number: TypeAlias = int
     Epoch: TypeAlias = int
     Json: TypeAlias = Any
-    Command: TypeAlias = Any
+    CommandOrCall: TypeAlias = Any
     Environ: TypeAlias = dict[str, str]
     Folder: TypeAlias = str
     Bounds: TypeAlias = dict[str, int]
-    Group: TypeAlias = str
+    GroupLimit: TypeAlias = str
     Size: TypeAlias = int
     Moment: TypeAlias = float
     Lasting: TypeAlias = float
     Percent: TypeAlias = float
-    Grant: TypeAlias = tuple[int, int]
+    NumberAndEpoch: TypeAlias = tuple[int, int]
     Outcome: TypeAlias = dict[str, Any]
     Chunk: TypeAlias = dict[str, Any]
 

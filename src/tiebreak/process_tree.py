@@ -166,6 +166,11 @@ def _found(find: Callable[[], list[Identity]]) -> list[Identity] | None:
         return None
 
 
+def exit_code(code: int) -> int:
+    """The exit code by which a shell tells how a process ended; `code` is -N for a process that signal N killed."""
+    return code if code >= 0 else 128 - code
+
+
 # ── Ties between parents and children ────────────────────────────────────────────────────────────────
 
 

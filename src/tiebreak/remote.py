@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .model import Event
-    from .operations import Operation
-
-    Call = tuple[Operation[..., Any], dict[str, Any], str | None]
+    from .operations import Call, Operation
 
 PATIENCE = 3.0
 """Seconds to wait for a daemon that does not answer. A restart takes less than one second."""
@@ -119,22 +117,18 @@ class RemoteEngine:
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
         """Download a copy of the board to a new file on this machine, while others use the board."""
-        if os.path.lexists(target):
-            raise Refused(f"backup {target}: exists already, and a backup never overwrites")
-        partial = f"{target}.partial-{os.getpid()}"
-        try:
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        from .files import create_file
+
+        def download(partial: str) -> None:
+            with open(partial, "wb") as file:
                 self._exchange("GET", "/backup", b"", ANSWER * 10, _FileSink(file, progress))
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(partial, target)
+
+        try:
+            create_file(target, download)
         except FileExistsError:
             raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
         except OSError as exc:
             raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
-        finally:
-            if os.path.exists(partial):
-                os.unlink(partial)
 
     def probe(self) -> None:
         """Ask whether the daemon finds its board healthy; raises `Unavailable`."""

@@ -84,17 +84,23 @@ BY_NAME = {"session": "a~spawn-{}", "expression": "@daily", "holder": "bob~1", "
 SAMPLES: dict[str, Any] = {
     **dict.fromkeys(("Name", "Note", "Text", "Label", "Key", "Folder"), "/given"),
     **dict.fromkeys(("Label", "Key", "Role"), "worker"),
-    **{"Ref": "key-{}", "Resource": "lock:held-{}", "Command": "true", "Json": {"command": "true"}, "Percent": 1.0},
-    **{"Number": 1, "Epoch": 1, "Lease": 60, "Grant": [1, 1], "Chunk": {"start": 0, "text": "x"}},
+    **{
+        "Ref": "key-{}",
+        "Resource": "lock:held-{}",
+        "CommandOrCall": "true",
+        "Json": {"command": "true"},
+        "Percent": 1.0,
+    },
+    **{"Number": 1, "Epoch": 1, "Lease": 60, "NumberAndEpoch": [1, 1], "Chunk": {"start": 0, "text": "x"}},
     "Outcome": {"number": 1, "epoch": 1, "ok": True},
 }
 FORMS: dict[str, Any] = {
     **{kind: lambda text: text for kind in ("Name", "Note", "Text", "Label", "Key", "Ref", "AgentId", "Project")},
-    **{kind: lambda text: text for kind in ("Priority", "State", "Seconds", "Moment", "Group")},
+    **{kind: lambda text: text for kind in ("Priority", "State", "Seconds", "Moment", "GroupLimit")},
     "Folder": lambda text: "/" + text,
     "Resource": lambda text: "file:" + text,
     "Json": lambda text: {"command": "true", "name": text[:200], "payload": {"of": text}},
-    "Command": lambda text: ["echo", text],
+    "CommandOrCall": lambda text: ["echo", text],
     "Environ": lambda text: {"A": text, text: "B"},
     "Chunk": lambda text: {"start": 0, "text": text},
     "Outcome": lambda text: {"number": 1, "epoch": 1, "ok": False, "reason": text},

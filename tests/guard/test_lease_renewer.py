@@ -32,9 +32,8 @@ input()
 """
 
 
-def words(agent: Claude, pid: int) -> str:
-    who = identity(pid)
-    return " ".join([agent.agent, agent.board.project, *map(str, who)])
+def words(agent: Claude, pid: int) -> list[str]:
+    return [agent.agent, agent.board.project, *map(str, identity(pid))]
 
 
 def test_a_renewer_renews_while_the_command_runs_and_ends_with_it(
@@ -51,7 +50,7 @@ def test_a_renewer_renews_while_the_command_runs_and_ends_with_it(
         AgentState(ann.agent).forget("shell-1")
 
     monkeypatch.setattr("tiebreak.guard.lease_renewer.time.sleep", nap)
-    assert lease_renewer.keep(words(ann, os.getpid())) == 0
+    lease_renewer.keep(words(ann, os.getpid()))
     assert len(rounds) == 1
     assert (rounds[0] or 0) > before + 200
 
@@ -65,7 +64,7 @@ def test_a_renewer_does_not_outlive_the_client(claude: Start) -> None:
         line = words(ann, process.pid)
         process.kill()
         process.wait(PATIENCE)
-        assert lease_renewer.keep(line) == 0
+        lease_renewer.keep(line)
     assert ann.board.tasks.get(ref="login").until == before
 
 
@@ -96,4 +95,4 @@ def keepers(agent: Claude) -> list[int]:
         ["ps", "-e", "-ww", "-o", "pid=", "-o", "args="], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     lines = [line.split(None, 1) for line in shown.stdout.splitlines()]
-    return [int(pid) for pid, words in lines if "hook keep" in words and agent.agent in words]
+    return [int(pid) for pid, words in lines if "-m tiebreak.guard.lease_renewer" in words and agent.agent in words]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tiebreak.files import lock_file, replace_file, try_lock
+from tiebreak.files import create_file, lock_file, replace_file, try_lock
+from tiebreak.remote import RemoteEngine
 
 HOLD = "import sys; from tiebreak.files import lock_file; lock_file(sys.argv[1]); print('locked', flush=True); input()"
 
@@ -73,3 +76,83 @@ def test_readers_share_a_lock_that_writers_have_to_wait_for(tmp_path: Path) -> N
     assert not try_lock(three)
     for fd in (one, two, three):
         os.close(fd)
+
+
+# ── New files ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def write(text: str) -> Callable[[str], None]:
+    def fill(path: str) -> None:
+        Path(path).write_text(text)
+
+    return fill
+
+
+@pytest.fixture
+def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, list[str]]]:
+    """What was waited for: whether it was a folder, and the names that were there by then."""
+    found: list[tuple[bool, list[str]]] = []
+
+    def sync(fd: int) -> None:
+        names = [name for name in os.listdir(tmp_path) if ".partial-" not in name]
+        found.append((stat.S_ISDIR(os.fstat(fd).st_mode), names))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return found
+
+
+def test_a_new_file_has_its_name_when_it_is_on_the_disk_and_the_name_is_there_too(
+    tmp_path: Path, synced: list[tuple[bool, list[str]]]
+) -> None:
+    create_file(str(tmp_path / "copy"), write("all of it"))
+    assert synced == [(False, []), (True, ["copy"])]
+    assert (tmp_path / "copy").read_text() == "all of it"
+    assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
+
+
+def test_a_copy_from_a_daemon_is_as_durable_as_one_of_a_file(
+    tmp_path: Path, synced: list[tuple[bool, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RemoteEngine, "_exchange", lambda *given: given[-1].write(b"a board"))
+    RemoteEngine("unix:/nowhere").backup(str(tmp_path / "copy"))
+    assert synced == [(False, []), (True, ["copy"])]
+    assert (tmp_path / "copy").read_bytes() == b"a board"
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_new_file_never_overwrites(tmp_path: Path, when: str) -> None:
+    path = tmp_path / "copy"
+
+    def fill(partial: str) -> None:
+        assert when == "meanwhile"
+        path.write_text("precious")
+
+    if when == "before":
+        path.write_text("precious")
+    with pytest.raises(FileExistsError):
+        create_file(str(path), fill)
+    assert path.read_text() == "precious"
+    assert os.listdir(tmp_path) == ["copy"]
+
+
+def test_a_new_file_that_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
+    def fill(partial: str) -> None:
+        Path(partial).write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        create_file(str(tmp_path / "copy"), fill)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_second_copy_of_this_process_does_not_disturb_the_first(tmp_path: Path) -> None:
+    path = str(tmp_path / "copy")
+
+    def fill(partial: str) -> None:
+        create_file(path, write("second"))
+        Path(partial).write_text("first")
+
+    with pytest.raises(FileExistsError):
+        create_file(path, fill)
+    assert Path(path).read_text() == "second"
+    assert os.listdir(tmp_path) == ["copy"]

@@ -208,3 +208,15 @@ print("still here")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
+
+
+# ── Telling how a process ended ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("command", ["exit 0", "exit 7", "kill -TERM $$", "kill -KILL $$"])
+def test_a_process_that_a_signal_killed_has_the_exit_code_that_a_shell_gives_it(command: str) -> None:
+    alone = subprocess.run(["sh", "-c", command], check=False)
+    by_a_shell = subprocess.run(
+        ["sh", "-c", 'sh -c "$1"; exit $?', "sh", command], check=False, stderr=subprocess.DEVNULL
+    )
+    assert process_tree.exit_code(alone.returncode) == by_a_shell.returncode

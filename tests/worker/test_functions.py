@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -285,7 +286,6 @@ def test_a_killed_workers_children_die_with_it(staff: Shop) -> None:
 
 def test_a_child_begins_nothing_once_its_lease_may_be_over(staff: Shop, tmp_path: Path) -> None:
     """Asked directly: the second call's lease has passed by the time that its turn comes."""
-    import json
     import subprocess
 
     from tiebreak.clock import elapsed
@@ -313,3 +313,20 @@ def test_a_child_begins_nothing_once_its_lease_may_be_over(staff: Shop, tmp_path
         assert process.wait() == 0
         assert answers.read() == ""
     assert [(number, code) for number, code, _ in said] == [(0, READY), (1, DONE), (2, NOT_BEGUN), (3, DONE)]
+
+
+def test_a_module_in_the_folder_of_the_worker_is_found(staff: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked directly: the child looks there first, wherever the worker's own program lies."""
+    from tiebreak.worker.function_process import FunctionProcess
+
+    monkeypatch.chdir(staff.folder)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    process = FunctionProcess(["staff"], environment)
+    os.set_blocking(process.answers, True)
+    try:
+        [[ticket, code, names], *_] = json.loads(f"[{os.read(process.answers, 65536).decode().strip()}]")
+        assert (ticket, code) == (0, 30)
+        assert "staff.number" in names
+    finally:
+        process.close()
+        os.waitpid(process.pid, 0)

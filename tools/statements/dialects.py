@@ -40,8 +40,9 @@ def _by_name(sql: str) -> str:
 def differences(sql: str) -> list[str]:
     """What SQLite gets instead, for each fragment of the statement in which the dialects differ."""
     told = []
-    for fragment in dict.fromkeys(name for _, name, _, _ in Formatter().parse(sql) if name):
-        there, here = in_postgres(f"{{{fragment}}}"), sqlite._FRAGMENTS[fragment]
+    parsed = ((name, f":{given}" if given else "") for _, name, given, _ in Formatter().parse(sql) if name)
+    for fragment in dict.fromkeys(f"{{{name}{given}}}" for name, given in parsed):
+        there, here = in_postgres(fragment), fragment.format_map(sqlite._FRAGMENTS)
         if there != here:
             told.append(f"{here} instead of {_CALLED.get(there, there)}" if here else f"without {there}")
     return told

@@ -127,7 +127,7 @@ def _statement(name: str, sent: Sent) -> str:
 
 def _summary(sql: str) -> str:
     """The verb of a statement and its table."""
-    found = _VERB.findall(sql)
+    found = _VERB.findall(sql.replace("{log}", "events"))
     writes = [f"{verb} {table}" for verb, table in found if verb != "FROM"]
     return writes[0] if writes else f"SELECT FROM {found[0][1]}" if found else "SELECT"
 

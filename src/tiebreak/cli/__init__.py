@@ -109,10 +109,13 @@ def _load_apsw() -> None:
     """
     if "collections" in sys.modules:
         return
-    stand_in = sys.modules["_collections_abc"]
+    import _collections_abc as stand_in
+
     sys.modules["collections"] = sys.modules["collections.abc"] = stand_in
     try:
         import apsw  # noqa: F401
+    except Exception:  # noqa: S110
+        pass  # a version that needs more than that: it is imported as usual when a board is opened
     finally:
         del sys.modules["collections"], sys.modules["collections.abc"]
 

@@ -30,11 +30,6 @@ def hook(context: Context, args: Args) -> int:
     from ..guard.client_hooks import respond
     from ..text import json
 
-    if args.client == "keep":  # not a client: run by our own background process
-        from ..guard.lease_renewer import keep
-
-        return keep(args.event)
-
     def connect() -> Engine:
         _answer_within(LONGEST)
         return context.board.engine

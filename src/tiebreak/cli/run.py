@@ -15,7 +15,7 @@ import sys
 from ..errors import Fenced, Invalid
 from ..limits import GRACE, RUN_LEASE
 from ..names import seconds
-from ..process_tree import become_subreaper, descendants, end
+from ..process_tree import become_subreaper, descendants, end, exit_code
 from .parser import Option, command, duration, whole
 
 TYPE_CHECKING = False
@@ -136,7 +136,7 @@ class _HeldCommand:
         finally:
             restore()
             self._dismiss_guardian()
-        return code if code >= 0 else 128 - code
+        return exit_code(code)
 
     def _environment(self) -> dict[str, str]:
         first = self._holding.holds[0]

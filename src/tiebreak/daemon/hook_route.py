@@ -14,7 +14,7 @@ threads of their own, and a slow hook delays only other hooks.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import Invalid, NotFound
 from ..guard.client_hooks import CLIENTS, refused, respond
@@ -51,10 +51,10 @@ async def hook(service: Service, request: Request) -> Response:
     if client not in CLIENTS:
         raise NotFound(f"no client {client[:40]!a}", hint=f"one of {', '.join(CLIENTS)}")
     environ = _environ(request.query())
-    board: Any = ServiceEngine(service)
+    engine = ServiceEngine(service)
 
     def decide() -> bytes:
-        answer = respond(client, event, request.body, lambda: board, environ, own_process=False)
+        answer = respond(client, event, request.body, lambda: engine, environ, own_process=False)
         if answer.code == 2:
             answer = refused(client, event, answer.err)
         warning = {"systemMessage": answer.err} if answer.err else {}

@@ -27,6 +27,7 @@ from .service_engine import ServiceEngine
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
+    from ..engine.protocol import Engine
     from .service import Service
 
 NOBODY = "the caller has no name"
@@ -141,7 +142,7 @@ def _receiving(request: Request) -> Callable[[], Any]:
 class RequestBoard(Board):
     """The board as seen by the agent that a request names in its headers. File names are relative to its repository."""
 
-    def __init__(self, engine: Any, request: Request) -> None:
+    def __init__(self, engine: Engine, request: Request) -> None:
         super().__init__(engine)
         self._headers = request.headers
 

@@ -21,8 +21,7 @@ from .routes import Problem, Route
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..engine.protocol import Call
-    from ..operations import Operation
+    from ..operations import Call, Operation
 
 _stranger: ContextVar[bool] = ContextVar("stranger", default=False)
 """Whether the current request comes from a stranger: it has no token, and the daemon is open."""

@@ -27,8 +27,8 @@ from .waiters import Waiters
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from ..engine.protocol import Call, Engine
-    from ..operations import Operation
+    from ..engine.protocol import Engine
+    from ..operations import Call, Operation
     from .routes import Request
     from .security import AccessCheck
 

@@ -24,7 +24,8 @@ from ..operations import find
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from ..engine.protocol import Call, Engine
+    from ..engine.protocol import Engine
+    from ..operations import Call
     from .metrics import Metrics
 
     Entry = tuple[list[Call], asyncio.Future[list[Any]]]

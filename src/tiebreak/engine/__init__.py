@@ -11,6 +11,7 @@ from ..errors import Invalid
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .protocol import Engine
 
@@ -39,4 +40,10 @@ def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:
 
         hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
         raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
-    return PostgresEngine(address, clock=clock)
+    return PostgresEngine(address, _copy_to_file, clock=clock)
+
+
+def _copy_to_file(*given: Any) -> None:
+    from .move.server_backup import to_file
+
+    to_file(*given)

@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-from ..limits import MAX_LIMIT
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
     from ..model import Event
-    from ..operations import Operation
-
-    Call = tuple[Operation[..., Any], dict[str, Any], str | None]
-    """An operation, its parameters, and its idempotency key, if it has one."""
+    from ..operations import Call, Operation
 
     class Engine(Protocol):
         """Runs operations on one board."""
@@ -59,10 +54,13 @@ if TYPE_CHECKING:
             An engine may use the filters of `events.read` to avoid useless wake-ups. Callers must not rely on it.
             """
 
-        def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-            """Wait for the next events that match (see `events.read`).
+        @property
+        def follow(self) -> Callable[[int, float, dict[str, Any]], tuple[list[Event], int]] | None:
+            """Wait for the events after a number that match (see `events.read`), and read them, all in one request.
 
-            Returns the events, none when the time is up, and the number after which to continue.
+            It is called with the number, the longest wait in seconds and the filters. It returns the events, none when
+            the time is up, and the number after which to continue. None for an engine in this process: there the caller
+            reads, and calls `wait` between two reads.
             """
 
         def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
@@ -86,22 +84,3 @@ if TYPE_CHECKING:
 
         def close(self) -> None:
             """Close all connections and files."""
-
-
-def follow(engine: Engine, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-    """`Engine.follow` for an engine in this process: read the events, and wait if none matches."""
-    from time import monotonic
-
-    from ..operations import find
-
-    last, read, end = find("events.last"), find("events.read"), monotonic() + timeout
-    while True:
-        newest = engine.run(last, {})
-        found = engine.run(read, {**filters, "after": after, "limit": MAX_LIMIT})
-        if found:
-            return found, found[-1].number
-        after = max(after, newest)  # no event up to that number matches
-        remaining = end - monotonic()
-        if remaining <= 0:
-            return [], after
-        engine.wait(after, remaining)

@@ -1,4 +1,4 @@
-"""Counts of refusals: one entry for all refusals with equal fields (see `Key`), within fixed limits.
+"""Counts of refusals: one entry for all refusals with equal fields (see `RefusalKey`), within fixed limits.
 
 A refusal may quote a text that was never stored, and the side file may contain anything. So every field is cut to what
 its column and the index over it accept, and the number of entries and their total size are limited. What does not fit
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Key = tuple[str, str, str, str, str, str, int, str]
+    RefusalKey = tuple[str, str, str, str, str, str, int, str]
     """Event, project, subject, name, kind, agent, epoch, note."""
 
 MOST = 10_000
@@ -23,7 +23,7 @@ MOST_BYTES = 4 << 20
 """The most bytes of text that they may have together."""
 LARGEST_NUMBER = 2**53
 FIELDS = (MAX_LABEL, MAX_LABEL, MAX_RESOURCE, MAX_RESOURCE, MAX_LABEL, MAX_AGENT, 0, MAX_NOTE)
-"""The most bytes of each field of a `Key`; 0 for a number."""
+"""The most bytes of each field of a `RefusalKey`; 0 for a number."""
 _AS_SPACE = str.maketrans(dict.fromkeys("\0\t\n\r", " "))
 """PostgreSQL stores no NUL; the others end a field or a line of the side file."""
 
@@ -32,12 +32,12 @@ class RefusalCounts:
     """Refusals, how often each happened, and when it happened last."""
 
     def __init__(self) -> None:
-        self.entries: dict[Key, list[int]] = {}
+        self.entries: dict[RefusalKey, list[int]] = {}
         self.lost = 0
         """How many refusals were not counted because they did not fit."""
         self._bytes = 0
 
-    def add(self, key: Key, count: int, at: int) -> None:
+    def add(self, key: RefusalKey, count: int, at: int) -> None:
         """Count a refusal."""
         known = self.entries.get(key)
         if known is not None:
@@ -66,7 +66,7 @@ class RefusalCounts:
         return self.lost + sum(count for count, _ in self.entries.values())
 
 
-def cut_to_fit(key: Key) -> Key:
+def cut_to_fit(key: RefusalKey) -> RefusalKey:
     """A refusal with every field cut to its limit."""
     pairs = zip(key, FIELDS, strict=True)
     return tuple(_cut(each, most) if isinstance(each, str) else each for each, most in pairs)  # type: ignore[return-value]
@@ -78,7 +78,7 @@ def _cut(text: str, most: int) -> str:
     return cut(text.translate(_AS_SPACE).encode("utf-8", "replace").decode(), most)
 
 
-def event_row(key: Key, count: int, at: int) -> tuple[Any, ...]:
+def event_row(key: RefusalKey, count: int, at: int) -> tuple[Any, ...]:
     """A refusal as a row of the table `events`; its number is still 0."""
     event, project, subject, name, kind, agent, epoch, note = key
     texts = [text or None for text in (subject, name, kind)]

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .refusal_counts import Key
+    from .refusal_counts import RefusalKey
 
 
 class Refusals:
@@ -61,7 +61,7 @@ class Refusals:
         """Remember a refusal."""
         get = facts.get
         where = (get("project") or "", get("subject") or "", get("name") or "", get("kind") or "")
-        key: Key = (event, *where, get("agent") or "", get("epoch") or 0, get("note") or "")
+        key: RefusalKey = (event, *where, get("agent") or "", get("epoch") or 0, get("note") or "")
         with self._lock:
             # A known key already fits. Most are known, and an agent that loses often should lose quickly.
             self._pending.add(key if key in self._pending.entries else cut_to_fit(key), count, at)

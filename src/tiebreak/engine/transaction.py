@@ -12,6 +12,9 @@ class LocalTransaction:
 
     __slots__ = ()
 
+    changeable = claimable = ""
+    """No further condition: only for strangers there is one (see `operations.strangers`)."""
+
     @staticmethod
     def process_of(session: str) -> Identity | None:
         """The process of this machine that a session's token names; None for any other token."""

@@ -1,14 +1,17 @@
 """Renews a session's claims and holds while a long shell command runs.
 
 The hook before a command ends long before the command does. So it leaves a background process, the renewer. At first
-the renewer only waits: nearly all commands end within two minutes, and it ends with them. Otherwise it becomes
-`tb hook keep`, which renews the leases as long as the command runs and the client's process is alive. There is at most
-one renewer for each session, and only where the client's process is known. If it dies, the leases run out as usual.
+the renewer only waits: nearly all commands end within two minutes, and it ends with them. Otherwise it starts this
+module anew and renews the leases as long as the command runs and the client's process is alive. There is at most one
+renewer for each session, and only where the client's process is known. If it dies, the leases run out as usual.
+
+Run as `python -m tiebreak.guard.lease_renewer AGENT PROJECT CLIENT…`, where four words identify the client's process.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from ..files import lock_file
@@ -52,9 +55,7 @@ def start_renewer(hook: HookContext) -> None:
 
 
 def _wait_and_renew(hook: HookContext, client: Identity, fd: int) -> None:
-    """In the child: detach from the hook, wait, and become `tb hook keep` if the command still runs."""
-    import sys
-
+    """In the child: detach from the hook, wait, and run `keep` in a new program if the command still runs."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -64,7 +65,7 @@ def _wait_and_renew(hook: HookContext, client: Identity, fd: int) -> None:
         return
     os.set_inheritable(fd, True)
     words = [hook.agent, hook.board.project, *(str(part) for part in client)]
-    program = [sys.executable, "-m", "tiebreak", "hook", "keep", " ".join(words)]
+    program = [sys.executable, "-m", f"{__package__}.lease_renewer", *words]
     os.execve(sys.executable, program, dict(os.environ))  # noqa: S606  (no shell is wanted)
 
 
@@ -91,15 +92,15 @@ def running(home: str) -> bool:
         return False
 
 
-def keep(words: str) -> int:
-    """Run `tb hook keep`: renew until the command or the client has ended."""
+def keep(words: list[str]) -> None:
+    """Renew until the command or the client has ended."""
     from .. import board as boards
     from ..errors import TiebreakError
     from ..limits import CLAIM_LEASE
     from ..process_identity import Identity
     from .agent_state import AgentState
 
-    agent, project, host, boot, pid, started = words.split(" ")
+    agent, project, host, boot, pid, started = words
     client, home = Identity(host, boot, int(pid), int(started)), AgentState(agent).home
     pause = 0.0
     while _still_runs(home, client, pause):
@@ -109,4 +110,7 @@ def keep(words: str) -> int:
         except TiebreakError:
             pass  # tried again after the pause
         pause = PAUSE
-    return 0
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1:])

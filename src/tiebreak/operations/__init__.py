@@ -30,7 +30,7 @@ from ..names import JOB, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
     from ..process_identity import Identity
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
         def write_event(self, **event: Any) -> None:
             """Append an event to the log, with a value for each column; perhaps together with later ones."""
 
+        def search_words(self, words: Iterable[str]) -> str:
+            """A search for rows with all these words, as `{search}` takes it; `word*` is every word that begins so."""
+
         def process_of(self, session: str) -> Identity | None:
             """The process that a session's token names, if it is on this machine; None for any other token."""
 
@@ -63,6 +66,10 @@ if TYPE_CHECKING:
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
 
+        changeable: str
+        """The answer of `changeable`, which says what it is for."""
+        claimable: str
+        """The answer of `claimable`."""
         skips_locked_rows: bool
         """Whether `{skip_locked}` can skip rows at all: only where other writers run at the same time."""
 
@@ -77,6 +84,9 @@ if TYPE_CHECKING:
 
         def refusals(self, subject: str) -> list[tuple[Any, ...]]:
             """The remembered refusals about a subject that are not in the log yet, as rows of events."""
+
+    Call = tuple["Operation[..., Any]", dict[str, Any], str | None]
+    """An operation, its parameters, and its idempotency key, if it has one."""
 
 else:
 
@@ -273,12 +283,12 @@ def changeable(tx: Transaction) -> str:
 
     Safety does not depend on it (see `strangers`). It keeps a stranger's call from finding a job and being refused.
     """
-    return getattr(tx, "changeable", "")
+    return tx.changeable
 
 
 def claimable(tx: Transaction) -> str:
     """A further SQL condition for tasks that a call wants to claim: for strangers, no job may come after the task."""
-    return getattr(tx, "claimable", "")
+    return tx.claimable
 
 
 def by_stranger(tx: Transaction) -> bool:

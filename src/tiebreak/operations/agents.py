@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Label, Lease, Limit, Name, Note, Number, Project, Resource, Status
+    from ..names import AgentId, AgentStatus, Label, Lease, Limit, Name, Note, Number, Project, Resource
     from . import Transaction
 
 RECENT_EVENTS = 5000
@@ -172,7 +172,7 @@ def listing(
     *,
     project: Project | None = "",
     agent: AgentId | None = None,
-    status: Status | None = None,
+    status: AgentStatus | None = None,
     limit: Limit = MAX_LIMIT,
 ) -> list[Agent]:
     """List the agents with their status, most recently seen first: `active`, `idle`, `stale` or `gone`.
@@ -207,7 +207,7 @@ def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
 def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str], tuple[int, int]]:
     """The times of the first and last recent event of each agent, which count as signs of life."""
     rows = tx.all(
-        "SELECT project, agent, min(at), max(at) FROM events WHERE number > (SELECT max(number) FROM events) - :recent "
+        "SELECT project, agent, min(at), max(at) FROM {log} WHERE number > (SELECT max(number) FROM {log}) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
         f"AND {_BY_THE_AGENT} GROUP BY project, agent",
         recent=RECENT_EVENTS,

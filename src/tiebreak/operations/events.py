@@ -121,7 +121,7 @@ def read(
     given = {"project": project, "subject": subject, "kind": kind, "state": state, "priority": priority}
     where += [f"{column} = :{column}" for column, value in given.items() if value is not None]
     rows = tx.all(
-        f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)} "
+        f"SELECT {COLUMNS} FROM {{log}} WHERE {' AND '.join(where)} "
         f"ORDER BY number{' DESC' if newest else ''} LIMIT :limit",
         after=after,
         limit=limit,

@@ -133,7 +133,7 @@ def granted_by(project: str, subject: str, epoch: str) -> str:
     the `+ 0`, PostgreSQL would read the subject's events backwards and expect to meet the grant soon.
     """
     return (
-        f"(SELECT max(grants.number + 0) FROM events AS grants WHERE grants.project = {project} "
+        f"(SELECT max(grants.number + 0) FROM {{log}} AS grants WHERE grants.project = {project} "
         f"AND grants.subject = {subject} AND grants.epoch = {epoch} "
         "AND grants.event IN ('task.claimed', 'hold.taken', 'hold.transferred'))"
     )

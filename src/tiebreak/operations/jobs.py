@@ -35,12 +35,11 @@ if TYPE_CHECKING:
         AgentId,
         Attempts,
         Bounds,
-        Command,
+        CommandOrCall,
         Count,
         Environ,
         Folder,
-        Grant,
-        Group,
+        GroupLimit,
         Json,
         Key,
         Label,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         Lease,
         Moment,
         Name,
+        NumberAndEpoch,
         Outcome,
         Priority,
         Project,
@@ -70,7 +70,7 @@ _ENDED = "number, id, project, name, kind, priority, epoch"
 def submit(
     tx: Transaction,
     *,
-    command: Command,
+    command: CommandOrCall,
     name: Name | None = None,
     agent: AgentId = "",
     project: Project = "",
@@ -92,7 +92,7 @@ def submit(
     grace: Seconds | None = None,
     limits: Bounds = {},  # noqa: B006
     cap: Size | None = None,
-    limit: Group | None = None,
+    limit: GroupLimit | None = None,
 ) -> Task:
     """Put a job on the board: a task of kind `job` with a command for a worker to run.
 
@@ -238,7 +238,12 @@ def _record_grant(tx: Transaction, row: tuple[Any, ...]) -> Job:
 
 @operation("jobs.heartbeat", writes=True, strangers=False)
 def heartbeat(
-    tx: Transaction, *, grants: list[Grant], agent: AgentId = "", project: Project = "", lease: Lease = JOB_LEASE
+    tx: Transaction,
+    *,
+    grants: list[NumberAndEpoch],
+    agent: AgentId = "",
+    project: Project = "",
+    lease: Lease = JOB_LEASE,
 ) -> Json:
     """Renew all these claims for another lease, counted from now, and return those that are lost.
 

@@ -168,9 +168,8 @@ def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project
 @operation("messages.ack", writes=True, strangers=True)
 def ack(tx: Transaction, *, number: Number, agent: AgentId = "", project: Project = "") -> Message:
     """Acknowledge a message, so that its sender knows it was understood."""
-    tx.first(
-        "SELECT 1 FROM messages WHERE number = :number {share}", number=number
-    )  # so that it is not pruned meanwhile
+    # So that it is not pruned meanwhile.
+    tx.first("SELECT 1 FROM messages WHERE number = :number {share}", number=number)
     message = _find(tx, number, project, agent)
     if message.recipient not in (None, short(agent)):
         raise Invalid(f"message {number} is not for you but for {message.recipient}")
@@ -205,5 +204,5 @@ def search(
     if not words:
         raise Invalid("query: give at least one word")
     visible = "(recipient IS NULL OR recipient = :me OR sender = :me)"
-    where = ["{search}", visible, "messages.project = :project"]
-    return _select(tx, where, agent, project=project, limit=limit, query=" ".join(words))
+    where = ["{search:messages.body :query}", visible, "messages.project = :project"]
+    return _select(tx, where, agent, project=project, limit=limit, query=tx.search_words(words))

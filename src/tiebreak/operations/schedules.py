@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Command, Count, Json, Label, Limit, Name, Note, Number, Policy, Project
+    from ..names import AgentId, CommandOrCall, Count, Json, Label, Limit, Name, Note, Number, Policy, Project
     from . import Scope, Transaction
 
 LATE = 60 * SECOND
@@ -58,7 +58,7 @@ def add(
     *,
     name: Label,
     expression: Note,
-    command: Command,
+    command: CommandOrCall,
     agent: AgentId = "",
     project: Project = "",
     zone: Name = "UTC",

@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Command, Json, Key, Lease, Limit, Name, Note, Number, Project, Role, Text
+    from ..names import AgentId, CommandOrCall, Json, Key, Lease, Limit, Name, Note, Number, Project, Role, Text
     from . import Scope, Transaction
 
 _COLUMNS = columns(Session)
@@ -48,7 +48,7 @@ def begin(
     *,
     session: AgentId,
     role: Role,
-    command: Command,
+    command: CommandOrCall,
     host: Name,
     boot: Name,
     pid: Number,

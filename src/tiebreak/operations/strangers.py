@@ -73,6 +73,7 @@ class StrangersTransaction:
         self.report_deferred_work = tx.report_deferred_work
         self.refuse = tx.refuse
         self.refusals = tx.refusals
+        self.search_words = tx.search_words
         self.write_event = tx.write_event
         self.process_of = tx.process_of
         self.is_alive = tx.is_alive

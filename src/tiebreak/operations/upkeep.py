@@ -171,7 +171,7 @@ def _prune_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) -
     return len(rows)
 
 
-_LOGS = (("events", "at"), ("messages", "sent_at"))
+_LOGS = (("{log}", "at"), ("messages", "sent_at"))
 
 
 def _prune_log(tx: Transaction, table: str, column: str, before: int, limit: int) -> int:

@@ -118,7 +118,7 @@ def _events(tx: Transaction, subjects: list[str], project: str, limit: int) -> l
     found: list[Event] = []
     for subject in subjects:
         rows = tx.all(
-            f"SELECT {_EVENTS} FROM events WHERE subject = :subject AND project = :project "
+            f"SELECT {_EVENTS} FROM {{log}} WHERE subject = :subject AND project = :project "
             "ORDER BY number DESC LIMIT :limit",
             subject=subject,
             project=project,

@@ -167,7 +167,7 @@ def launch(board: Board, request: SessionRequest) -> Session:
         if request.own_worktree:
             worktree.make(request)
         _write_plan(board, request, found, terminal, tmux.socket, flags)
-        supervise = [sys.executable, "-P", "-m", "tiebreak.sessions.supervisor", state_files.plan_path(session)]
+        supervise = [sys.executable, "-P", "-m", f"{__package__}.supervisor", state_files.plan_path(session)]
         tmux.start(terminal, request.cwd, supervise)
         return _until_alive(board, session, tmux, terminal, request.patience)
     except BaseException as exc:

@@ -25,6 +25,7 @@ import time
 
 from ..errors import Refused, TiebreakError
 from ..process_identity import identity
+from ..process_tree import exit_code
 from ..text import plain
 from .session_command import END_SIGNALS, GRACE, Guardian, SessionCommand
 from .state_files import read_json
@@ -83,7 +84,7 @@ class Supervisor:
         self._over.set()
         renewing.join(LAST_TRIES)
         self._record_end(code, failure)
-        return code if code >= 0 else 128 - code
+        return exit_code(code)
 
     # ── Beginning ────────────────────────────────────────────────────────────────────────────────────
 
@@ -184,9 +185,7 @@ class Supervisor:
         until = time.monotonic() + LAST_TRIES
         while True:
             try:
-                self._board.sessions.end(
-                    session=self._plan["agent"], note=plain(note)[:1000], code=code if code >= 0 else 128 - code
-                )
+                self._board.sessions.end(session=self._plan["agent"], note=plain(note)[:1000], code=exit_code(code))
                 return
             except Refused as exc:
                 _complain(exc.message)

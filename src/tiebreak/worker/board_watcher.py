@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..process_identity import Identity
-    from .job_processes import Mark
+    from .job_processes import JobMark
 
 LONGEST_REST = 0.05
 """Longest pause in seconds between two looks at a busy board; on a quiet board an event is noticed at once."""
@@ -105,7 +105,7 @@ def return_jobs_of_dead_workers(board: Board) -> int:
     The processes that such a worker left running are ended first. If it is not certain that all of them have ended, the
     jobs stay claimed until their leases run out.
     """
-    held: dict[str, set[Mark]] = {}
+    held: dict[str, set[JobMark]] = {}
     for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
         held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
     return sum(

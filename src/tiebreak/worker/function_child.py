@@ -3,6 +3,8 @@
 The worker sends calls as JSON lines on standard input. Answers go back on another pipe, each with the ticket of its
 call. Before the child begins a call, it checks that the worker has not taken the call back and that its lease has not
 ended: while the worker was suspended, the job may have gone to another worker.
+
+Run as `python -m tiebreak.worker.function_child PARENT MODULE …`; modules in the current folder are found.
 """
 
 from __future__ import annotations
@@ -145,3 +147,7 @@ class _OutputStream(io.TextIOBase):
         for at in range(0, len(text), 16384):
             _send(_running[0], self._stream, text[at : at + 16384])
         return len(text)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[2:], int(sys.argv[1]))

@@ -24,14 +24,13 @@ MOST = 100
 AHEAD = 0.02
 """Seconds of work to send ahead: while the calls that wait in the child take less time together, it gets more."""
 READ = 256 * 1024
-SERVE = "import sys; from tiebreak.worker.function_child import serve; serve(sys.argv[2:], int(sys.argv[1]))"
 
 
 class FunctionProcess:
     """One child and its unanswered calls."""
 
     def __init__(self, modules: list[str], environment: Mapping[str, str]) -> None:
-        words = [sys.executable, "-c", SERVE, str(os.getpid()), *modules]
+        words = [sys.executable, "-m", f"{__package__}.function_child", str(os.getpid()), *modules]
         (calls, self._to), (self.answers, answers) = pipes(2)
         try:
             self.pid, self.pipes = spawn(words, environment, [(calls, 0), (answers, 3)])

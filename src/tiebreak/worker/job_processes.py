@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..process_identity import Identity, Process
 
-Mark = tuple[str, str]
+JobMark = tuple[str, str]
 """A job's id and epoch, as they stand in the environment of its processes."""
 
 
@@ -27,12 +27,12 @@ class JobProcesses:
     """The processes below this worker, and the jobs that they belong to."""
 
     def __init__(self) -> None:
-        self._leaders: dict[int, Mark] = {}
+        self._leaders: dict[int, JobMark] = {}
         self._helpers: set[int] = set()
-        self._marks: dict[int, Mark | None] = {}
-        self._possible_jobs: dict[tuple[int, int], set[Mark]] = {}
+        self._marks: dict[int, JobMark | None] = {}
+        self._possible_jobs: dict[tuple[int, int], set[JobMark]] = {}
 
-    def add(self, pid: int, mark: Mark) -> None:
+    def add(self, pid: int, mark: JobMark) -> None:
         """Add the first process of a job; it leads a process session."""
         self._leaders[pid] = mark
 
@@ -61,13 +61,13 @@ class JobProcesses:
         except OSError:  # not enough descriptors or memory to look
             return False
 
-    def _mark(self, pid: int) -> Mark | None:
+    def _mark(self, pid: int) -> JobMark | None:
         """The job of a child by its environment, looked up once."""
         if pid not in self._marks:
             self._marks[pid] = mark_in(environment(pid))
         return self._marks[pid]
 
-    def of(self, pid: int, marks: Iterable[Mark]) -> list[Identity]:
+    def of(self, pid: int, marks: Iterable[JobMark]) -> list[Identity]:
         """The living processes of these jobs, and of the child that has, or had, this pid."""
         seen, mine = table(), set(marks)
         roots = [process for process in seen.values() if pid in (process.session, process.pid)]
@@ -78,7 +78,7 @@ class JobProcesses:
         """A cheap check whether this worker has children that it did not start itself."""
         return bool(process_tree.children() - self._leaders.keys() - self._helpers)
 
-    def strays(self, calls: Iterable[Mark], over: Iterable[Mark] = ()) -> list[Identity]:
+    def strays(self, calls: Iterable[JobMark], over: Iterable[JobMark] = ()) -> list[Identity]:
         """Processes that no running job can have started: every job that could have has ended.
 
         `calls` are the jobs that run in helpers; `over` are jobs that have just ended.
@@ -103,7 +103,7 @@ class JobProcesses:
             if process.parent == me and process.pid not in own and process.session not in own and not process.dead
         ]
 
-    def _job_of(self, orphan: Process) -> Mark | None:
+    def _job_of(self, orphan: Process) -> JobMark | None:
         mark = self._mark(orphan.pid)
         if mark is None and len(self._leaders) == 1 and not self._helpers:
             return next(iter(self._leaders.values()))
@@ -116,7 +116,7 @@ def _living(seen: dict[int, Process], roots: list[Process]) -> list[Process]:
     return found + [process for process in process_tree.below(seen, have) if process.pid not in have]
 
 
-def mark_in(variables: dict[bytes, bytes] | None) -> Mark | None:
+def mark_in(variables: dict[bytes, bytes] | None) -> JobMark | None:
     """The job and epoch that a process was started for, as its environment says."""
     job, epoch = (variables or {}).get(b"TIEBREAK_JOB"), (variables or {}).get(b"TIEBREAK_EPOCH")
     return (job.decode("utf-8", "replace"), epoch.decode("utf-8", "replace")) if job and epoch else None

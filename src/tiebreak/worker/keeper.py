@@ -50,7 +50,7 @@ def keep(work: Callable[[int], int], after_crash: Callable[[Identity], None]) ->
     code = _wait(child)
     if process_tree.end_descendants() and code != 0:
         after_crash(who)
-    return code if code >= 0 else 128 - code
+    return process_tree.exit_code(code)
 
 
 def _exit_code(work: Callable[[int], int], keeper: int) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from ..process_identity import Process
-    from .job_processes import Mark
+    from .job_processes import JobMark
 
     Variables = dict[bytes, bytes]
 
@@ -40,7 +40,7 @@ PATIENCE = 5.0
 """Seconds that killed processes may take to disappear."""
 
 
-def end_left_by(holder: str, marks: Collection[Mark]) -> bool:
+def end_left_by(holder: str, marks: Collection[JobMark]) -> bool:
     """End what the jobs of a dead worker left running here; True only if certainly nothing of them runs any more.
 
     `marks` are the jobs that the worker held.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from codecs import IncrementalDecoder
     from typing import TypedDict
 
-    class Chunk(TypedDict):
+    class OutputChunk(TypedDict):
         """A piece of output: which stream, where it starts in all that was written, and the text."""
 
         stream: int
@@ -42,7 +42,7 @@ class Output:
         self._cap = CAP if cap is None else cap
         self._head = max(1, self._cap // 2)
         """Bytes at the beginning that are kept."""
-        self._chunks: list[Chunk] = []
+        self._chunks: list[OutputChunk] = []
         self._decoders: dict[int, IncrementalDecoder] = {}
         self._last = ""
 
@@ -79,7 +79,7 @@ class Output:
         """Whether to send at once: only for the beginning of the output; the rest goes with the next request."""
         return self.waiting >= ENOUGH and self.size - self.waiting < self._head
 
-    def take(self, most: int = 4 * ENOUGH) -> list[Chunk]:
+    def take(self, most: int = 4 * ENOUGH) -> list[OutputChunk]:
         """Hand out the next chunks for the board, about `most` bytes."""
         taken, size = 0, 0
         for chunk in self._chunks:
@@ -91,7 +91,7 @@ class Output:
         self.waiting -= size
         return out
 
-    def put_back(self, chunks: list[Chunk]) -> None:
+    def put_back(self, chunks: list[OutputChunk]) -> None:
         """Return chunks that could not be delivered, for the next `take`."""
         self._chunks[:0] = chunks
         self.waiting += sum(_size(chunk["text"]) for chunk in chunks)

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..process_identity import Identity
-    from .job_processes import Mark
+    from .job_processes import JobMark
 
 WIDTH = 128
 """Bytes of an entry."""
 END = "."
 """The last word of a complete entry; an entry that was only partly written lacks it."""
-HELPER: Mark = ("-", "0")
+HELPER: JobMark = ("-", "0")
 """Stands in place of a job for children that run functions."""
 _SUFFIX = ".worker"
 
@@ -79,7 +79,7 @@ class Register:
         except OSError:
             self.close()
 
-    def intend(self, mark: Mark) -> int:
+    def intend(self, mark: JobMark) -> int:
         """Write an entry for a session that is about to start; returns its place in the file."""
         if self._free:
             place = self._free.pop()
@@ -139,7 +139,7 @@ class RegisterContents:
     def __init__(self, data: bytes) -> None:
         head, *lines = data.decode("utf-8", "replace").split("\n")
         self.board: str = json.loads(head)
-        self.leaders: dict[int, tuple[Mark, int]] = {}
+        self.leaders: dict[int, tuple[JobMark, int]] = {}
         """For each session: its job, and when its leader started."""
         self.complete = not lines.pop()
         """Whether it lists everything that may run."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-from ...errors import Refused
-from ...files import sync
+from ...errors import Refused, Unavailable
+from ...files import create_file, remove_file
 from .copying import RowCopy
 from .endpoints import explained, still_open
 from .postgres_endpoint import PostgresEndpoint
@@ -25,24 +23,27 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     The file gets its name when it is complete and on the disk. Times are not changed: the first process that opens the
     file chooses a clock offset with which board time continues after the latest of them.
     """
-    if os.path.lexists(target):
-        raise Refused(f"backup {target}: exists already, and a backup never overwrites")
-    partial = f"{target}.partial-{os.getpid()}"
-    old, new = PostgresEndpoint(connection, address), SqliteEndpoint(partial)
+    old = PostgresEndpoint(connection, address)
     try:
-        _snapshot(old, new, progress)
-        new.close()
-        sync(partial)
-        os.link(partial, target)
-        sync(os.path.dirname(os.path.abspath(target)))
+        create_file(target, lambda partial: _copy(old, partial, progress))
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
+    except OSError as exc:
+        raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
+    finally:
+        old.close()
+
+
+def _copy(old: Endpoint, partial: str, progress: Progress | None) -> None:
+    new = SqliteEndpoint(partial)
+    try:
+        _snapshot(old, new, progress)
     except Exception as exc:
         raise explained(exc, old, new) from exc
     finally:
-        old.close()
         new.close()
-        _remove(partial)
+        for suffix in ("-wal", "-shm", "-gate"):
+            remove_file(partial + suffix)
 
 
 def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
@@ -53,11 +54,3 @@ def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
     RowCopy(old, new, progress, shift=0).all_tables()
     new.commit()
     new.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # so that everything is in the one file
-
-
-def _remove(path: str) -> None:
-    for suffix in ("", "-wal", "-shm", "-gate"):
-        try:
-            os.unlink(path + suffix)
-        except FileNotFoundError:
-            pass

@@ -29,26 +29,22 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
-from ...operations import perform
 from ...operations.events import append_refusals
 from ..addresses import without_password
-from ..protocol import follow
 from ..refusals import Refusals
 from .notifications import Notifications
 from .opening import prepare, refusal_if_closed, schema_of
 from .server_errors import CONFLICTS, MISSING, is_temporary, unavailable
 from .transaction import BoolAsInteger, MissingScope, PostgresTransaction, WouldWait
 from .transaction_settings import TransactionSettings
-from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_in_savepoint, run_without_savepoint
+from .write_attempt import NeedsSavepoints, WriteAttempt, outcome, run_alone, run_in_savepoint, run_without_savepoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
-    from ...model import Event
-    from ...operations import Operation, Scope
-    from ..protocol import Call
+    from ...operations import Call, Operation, Scope
 
     T = TypeVar("T")
 
@@ -76,12 +72,22 @@ IDLE = psycopg.pq.TransactionStatus.IDLE
 class PostgresEngine:
     """Runs operations on a PostgreSQL database. Threads may share it; a forked child gets connections of its own."""
 
-    def __init__(self, address: str, *, clock: Callable[[], int] | None = None, deadline: float = DEADLINE) -> None:
+    def __init__(
+        self,
+        address: str,
+        copy_to_file: Callable[..., None],
+        *,
+        clock: Callable[[], int] | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
         self.address = without_password(address)
         self.path: str | None = None
         self.writers = 4
+        self.follow = None
         self.deadline = deadline
         self.clock = clock
+        self._copy_to_file = copy_to_file
+        """Makes a backup: the other engine's file. So it is given, and engines know nothing of each other."""
         self.full_address = address
         """The complete address, with its password: for commands that are started for this board."""
         try:
@@ -192,7 +198,7 @@ class PostgresEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(operation, params)
-        answer = self._write(operation.scopes(params, once), perform, operation, params, once)
+        answer = self._write(operation.scopes(params, once), run_alone, operation, params, once)
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -321,9 +327,10 @@ class PostgresEngine:
         """
 
         def work(connection: Any) -> Any:
-            settled = self.settled(connection) if operation.reads_log else None
+            settled = self.settled(connection) if operation.reads_log else 0
             now = self.settings.reading(connection)
-            tx = PostgresTransaction(connection, self.refusals, now, lambda: _if_declared(settled), clock=self.clock)
+            tx = PostgresTransaction(connection, self.refusals, now, lambda: settled, clock=self.clock)
+            tx.reads_log = operation.reads_log
             try:
                 return operation.function(tx, **params)
             finally:
@@ -372,10 +379,6 @@ class PostgresEngine:
         newest = "SELECT coalesce(max(number), 0) FROM events WHERE number <= {}"
         return int(self._with_connection(lambda c: self.settings.asking(c, newest.format(self.settled(c)))))
 
-    def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-        """The next events that match, and the number after which to continue."""
-        return follow(self, after, timeout, filters)
-
     # ── Upkeep ───────────────────────────────────────────────────────────────────────────────────────
 
     def probe(self) -> None:
@@ -386,9 +389,7 @@ class PostgresEngine:
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
         """Copy the board to a new file, as a SQLite board, while others use it."""
-        from ..move.server_backup import to_file
-
-        to_file(self._connect(), self.address, target, progress)
+        self._copy_to_file(self._connect(), self.address, target, progress)
 
     def diagnose(self, *, repair: bool = False) -> list[tuple[str, str, str]]:
         """The findings of `tb doctor` about the server and the board's tables."""
@@ -425,13 +426,6 @@ class PostgresEngine:
         tx = PostgresTransaction(connection, Refusals(""), 0)
         append_refusals(tx, rows)
         tx.commit()
-
-
-def _if_declared(settled: int | None) -> int:
-    """The number up to which the log may be read; raises for an operation that has not declared `reads_log`."""
-    if settled is None:
-        raise RuntimeError("an operation reads the log of events without declaring `reads_log`")
-    return settled
 
 
 def _scopes(calls: Sequence[Call]) -> list[Scope]:

@@ -31,10 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ...operations import Scope
+    from ...operations import Operation, Scope
     from ..refusals import Refusals
 
-_FRAGMENTS = {
+
+class _Search:
+    """`{search:TABLE.COLUMN :PARAMETER}`."""
+
+    def __format__(self, given: str) -> str:
+        column, parameter = given.split(" ")
+        return f"to_tsvector('simple', {column}) @@ to_tsquery('simple', {parameter})"
+
+
+_FRAGMENTS: dict[str, str | _Search] = {
     "now": ":now",
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
@@ -42,8 +51,9 @@ _FRAGMENTS = {
     "always_skip_locked_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
     "position": "strpos",
     "lower": "lower",
-    "search": "to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)",
+    "search": _Search(),
     "settled": ":settled",
+    "log": "events",
     "newest": "(SELECT max(number) FROM events WHERE number <= :settled)",
 }
 _EVENTS = f"INSERT INTO events ({', '.join(WRITTEN)}) "
@@ -54,11 +64,11 @@ _TYPED = ", ".join(f"{each} {'bigint' if each in _NUMBERS else 'text'}" for each
 _MANY = f"{_EVENTS}SELECT * FROM json_to_recordset(CAST(%s AS json)) AS event ({_TYPED})"  # noqa: S608
 FEW = 4
 """Up to this many events are sent in the same message as the COMMIT; more are quicker as one JSON list."""
-_translated: dict[tuple[str, bool, bool], tuple[str, bool]] = {}
+_translated: dict[tuple[str, bool, bool], tuple[str, bool, bool]] = {}
 
 
-def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
-    """The operation's SQL for psycopg, and whether it uses the table of events."""
+def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool, bool]:
+    """The operation's SQL for psycopg, whether it uses the log of events, and whether it wants the settled part."""
     fragments = {
         **_FRAGMENTS,
         "skip_locked": "FOR UPDATE" if waits else "FOR UPDATE SKIP LOCKED",
@@ -67,7 +77,8 @@ def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool]:
     }
     filled = sql.format_map(fragments).replace("%", "%%")
     filled = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled)
-    done = _translated[sql, waits, given_clock] = (filled, "events" in filled)
+    settled = "{settled}" in sql or "{newest}" in sql
+    done = _translated[sql, waits, given_clock] = (filled, settled or "{log}" in sql, settled)
     return done
 
 
@@ -97,15 +108,6 @@ class BoolAsInteger(Int8Dumper):
         return b"1" if obj else b"0"
 
 
-def _match(words: str) -> str:
-    """A search for these words as a text query; only a star at the end of a word is special."""
-    parts = []
-    for word in words.split():
-        bare = word.rstrip("*").replace("\\", " ").replace("'", "''").replace(":", " ")
-        parts.append(f"'{bare}'" + (":*" if word.endswith("*") else ""))
-    return " & ".join(parts)
-
-
 class PostgresTransaction(LocalTransaction):
     """A transaction as operations see it."""
 
@@ -125,6 +127,7 @@ class PostgresTransaction(LocalTransaction):
         "in_batch",
         "now",
         "proof",
+        "reads_log",
     )
 
     skips_locked_rows = True
@@ -134,7 +137,7 @@ class PostgresTransaction(LocalTransaction):
         connection: Any,
         refusals: Refusals,
         now: int,
-        settled: Callable[[], int] | None = None,
+        settled: Callable[[], int] = lambda: 0,
         *,
         clock: Callable[[], int] | None = None,
         scopes: Iterable[Scope] = (),
@@ -148,6 +151,8 @@ class PostgresTransaction(LocalTransaction):
         """Whether other calls share this transaction, and may have locked rows."""
         self._refusals = refusals
         self._settled = settled
+        self.reads_log = False
+        """Whether the operation that runs now has declared that it reads the log without gaps."""
         self._events: list[dict[str, Any]] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
         self.deferred_work: set[str] = set()
@@ -160,13 +165,11 @@ class PostgresTransaction(LocalTransaction):
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
         key = (sql, self._waits, self._clock is not None)
-        statement, about_events = _translated.get(key) or _translate(*key)
-        if about_events:
+        statement, uses_log, uses_settled = _translated.get(key) or _translate(*key)
+        if uses_log:
             self.write_events()
-            if self._settled is not None and "%(settled)s" in statement:
-                params["settled"] = self._settled()
-        if "query" in params:
-            params["query"] = _match(params["query"])
+        if uses_settled:
+            params["settled"] = self._settled_number()
         params["now"] = self.now
         cursor = self.connection.execute(statement, params)
         result = cursor.pgresult  # not the cursor's properties: it would describe every column first
@@ -174,10 +177,24 @@ class PostgresTransaction(LocalTransaction):
             self.changes += result.command_tuples or 0
         return cursor.fetchall() if result.nfields else []
 
+    def _settled_number(self) -> int:
+        if not self.reads_log:
+            raise RuntimeError("an operation reads the log of events without declaring `reads_log`")
+        return self._settled()
+
     def first(self, sql: str, **params: Any) -> tuple[Any, ...] | None:
         """Run a statement and return its first row."""
         rows = self.all(sql, **params)
         return rows[0] if rows else None
+
+    @staticmethod
+    def search_words(words: Iterable[str]) -> str:
+        """A search for rows with all these words, as a text query."""
+        parts = []
+        for word in words:
+            bare = word.rstrip("*").replace("\\", " ").replace("'", "''").replace(":", " ")
+            parts.append(f"'{bare}'" + (":*" if word.endswith("*") else ""))
+        return " & ".join(parts)
 
     def write_event(self, **event: Any) -> None:
         """Append an event to the log. It is sent later, in one message with others."""
@@ -216,8 +233,9 @@ class PostgresTransaction(LocalTransaction):
         self._events.clear()
         self.changes, self.proof = changes, proof
 
-    def next_call(self) -> None:
+    def next_call(self, operation: Operation[..., Any]) -> None:
         """Begin the next call of a batch: it has a time of its own."""
+        self.reads_log = operation.reads_log
         self.now = self._clock() if self._clock else self._begun_at + int((monotonic() - self._begun_here) * 1_000_000)
 
     def serialize(self, *names: str, shared: bool = False) -> None:

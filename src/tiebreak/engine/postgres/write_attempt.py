@@ -145,7 +145,13 @@ def outcome(settings: TransactionSettings, connection: Any, proof: dict[str, Any
     return None if status == "in progress" else bool(settings.asking(connection, filled(_PROOF, proof)))
 
 
-# ── One call of a batch ──────────────────────────────────────────────────────────────────────────────
+# ── One call alone, and one of a batch ───────────────────────────────────────────────────────────────
+
+
+def run_alone(tx: PostgresTransaction, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> Any:
+    """Run the only call of a transaction, with checked parameters."""
+    tx.reads_log = operation.reads_log
+    return perform(tx, operation, params, once)
 
 
 def run_without_savepoint(
@@ -153,7 +159,7 @@ def run_without_savepoint(
 ) -> Any:
     """Run one call of a batch without a savepoint; raises `NeedsSavepoints` if it fails after it has written."""
     before = tx.changes
-    tx.next_call()
+    tx.next_call(operation)
     try:
         return perform(tx, operation, operation.checked(params), once)
     except (*CONFLICTS, *MISSING, psycopg.OperationalError):
@@ -169,7 +175,7 @@ def run_in_savepoint(
 ) -> Any:
     """Run one call of a batch after a savepoint, and set the next savepoint; an error undoes this call alone."""
     before, proof = tx.changes, tx.proof
-    tx.next_call()
+    tx.next_call(operation)
     try:
         answer = perform(tx, operation, operation.checked(params), once)
         tx.write_events()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from time import monotonic
 
 import apsw
 
 from ...errors import Unavailable
-from ...files import sync
+from ...files import create_file
 from ...text import span
 from .file_facts import forget_place
 from .opening import allow_writing
@@ -25,29 +24,25 @@ SLOW = "copy it to a faster disk"
 
 def backup(source: apsw.Connection, target: str, progress: Callable[[int, int], None] | None) -> None:
     """Copy one snapshot to a new file, which gets its name when it is complete and on the disk; closes `source`."""
-    if os.path.lexists(target):
-        raise FileExistsError(target)
-    end = monotonic() + LONGEST_BACKUP
-    partial = f"{target}.partial-{os.getpid()}"
-    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
-        copy = apsw.Connection(partial)
-        with source:  # one snapshot: otherwise a write by others would restart the copy
-            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            with copy.backup("main", source, "main") as work:
-                while not work.done:
-                    if monotonic() > end:
-                        raise Unavailable(f"backup {target}: takes longer than {span(LONGEST_BACKUP)}", hint=SLOW)
-                    work.step(PAGES_AT_ONCE)
-                    if progress is not None:
-                        progress(work.page_count - work.remaining, work.page_count)
-        copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
-        allow_writing(copy)
-        forget_place(copy)
-        copy.close()
-        sync(partial)
-        os.link(partial, target)
-        sync(os.path.dirname(target))
+        create_file(target, lambda partial: _copy(source, partial, target, progress))
     finally:
-        os.unlink(partial)
         source.close()
+
+
+def _copy(source: apsw.Connection, partial: str, target: str, progress: Callable[[int, int], None] | None) -> None:
+    end = monotonic() + LONGEST_BACKUP
+    copy = apsw.Connection(partial)
+    with source:  # one snapshot: otherwise a write by others would restart the copy
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        with copy.backup("main", source, "main") as work:
+            while not work.done:
+                if monotonic() > end:
+                    raise Unavailable(f"backup {target}: takes longer than {span(LONGEST_BACKUP)}", hint=SLOW)
+                work.step(PAGES_AT_ONCE)
+                if progress is not None:
+                    progress(work.page_count - work.remaining, work.page_count)
+    copy.execute("PRAGMA journal_mode = WAL")  # as durable as the original
+    allow_writing(copy)
+    forget_place(copy)
+    copy.close()

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, TypeVar
 
-    from ...model import Event
-    from ...operations import Operation
-    from ..protocol import Call
+    from ...operations import Call, Operation
 
     T = TypeVar("T")
 
@@ -63,6 +61,7 @@ class SqliteEngine:
         self.path: str = os.path.realpath(path)
         self.address = self.full_address = self.path
         self.writers = 1
+        self.follow = None
         self.deadline = deadline
         self._given_clock = clock
         self._inherited: list[Any] = []
@@ -369,12 +368,6 @@ class SqliteEngine:
                 watch.close()
             else:
                 self._idle_watches.append(watch)  # making one costs milliseconds; each is for one waiter at a time
-
-    def follow(self, after: int, timeout: float, filters: dict[str, Any]) -> tuple[list[Event], int]:
-        """The next events that match, and the number after which to continue."""
-        from ..protocol import follow
-
-        return follow(self, after, timeout, filters)
 
     def _newest(self) -> int:
         return int(self._read(lambda tx: tx.all(NEWEST))[0][0])

@@ -14,14 +14,25 @@ from ..transaction import LocalTransaction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     import apsw
 
     from ..refusals import Refusals
 
-_FRAGMENTS = {
+
+class _Search:
+    """`{search:TABLE.COLUMN :PARAMETER}`. The words of a table are indexed in the FTS5 table `TABLE_words`."""
+
+    def __format__(self, given: str) -> str:
+        column, parameter = given.split(" ")
+        table = column.partition(".")[0]
+        found = f"SELECT rowid FROM {table}_words WHERE {table}_words MATCH {parameter}"  # noqa: S608
+        return f"{table}.number IN ({found})"
+
+
+_FRAGMENTS: dict[str, str | _Search] = {
     "now": ":now",
     "fresh": ":now",
     "skip_locked": "",
@@ -33,8 +44,9 @@ _FRAGMENTS = {
     "position": "instr",
     "lower": "unicode_lower",
     "settled": "9223372036854775807",
+    "log": "events",
     "newest": "(SELECT max(number) FROM events)",
-    "search": "messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query)",
+    "search": _Search(),
 }
 _translated: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
@@ -83,8 +95,6 @@ class SqliteTransaction(LocalTransaction):
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
         params["now"] = self.now
-        if "query" in params:
-            params["query"] = _match(params["query"])
         text, order = _translated.get(sql) or _translate(sql)
         return self._cursor.execute(text, order(params)).fetchall()
 
@@ -99,6 +109,11 @@ class SqliteTransaction(LocalTransaction):
         """Append an event to the log."""
         text, order = _translated.get(INSERT) or _translate(INSERT)
         self._cursor.execute(text, order(event))
+
+    @staticmethod
+    def search_words(words: Iterable[str]) -> str:
+        """A search for rows with all these words, as an FTS5 expression."""
+        return " ".join(f'"{word.rstrip("*")}"' + ("*" if word.endswith("*") else "") for word in words)
 
     skips_locked_rows = False
     """No row is ever locked by another transaction, so no row is ever skipped."""
@@ -120,11 +135,6 @@ class SqliteTransaction(LocalTransaction):
     def refusals(self, subject: str) -> list[tuple[Any, ...]]:
         """The refusals about a subject that are not in the log yet."""
         return self._refusals.pending(subject)
-
-
-def _match(words: str) -> str:
-    """A search for these words as an FTS5 expression; only a star at the end of a word is special."""
-    return " ".join(f'"{word.rstrip("*")}"' + ("*" if word.endswith("*") else "") for word in words.split())
 
 
 def lower(*args: Any) -> Any:
