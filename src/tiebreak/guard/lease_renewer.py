@@ -12,6 +12,7 @@ import os
 import time
 
 from ..files import lock_file
+from ..limits import CLAIM_LEASE, DAY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ PAUSE = 60.0
 """Seconds between two renewals."""
 LOOK = 1.0
 """Seconds between two checks whether the command still runs."""
-LONGEST = 86_400.0
+LONGEST = DAY
 """Seconds after which a command without an end counts as over."""
 
 
@@ -95,7 +96,6 @@ def keep(words: str) -> int:
     """Run `tb hook keep`: renew until the command or the client has ended."""
     from .. import board as boards
     from ..errors import TiebreakError
-    from ..limits import CLAIM_LEASE
     from ..process_identity import Identity
     from .agent_state import AgentState
 

@@ -29,6 +29,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
+from ...limits import DEADLINE
 from ...operations import perform
 from ...operations.events import append_refusals
 from ..addresses import without_password
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-DEADLINE = 30.0
 MOST_IDLE = 8
 TRIES = 12
 """How often an operation is tried, if it meets deadlocks or serialisation failures."""
