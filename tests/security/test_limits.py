@@ -31,7 +31,7 @@ MOST = MAX_CLIENT_WAITS
 def door(start: Starting, monkeypatch: pytest.MonkeyPatch) -> Door:
     """The door of a daemon that learns nothing from the heartbeats of its streams."""
     monkeypatch.setattr(event_stream, "STREAM_HEARTBEAT", 3600.0)
-    return start().door
+    return door_of(start())
 
 
 @pytest.fixture
