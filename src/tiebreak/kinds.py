@@ -176,7 +176,7 @@ RULES: dict[str, Rule] = {
     ),
     "Priority": _word(names.PRIORITIES),
     "State": _word(names.STATES, "a task's state"),
-    "Status": _word(names.STATUSES, "an agent's status"),
+    "AgentStatus": _word(names.STATUSES, "an agent's status"),
     "Policy": _word(names.POLICIES),
     "Role": _word(names.ROLES),
     "Seconds": Rule(names.seconds, _DURATION, _duration(0, limits.MAX_DELAY), "float | str"),

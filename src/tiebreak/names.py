@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Resource: TypeAlias = str
     Priority: TypeAlias = str
     State: TypeAlias = str
-    Status: TypeAlias = str
+    AgentStatus: TypeAlias = str
     Policy: TypeAlias = str
     Role: TypeAlias = str
     Seconds: TypeAlias = float

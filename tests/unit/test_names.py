@@ -53,7 +53,7 @@ GOOD: dict[str, list[Any]] = {
     ],
     "Priority": ["low", "normal", "high", "urgent"],
     "State": ["blocked", "pending", "claimed", "completed", "failed", "cancelled"],
-    "Status": ["active", "idle", "stale", "gone"],
+    "AgentStatus": ["active", "idle", "stale", "gone"],
     "Policy": ["skip", "run-once", "run-all"],
     "Role": ["coordinator", "worker"],
     "Seconds": [0, 0.0, 1e-9, "0", limits.MAX_DELAY, "3650d"],
@@ -123,7 +123,7 @@ BAD: dict[str, list[Any]] = {
     ],
     "Priority": ["", "LOW", "medium", 1, None, ["low"]],
     "State": ["", "done", "Pending"],
-    "Status": ["", "dead"],
+    "AgentStatus": ["", "dead"],
     "Policy": ["", "run", "run-twice", None],
     "Role": ["", "boss", "Worker", None, 1],
     "Seconds": [

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Label, Lease, Limit, Name, Note, Number, Project, Resource, Status
+    from ..names import AgentId, AgentStatus, Label, Lease, Limit, Name, Note, Number, Project, Resource
     from . import Transaction
 
 RECENT_EVENTS = 5000
@@ -166,7 +166,7 @@ def listing(
     *,
     project: Project | None = "",
     agent: AgentId | None = None,
-    status: Status | None = None,
+    status: AgentStatus | None = None,
     limit: Limit = MAX_LIMIT,
 ) -> list[Agent]:
     """List the agents with their status, most recently seen first: `active`, `idle`, `stale` or `gone`.
