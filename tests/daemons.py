@@ -1,4 +1,4 @@
-"""A real `tb serve` for tests: a process of its own on a free port, asked over real connections."""
+"""Daemons for tests: a real `tb serve` in a process of its own, or one in this process; asked over real connections."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import http.client
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tiebreak.limits import DEADLINE
 
 from .cli.command import TB, clean_environment, measured
 
@@ -131,6 +135,52 @@ class Serving:
         with contextlib.suppress(OSError):
             os.unlink(self.socket)
         self.private.rmdir()
+
+
+class InProcessDaemon:
+    """A daemon in a thread of this process, so that a test can reach into it; asked over its real sockets."""
+
+    def __init__(self, board: Path | None = None, *, deadline: float = DEADLINE, **settings: Any) -> None:
+        from tiebreak.daemon.server import Settings
+        from tiebreak.engine.sqlite.engine import SqliteEngine
+        from tiebreak.program.daemon_assembly import assemble_daemon
+
+        self.private = Path(tempfile.mkdtemp(prefix="tb-"))
+        self.socket = self.private / "s"
+        self.board = board or self.private / "board.db"
+        self._engine = SqliteEngine(os.fspath(self.board), deadline=deadline)
+        try:
+            given = Settings(**{"address": None, **settings, "socket": os.fspath(self.socket)})
+            self._daemon = assemble_daemon(self._engine, given)
+        except BaseException:
+            self._clean_up()
+            raise
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
+        self._thread.start()
+        assert ready.wait(PATIENCE)
+
+    @property
+    def port(self) -> int:
+        """Where it serves over TCP."""
+        return int(self._daemon.addresses[-1].rpartition(":")[2])
+
+    @property
+    def token(self) -> str:
+        """What its clients have to send over TCP."""
+        return self._daemon.token
+
+    def close(self) -> None:
+        """End it as SIGTERM would, and leave nothing behind."""
+        self._daemon.stop()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        assert not self.socket.exists()
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        self._engine.close()
+        shutil.rmtree(self.private)
 
 
 @contextlib.contextmanager

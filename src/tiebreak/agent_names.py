@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from .errors import TiebreakError
+from .limits import MAX_LABEL
 from .names import checksum
 from .process_identity import DIGITS, arguments, base36, exists, look, on_this_machine, read_start, token
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _NAME = frozenset(DIGITS + "._-")
 _SESSION = _NAME | frozenset(DIGITS.upper())
-_MAX_SESSION = 64
 _MAX_FAMILY = 50
 _MAX_LOGIN = 20
 _MAX_DEPTH = 64
@@ -113,11 +113,11 @@ def same_family(agent: str, other: str) -> bool:
 
 
 def _checked(given: str) -> str:
-    if len(given) > _MAX_SESSION or not _SESSION.issuperset(given):
+    if len(given) > MAX_LABEL or not _SESSION.issuperset(given):
         from .errors import Invalid
 
         raise Invalid(
-            f"TIEBREAK_SESSION: letters, digits and ._- only, at most {_MAX_SESSION}, got {given[:80]!a}",
+            f"TIEBREAK_SESSION: letters, digits and ._- only, at most {MAX_LABEL}, got {given[:80]!a}",
             hint="choose a short identifier, or unset it",
         )
     return given

@@ -94,7 +94,7 @@ class AsyncBoard:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *MODULES})
 
-    async def claim(self, ref: str, **options: Any) -> AsyncGrant[Claim]:
+    async def claim(self, ref: str | int, **options: Any) -> AsyncGrant[Claim]:
         """Win a task; raises `Lost`."""
         return AsyncGrant(self, await self._try_until_won(partial(self.sync.claim, ref), options))
 

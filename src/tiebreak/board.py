@@ -245,7 +245,7 @@ class Board:
     # These use `call` instead of the groups' methods, so that the most frequent commands need not import `groups`.
 
     def claim(
-        self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
+        self, ref: str | int, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
     ) -> Claim:
         """Claim a task, waiting for it at most `wait`; raises `Lost`, which names the holder."""
         from .handles import Claim
@@ -253,11 +253,13 @@ class Board:
         task, asked = self._try_until_won(self._claiming(ref, lease, create), wait)
         return Claim(self, task, lease, asked)
 
-    def win(self, ref: str, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0) -> Task:
+    def win(
+        self, ref: str | int, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
+    ) -> Task:
         """Like `claim`, but return the task without a handle that renews the claim."""
         return self._try_until_won(self._claiming(ref, lease, create), wait)[0]
 
-    def _claiming(self, ref: str, lease: float | str, create: bool) -> Callable[[], Task]:
+    def _claiming(self, ref: str | int, lease: float | str, create: bool) -> Callable[[], Task]:
         params = {"ref": ref, "lease": lease, "create": create}
         return lambda: self.call("tasks.claim", params)
 
@@ -420,7 +422,7 @@ class Board:
             return event
         raise TimedOut(f"nothing matched within {timeout}")
 
-    def settled(self, ref: str) -> Task:
+    def settled(self, ref: str | int) -> Task:
         """Get a task, after recording what is overdue for it. For callers that wait for its end.
 
         A task whose last lease has run out fails only when that is recorded. A blocked task becomes ready, or is

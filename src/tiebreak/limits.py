@@ -30,6 +30,8 @@ RUN_LEASE = 30.0
 """A hold of `tb run`, which renews it by itself while the command runs."""
 MIN_DURATION = 0.001
 """The shortest lease or time-out: board time has microseconds, but no process can do anything with less than this."""
+MAX_JOB_LEASE = DAY
+"""The longest lease of a job that a worker may ask for. The shortest is a second."""
 MAX_LEASE = 7 * DAY
 """A lease that nobody renews for a week is a mistake, and blocks everybody else meanwhile."""
 
@@ -61,16 +63,30 @@ MAX_MOMENT = 2**40
 """The latest time, in Unix seconds: it fits into 64 bits as microseconds."""
 DRAIN = 30.0
 """How long a worker lets its jobs finish when it is told to stop."""
+JOB_GRACE = 5.0
+"""Between SIGTERM and SIGKILL for a job that is ended, unless it says otherwise: time to clean up."""
 PATIENCE = 60.0
 """How long a new session may take until it is alive: agents load slowly on a busy machine."""
 SETTLE = 0.5
 """How long a new session must live to count as alive: one that cannot start ends sooner."""
 STOP_PATIENCE = 10.0
 """How long a session may take to end by itself when it is asked to stop."""
-GRACE = 2.0
+SESSION_GRACE = 5.0
+"""Between SIGTERM and SIGKILL for the command of a session."""
+RUN_GRACE = 2.0
 """Between SIGTERM and SIGKILL for the command of `tb run` when its hold is lost: others have the hold already."""
 KEPT = 30 * DAY
 """How long finished tasks and other history are kept before they may be pruned."""
+MIN_ANSWER_KEPT, MAX_ANSWER_KEPT = 3600.0, DAY
+"""How long the answer of a repeatable call is kept for callers that try again, whatever `upkeep.prune` is told."""
+DEADLINE = 30.0
+"""How long a call waits for the locks of others on a busy board before it is refused."""
+READ_DEADLINE = 30.0
+"""How long a read of a SQLite board may take: during a read SQLite cannot reset the WAL."""
+RECEIPT = 10.0
+"""Within what time a whole request must arrive at the daemon: a slow client must not keep a connection."""
+DAEMON_PATIENCE = 10.0
+"""How long `tb serve` waits for a daemon to start in the background, or to stop."""
 LONGEST_WAIT = 60.0
 """How long one request may wait: proxies drop a silent request soon after."""
 TOOL_WAIT = 50.0
@@ -102,6 +118,18 @@ MAX_LIST = 1000
 """How many entries a list in a call may have."""
 MOST_IN_A_BATCH = 5000
 """How many calls one transaction may have: all other writers wait for it."""
+MAX_PLACES = 1000
+"""How many places the wait queue of a project may have: entering it reads them all."""
+MAX_CONCURRENCY = 1000
+"""How many jobs one worker may run at once."""
+MAX_WORKERS = 256
+"""How many workers `tb serve` may start."""
+MAX_CLIENT_WAITS = 32
+"""How many waits and streams one client may have open at a daemon, so that it leaves room for the others."""
+MAX_OPEN_WAITS = 4096
+"""How many waits and streams may be open at a daemon in all."""
+MAX_CONNECTIONS = 8192
+"""How many connections a daemon accepts: each open wait has one, and as many are left for calls."""
 MAX_NUMBER = 2**53
 """The largest whole number that every JSON reader keeps exactly."""
 
@@ -135,6 +163,16 @@ OUTPUT = 1024 * 1024
 """How much of it is kept by default."""
 MAX_AMOUNT = 1 << 50
 """The largest bound on what a job may use: a petabyte, more than any machine has."""
+MAX_BODY = 1024 * 1024
+"""Bytes of the body of a request, and of a line of `tb batch`: room for several of the largest JSON values."""
+MAX_HEAD = 32 * 1024
+"""Bytes of the headers of a request."""
+MAX_HEADERS = 100
+"""How many headers a request may have."""
+MAX_DOCUMENT = 1024 * 1024
+"""Bytes of a handoff document."""
+MIN_TOKEN = 32
+"""Characters of a daemon's token: it must not be guessed."""
 MIN_ONCE, MAX_ONCE = 8, 128
 """Characters of a `once` key, which makes a call repeatable: long enough that two are never equal by chance."""
 MAX_TITLE = 200

@@ -6,7 +6,9 @@ converts a field when it is read, so making a record costs nothing, and unread f
 tuples nor dictionaries: a value is read by its field, and the row by `row_of`.
 
 Records are built without `typing` or `dataclasses`, whose import alone would double the time of a command. To a type
-checker each record is a frozen data class whose constructor takes all fields by name, and it behaves like one.
+checker each record is a frozen data class whose constructor takes all fields by name. At run time a record has that
+constructor, and it is compared, hashed and shown by its fields. But the functions of `dataclasses` do not take it:
+`fields` has the names of its fields.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from _socket import AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo,
 from time import monotonic, sleep
 
 from .errors import Invalid, Refused, TiebreakError, Unavailable, as_answer, from_dict
-from .limits import MAX_LIMIT
+from .limits import DEADLINE, MAX_LIMIT
 from .model import decode
 from .operations import find
 from .text import json, read_json
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 3.0
 """Seconds to wait for a daemon that does not answer. A restart takes less than one second."""
-ANSWER = 40.0
-"""Seconds to wait for an answer. The daemon itself stops waiting for a busy board after 30 seconds."""
+ANSWER = DEADLINE + 10.0
+"""Seconds to wait for an answer: longer than the daemon itself waits for a busy board."""
 LONGEST_WAIT = 55.0
 """Seconds that one request waits for events; then it is sent again."""
 MOST_IDLE = 16

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +19,10 @@ import pytest
 
 from tests.log import boards
 from tests.log.boards import logs_are_sound, unchecked
-from tiebreak.daemon.server import Settings
-from tiebreak.engine.sqlite.engine import SqliteEngine
-from tiebreak.program.daemon_assembly import assemble_daemon
+from tiebreak.limits import DEADLINE
 
 from ..cli.command import Tb, until
-from ..daemons import PATIENCE, Reply, Serving, serving
+from ..daemons import PATIENCE, InProcessDaemon, Reply, Serving, serving
 
 __all__ = ["logs_are_sound", "unchecked"]
 
@@ -56,29 +53,6 @@ class Connection(http.client.HTTPConnection):
         self.request(method, path, data, {**given, **(headers or {})})
         answer = self.getresponse()
         return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-
-
-class InProcessDaemon:
-    """A daemon in a thread of this process, so that a test can reach into it; asked over its real socket."""
-
-    def __init__(self, folder: Path, deadline: float) -> None:
-        self.board = folder / "board.db"
-        self.private = Path(tempfile.mkdtemp(prefix="tb-"))
-        self.socket = self.private / "s"
-        self._engine = SqliteEngine(os.fspath(self.board), deadline=deadline)
-        self._daemon = assemble_daemon(self._engine, Settings(address=None, socket=os.fspath(self.socket)))
-        ready = threading.Event()
-        self._thread = threading.Thread(target=self._daemon.serve, args=(ready.set,))
-        self._thread.start()
-        assert ready.wait(PATIENCE)
-
-    def close(self) -> None:
-        """End it as SIGTERM would."""
-        self._daemon.stop()
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        self._engine.close()
-        self.private.rmdir()
 
 
 Place = Serving | InProcessDaemon
@@ -267,8 +241,8 @@ def near(tmp_path: Path) -> Iterator[Callable[..., InProcessDaemon]]:
     """Makes daemons in this process, with a deadline for writes."""
     made: list[InProcessDaemon] = []
 
-    def make(deadline: float = 30.0) -> InProcessDaemon:
-        made.append(InProcessDaemon(tmp_path, deadline))
+    def make(deadline: float = DEADLINE) -> InProcessDaemon:
+        made.append(InProcessDaemon(tmp_path / "board.db", deadline=deadline))
         return made[-1]
 
     yield make

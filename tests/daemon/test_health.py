@@ -15,9 +15,9 @@ from tiebreak.engine.sqlite import wal_checkpoint
 
 from ..cli.command import until
 from ..cli.disks import small_disk
-from ..daemons import Reply, Serving
+from ..daemons import InProcessDaemon, Reply, Serving
 from ..readers import foreign_reader
-from .conftest import WHO, InProcessDaemon, ask, gauge, held_gate, post, result, rpc
+from .conftest import WHO, ask, gauge, held_gate, post, result, rpc
 
 PAGE = 4096
 KILOBYTES = 1200

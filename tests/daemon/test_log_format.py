@@ -17,8 +17,8 @@ from tiebreak.daemon.log_format import LogFormatter
 from tiebreak.operations import find
 
 from ..cli.command import Tb, complaint, until
-from ..daemons import Serving, serving
-from .conftest import WHO, InProcessDaemon, ask, request
+from ..daemons import InProcessDaemon, Serving, serving
+from .conftest import WHO, ask, request
 
 HUMAN = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (debug|info|warning|error) +\S.*")
 ATTACK = "/%1b%5b31mred%0d%0a2026%20error%20forged%00%c2%9b%e2%80%ae"

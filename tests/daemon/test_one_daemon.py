@@ -42,7 +42,7 @@ def signed(board: Path) -> dict[str, Any]:
 @pytest.fixture
 def detached(tb: Tb, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tb]:
     """A patient command whose daemon in the background, if it leaves one, ends with the test."""
-    patient = changed_command(tb.folder, "from tiebreak.program import serve", "serve.PATIENCE = 60.0")
+    patient = changed_command(tb.folder, "from tiebreak.program import serve", "serve.DAEMON_PATIENCE = 60.0")
     monkeypatch.setattr("tests.cli.command.TB", patient)
     tb.environment.update(measured())
     yield tb

@@ -12,8 +12,8 @@ import pytest
 import tiebreak
 from tiebreak.daemon import event_stream
 
-from ..daemons import PATIENCE, Serving
-from .conftest import WHO, Connection, Crowd, InProcessDaemon, Stream, ask, gauge, last, post, request, result, stream
+from ..daemons import PATIENCE, InProcessDaemon, Serving
+from .conftest import WHO, Connection, Crowd, Stream, ask, gauge, last, post, request, result, stream
 from .test_waiting import FILTERS
 
 HERE = {"project": "demo"}

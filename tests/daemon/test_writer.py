@@ -19,13 +19,12 @@ from tiebreak.engine.sqlite.opening import allow_writing
 from tiebreak.operations import find
 
 from ..cli.command import until
-from ..daemons import PATIENCE, Serving
+from ..daemons import PATIENCE, InProcessDaemon, Serving
 from .conftest import (
     LONG,
     WHO,
     Connection,
     Crowd,
-    InProcessDaemon,
     Place,
     ask,
     gauge,

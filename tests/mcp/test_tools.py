@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from mcp.client.client import Client
 
 from tiebreak.mcp.calls import token
-from tiebreak.mcp.tools import INSTRUCTIONS
+from tiebreak.mcp.tools import ARGUMENTS, INSTRUCTIONS
 
 from .conftest import Tools, bad, good
 
@@ -87,26 +88,26 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("post", {}, "name is missing"),
     ("post", {"name": ""}, "name: must not be empty"),
     ("post", {"name": "x", "colour": "red"}, "unknown argument 'colour'"),
-    ("post", {"name": "x", "after": "k"}, "after: a list"),
+    ("post", {"name": "x", "after": "k"}, "after: expected a list"),
     ("claim", {"ref": "k", "tag": "t"}, "tag goes with the next"),
     ("claim", {"wait": "a while"}, "wait"),
     ("claim", {"lease": "-5m"}, "lease"),
     ("update", {"token": "k", "action": "extend"}, "token: REF@EPOCH"),
     ("update", {"token": "k@0", "action": "extend"}, "token: REF@EPOCH"),
-    ("update", {"token": 7, "action": "extend"}, "token: text, got 7"),
+    ("update", {"token": 7, "action": "extend"}, "token: expected text, got 7"),
     ("update", {"token": "k@1", "action": "cancel"}, "action: one of extend"),
     ("update", {"token": "k@1", "action": "extend", "result": 1}, "result does not go with extend"),
     ("hold", {"action": "take"}, "take needs resources"),
-    ("hold", {"action": "take", "resources": [5]}, "take needs resources"),
+    ("hold", {"action": "take", "resources": [5]}, "resources[0]: expected text"),
     ("hold", {"action": "take", "resources": ["lock:"]}, "resource"),
     ("hold", {"action": "renew"}, "renew needs tokens"),
     ("hold", {"action": "release", "tokens": ["pool:p@1"]}, "pool:NAME#SLOT@EPOCH"),
     ("message", {"action": "send"}, "send needs text"),
     ("message", {"action": "ack"}, "ack needs number"),
-    ("look", {"what": "agents", "limit": "x"}, "limit: a whole number"),
-    ("look", {"what": "agents", "limit": 1.5}, "limit: a whole number"),
-    ("look", {"what": "agents", "limit": -1}, "limit: a whole number"),
-    ("claim", {"count": True}, "count: a whole number"),
+    ("look", {"what": "agents", "limit": "x"}, "limit: expected a whole number"),
+    ("look", {"what": "agents", "limit": 1.5}, "limit: expected a whole number"),
+    ("look", {"what": "agents", "limit": -1}, "limit: must be between 1 and"),
+    ("claim", {"count": True}, "count: expected a whole number"),
     ("update", {"token": "k@" + "9" * 5000, "action": "extend"}, "token: REF@EPOCH"),
     ("tidy", {}, "no tool 'tidy'"),
 ]
@@ -120,6 +121,25 @@ def test_a_wrong_argument_is_refused_by_name(near: Tools, tool: str, arguments: 
         assert says in refusal["details"]["text"]
 
     near.drive(scenario)
+
+
+def test_a_tool_takes_what_the_operation_takes(near: Tools) -> None:
+    near.board.tasks.post(name="one")
+    near.board.tasks.post(name="two", key="two")
+
+    async def scenario(client: Client) -> None:
+        [won] = (await good(client, "claim", ref=1, lease=600))["tasks"]
+        assert near.board.tasks.get(ref=1).holder == "ada"
+        await good(client, "update", token=won["token"], action="extend", lease=900.5)
+        await good(client, "post", name="three", after=[1, "two"])
+        await good(client, "hold", action="take", resources=["lock:x"], lease=60)
+
+    near.drive(scenario)
+
+
+@pytest.mark.parametrize(("argument", "value"), [("ref", 1), ("ref", "k"), ("lease", 600), ("lease", "10m")])
+def test_a_schema_does_not_forbid_what_the_tool_takes(argument: str, value: object) -> None:
+    jsonschema_rs.validate(ARGUMENTS["claim"][argument].schema, value)
 
 
 def test_a_token_is_read_from_its_end() -> None:

@@ -6,10 +6,7 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.daemons import PATIENCE, Serving
-from tiebreak.daemon.server import Settings
-from tiebreak.engine import connect
-from tiebreak.program.daemon_assembly import assemble_daemon
+from tests.daemons import PATIENCE, InProcessDaemon, Serving
 
 from .fuzzing import Line, furnished, unharmed
 
@@ -121,8 +115,8 @@ def call(method: str, number: int = 1, **params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
 
 
-def door_of(daemon: Serving) -> Door:
-    """The door of a daemon in a process of its own."""
+def door_of(daemon: Serving | InProcessDaemon) -> Door:
+    """The door of a daemon."""
     return Door(daemon.port, daemon.token)
 
 
@@ -136,35 +130,6 @@ def ended(knocking: socket.socket) -> bytes:
     return came
 
 
-class InProcessDaemon:
-    """A daemon in a thread of this process, with its own folder for sockets and tokens."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tb-"))
-        self._engine = connect(os.fspath(self.folder / "board.db"))
-        try:
-            self.daemon = assemble_daemon(self._engine, settings._replace(socket=os.fspath(self.folder / "s")))
-        except BaseException:
-            self._clean_up()
-            raise
-        ready = threading.Event()
-        self._thread = threading.Thread(target=self.daemon.serve, args=(ready.set,))
-        self._thread.start()
-        assert ready.wait(PATIENCE)
-        self.door = Door(int(self.daemon.addresses[-1].rpartition(":")[2]), self.daemon.token)
-
-    def close(self) -> None:
-        """Drain it, and leave nothing behind."""
-        self.daemon.stop()
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        self._clean_up()
-
-    def _clean_up(self) -> None:
-        self._engine.close()
-        shutil.rmtree(self.folder)
-
-
 Starting = Callable[..., InProcessDaemon]
 
 
@@ -174,7 +139,7 @@ def _starting(state: Path) -> Iterator[Starting]:
     started: list[InProcessDaemon] = []
 
     def start(**settings: Any) -> InProcessDaemon:
-        started.append(InProcessDaemon(Settings(**{"address": "127.0.0.1:0", **settings})))
+        started.append(InProcessDaemon(**{"address": "127.0.0.1:0", **settings}))
         return started[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -197,7 +162,7 @@ def start(tmp_path: Path) -> Iterator[Starting]:
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """The door of a daemon that gives a request three seconds to arrive: a busy machine needs one now and then."""
     with _starting(tmp_path_factory.mktemp("hasty")) as starting:
-        yield starting(receipt=3.0).door
+        yield door_of(starting(receipt=3.0))
 
 
 # ── What the fuzz tests share ────────────────────────────────────────────────────────────────────────

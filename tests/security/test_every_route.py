@@ -14,8 +14,8 @@ import pytest
 import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
 from tests.cli.command import until
 from tests.daemons import PATIENCE, Serving, serving
-from tiebreak.daemon.app import LARGEST_BODY
 from tiebreak.daemon.routes import ROUTES, Route
+from tiebreak.limits import MAX_BODY
 
 from .conftest import Door, Headers, Seen, Value, door_of, ended
 
@@ -273,7 +273,7 @@ def test_a_body_that_a_form_could_have_sent_is_not_understood(route: Route, kind
 @refuses
 @EVERY
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(route: Route, door: Door) -> None:
-    for size in (LARGEST_BODY + 1, 10**15):
+    for size in (MAX_BODY + 1, 10**15):
         changes = {"Content-Type": "application/json", "Content-Length": str(size)}
         status = door.ask(route.method, path_of(route), changes).status
         assert status == 413 if route.body is not None else 400 <= status < 500
@@ -284,7 +284,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(route: Rout
 def test_a_body_that_grows_too_large_without_saying_so_is_refused(route: Route, door: Door) -> None:
     changes = {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}
     with door.begin(route.method, path_of(route), changes) as knocking:
-        knocking.sendall(b"%x\r\n" % (LARGEST_BODY + 1) + b" " * (LARGEST_BODY + 1))
+        knocking.sendall(b"%x\r\n" % (MAX_BODY + 1) + b" " * (MAX_BODY + 1))
         status = door.answer(knocking).status
     assert status == 413 if route.body is not None else 400 <= status < 500
 
@@ -292,7 +292,7 @@ def test_a_body_that_grows_too_large_without_saying_so_is_refused(route: Route, 
 @pytest.mark.parametrize("route", [r for r in ROUTES if r.body is not None], ids=lambda route: route.path)
 def test_the_largest_body_that_is_allowed_is_taken(route: Route, door: Door) -> None:
     body = body_of(route) or b""
-    assert let_in(door.ask(route.method, path_of(route), None, body + b" " * (LARGEST_BODY - len(body))))
+    assert let_in(door.ask(route.method, path_of(route), None, body + b" " * (MAX_BODY - len(body))))
 
 
 # ── Slow ones ────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ import pytest
 from tests.daemons import PATIENCE
 from tiebreak.daemon import http_protocol
 
-from .conftest import Door, Starting, ended
+from .conftest import Door, Starting, door_of, ended
 
 SIZE = 5 * 1024 * 1024
 TIMES = 5
@@ -60,7 +60,7 @@ Client = Callable[[Door, str, bytes, bool, Path], int]
 def test_a_real_client_reads_why_its_large_body_was_refused(
     client: Client, chunked: bool, start: Starting, tmp_path: Path
 ) -> None:
-    door = start().door
+    door = door_of(start())
     for _ in range(TIMES):
         assert client(door, door.token, b" " * SIZE, chunked, tmp_path) == 413
 
@@ -69,7 +69,7 @@ def test_a_real_client_reads_why_its_large_body_was_refused(
 def test_a_real_client_without_the_token_reads_why_its_large_body_was_refused(
     client: Client, start: Starting, tmp_path: Path
 ) -> None:
-    door = start().door
+    door = door_of(start())
     for _ in range(TIMES):
         assert client(door, "wrong", b" " * SIZE, False, tmp_path) == 401
 
@@ -82,7 +82,7 @@ def pour(knocking: socket.socket) -> None:
 def test_a_refused_client_that_sends_on_is_cut_off(start: Starting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "MOST_DISCARDED", 1024 * 1024)
     monkeypatch.setattr(http_protocol, "LINGER", 3600.0)
-    door = start().door
+    door = door_of(start())
     with door.begin("POST", "/rpc", {"Content-Type": "application/json", "Content-Length": str(10**12)}) as knocking:
         knocking.settimeout(PATIENCE)
         with pytest.raises(ConnectionError):
@@ -91,7 +91,7 @@ def test_a_refused_client_that_sends_on_is_cut_off(start: Starting, monkeypatch:
 
 def test_a_refused_client_that_stays_silent_is_cut_off(start: Starting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "LINGER", 0.1)
-    door = start().door
+    door = door_of(start())
     with door.begin("POST", "/rpc", {"Content-Type": "application/json", "Content-Length": str(10**12)}) as knocking:
         assert ended(knocking).startswith(b"HTTP/1.1 413 ")
         with pytest.raises(ConnectionError):

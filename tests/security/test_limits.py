@@ -18,20 +18,20 @@ from tests.cli.command import until
 from tests.daemons import PATIENCE, serving
 from tiebreak.daemon import event_stream, http_protocol, waiters
 from tiebreak.daemon.service import WAIT_MS
-from tiebreak.limits import MOST_IN_A_BATCH
+from tiebreak.limits import MAX_CLIENT_WAITS, MAX_HEAD, MOST_IN_A_BATCH
 
 from .conftest import Door, Seen, Starting, call, door_of, ended
 
 AT_ONCE = 45.0
 """Seconds: on a busy machine too, and before any wait would have ended by itself."""
-MOST = waiters.MOST_FOR_A_CLIENT
+MOST = MAX_CLIENT_WAITS
 
 
 @pytest.fixture
 def door(start: Starting, monkeypatch: pytest.MonkeyPatch) -> Door:
     """The door of a daemon that learns nothing from the heartbeats of its streams."""
     monkeypatch.setattr(event_stream, "STREAM_HEARTBEAT", 3600.0)
-    return start().door
+    return door_of(start())
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_forwarding_headers_do_not_make_a_client_another_client(door: Door, kept
 
 
 def test_all_clients_together_are_bounded_too(door: Door, kept: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiters, "MOST_IN_ALL", 6)
+    monkeypatch.setattr(waiters, "MAX_OPEN_WAITS", 6)
     for name in ("a", "b", "c"):
         waiting(door, 2, kept, name)
     refused(another(door, "d"), 6)
@@ -173,11 +173,11 @@ def test_the_largest_batch_is_taken_and_a_larger_one_does_nothing(door: Door) ->
 
 HEADS = {
     "many headers": lambda door: door.head("GET", "/health", {f"X-{i}": "x" for i in range(101)}),
-    "one large header": lambda door: door.head("GET", "/health", {"X": "x" * http_protocol.LARGEST_HEAD}),
+    "one large header": lambda door: door.head("GET", "/health", {"X": "x" * MAX_HEAD}),
     "many large headers": lambda door: door.head("GET", "/health", {f"X-{i}": "x" * 4000 for i in range(50)}),
-    "a long name": lambda door: door.head("GET", "/health", {"X" * http_protocol.LARGEST_HEAD: "x"}),
-    "a long path": lambda door: door.head("GET", "/" + "x" * 10 * http_protocol.LARGEST_HEAD),
-    "a long question": lambda door: door.head("GET", "/events?project=" + "x" * 10 * http_protocol.LARGEST_HEAD),
+    "a long name": lambda door: door.head("GET", "/health", {"X" * MAX_HEAD: "x"}),
+    "a long path": lambda door: door.head("GET", "/" + "x" * 10 * MAX_HEAD),
+    "a long question": lambda door: door.head("GET", "/events?project=" + "x" * 10 * MAX_HEAD),
 }
 
 
@@ -253,7 +253,7 @@ def test_hundreds_of_silent_connections_do_not_block_other_clients(door: Door, k
 def test_connections_are_bounded_and_there_is_room_again_when_some_are_closed(
     door: Door, kept: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_protocol, "MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 10)
     for _ in range(10):
         knocking = kept.enter_context(door.begin("GET", "/health"))
         assert door.answer(knocking).status == 200

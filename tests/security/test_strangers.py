@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.command import until
-from tests.daemons import Serving
+from tests.daemons import InProcessDaemon, Serving
 from tests.postgres import server
 from tiebreak.daemon.routes import ROUTES, Route
 from tiebreak.daemon.server import Settings
@@ -27,7 +27,7 @@ from tiebreak.kinds import Kind
 from tiebreak.operations import REGISTRY, Operation, every, operation
 from tiebreak.operations.strangers import TABLES
 
-from .conftest import InProcessDaemon, Starting
+from .conftest import Starting, door_of
 
 SECRET = "hunter2-geheim"
 WORKER = "worker~1"
@@ -433,8 +433,8 @@ def unswept(start: Starting) -> InProcessDaemon:
 
 def test_a_stranger_does_not_write_down_that_a_worker_came_too_late(unswept: InProcessDaemon) -> None:
     """Until somebody writes the lapse down, the worker may still report."""
-    door, anybody = unswept.door, {"Authorization": None}
-    board = os.fspath(unswept.folder / "board.db")
+    door, anybody = door_of(unswept), {"Authorization": None}
+    board = os.fspath(unswept.board)
 
     def known(method: str, **params: Any) -> Any:
         return door.rpc(method, None, **{**US, **params})["result"]
@@ -474,7 +474,7 @@ def test_a_stranger_does_not_write_down_that_a_worker_came_too_late(unswept: InP
 
 
 def test_an_open_daemon_with_open_jobs_has_no_strangers(start: Starting) -> None:
-    door = start(**Settings(open=True, open_jobs=True, address="127.0.0.1:0")._asdict()).door
+    door = door_of(start(**Settings(open=True, open_jobs=True, address="127.0.0.1:0")._asdict()))
     anybody = {"Authorization": None}
     door.rpc("jobs.submit", anybody, command="x", key="k", **US)
     assert door.rpc("tasks.claim", anybody, ref="k", **US)["result"]["command"] == "x"

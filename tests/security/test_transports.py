@@ -109,9 +109,9 @@ def test_another_user_who_reaches_the_socket_is_refused_by_who_he_is(
     start: Starting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = start()
-    path = inside.folder / "s"
+    path = inside.private / "s"
     path.chmod(0o666)
-    inside.folder.chmod(0o755)
+    inside.private.chmod(0o755)
     assert over_unix(path).startswith(b"HTTP/1.1 200 ")
     if os.geteuid() != 0:  # nobody but root can become somebody else, so the daemon has to
         monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
@@ -346,7 +346,7 @@ def asked(door: Door, path: str, headers: Headers) -> int:
 
 
 def test_an_open_daemon_asks_for_no_token_but_still_keeps_pages_out(start: Starting) -> None:
-    door = start(open=True).door
+    door = door_of(start(open=True))
     assert door.rpc("events.last", WITHOUT)["result"] == 0
     for route in ROUTES:
         path = route.path.replace("{", "").replace("}", "")
@@ -355,7 +355,7 @@ def test_an_open_daemon_asks_for_no_token_but_still_keeps_pages_out(start: Start
 
 
 def test_an_open_daemon_is_not_open_for_commands(start: Starting, dangerous: str) -> None:
-    door = start(open=True).door
+    door = door_of(start(open=True))
     assert asked(door, dangerous, WITHOUT) == 401
     assert asked(door, dangerous, {"Authorization": "Bearer "}) == 401
     for route in ROUTES:
@@ -387,7 +387,7 @@ SIDEWAYS: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize(("path", "body"), SIDEWAYS.values(), ids=SIDEWAYS)
 def test_no_other_route_of_an_open_daemon_takes_commands(path: str, body: Any, start: Starting) -> None:
-    door, text = start(open=True).door, json.dumps(body).encode()
+    door, text = door_of(start(open=True)), json.dumps(body).encode()
     assert door.ask("POST", path, WITHOUT, text).status == 401
     assert door.rpc("events.last", WITHOUT)["result"] == 0
     assert door.ask("POST", path, None, text).status in (200, 204)
@@ -395,7 +395,7 @@ def test_no_other_route_of_an_open_daemon_takes_commands(path: str, body: Any, s
 
 
 def test_strangers_do_not_see_the_environment_of_a_job(start: Starting) -> None:
-    door = start(open=True).door
+    door = door_of(start(open=True))
     submitted = call("jobs.submit", command="x", env={"TOKEN": "geheim"}, project="p", agent="a~1")
     assert door.ask("POST", "/rpc", None, submitted).status == 200
     taking = call("jobs.next", project="p", agent="a~1")
@@ -416,7 +416,7 @@ AGAIN: dict[str, tuple[str, dict[str, Any]]] = {
 def test_strangers_cannot_resume_a_paused_or_cancelled_command(
     method: str, params: dict[str, Any], start: Starting
 ) -> None:
-    door = start(open=True).door
+    door = door_of(start(open=True))
     us: dict[str, Any] = {"project": "p", "agent": "a~1"}
     begun: dict[str, dict[str, Any]] = {
         "jobs.submit": {"command": "x"},
@@ -434,26 +434,26 @@ def test_strangers_cannot_resume_a_paused_or_cancelled_command(
 
 @pytest.mark.parametrize("kind", ["JOB", " job", "job ", "job\0", "\u017fob", "jo\u200bb"])
 def test_no_other_spelling_of_the_kind_makes_a_job(kind: str, start: Starting) -> None:
-    door = start(open=True).door
+    door = door_of(start(open=True))
     answer = json.loads(door.ask("POST", "/rpc", WITHOUT, json.dumps(job(kind)).encode()).body)
     assert answer.get("result", {}).get("kind") != "job"
 
 
 def test_a_client_with_the_token_of_an_open_daemon_may_run_commands(start: Starting, dangerous: str) -> None:
     inside = start(open=True)
-    token = user_folders.token_for("127.0.0.1", inside.door.port)
-    assert asked(inside.door, dangerous, {"Authorization": f"Bearer {token}"}) == 200
+    token = user_folders.token_for("127.0.0.1", inside.port)
+    assert asked(door_of(inside), dangerous, {"Authorization": f"Bearer {token}"}) == 200
 
 
 def test_an_open_daemon_runs_commands_for_everybody_only_when_told_so(start: Starting, dangerous: str) -> None:
-    door = start(open=True, open_jobs=True).door
+    door = door_of(start(open=True, open_jobs=True))
     assert asked(door, dangerous, WITHOUT) == 200
     assert asked(door, dangerous, {**WITHOUT, "Origin": "http://evil.example"}) == 403
 
 
 def test_open_jobs_alone_opens_nothing(tmp_path: Path, start: Starting, dangerous: str) -> None:
     complaint(Tb(tmp_path)("serve", "--open-jobs", "--addr", f"127.0.0.1:{free_port()}"), 2)
-    assert asked(start(open_jobs=True).door, dangerous, WITHOUT) == 401
+    assert asked(door_of(start(open_jobs=True)), dangerous, WITHOUT) == 401
 
 
 # ── The unix socket alone ────────────────────────────────────────────────────────────────────────────

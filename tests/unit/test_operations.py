@@ -19,7 +19,9 @@ import pytest
 import tiebreak
 from tiebreak import Board, Invalid, operations
 from tiebreak import board as board_module
+from tiebreak.aio import AsyncBoard
 from tiebreak.kinds import RULES
+from tiebreak.model import RECORDS
 from tiebreak.operations import MODULES, Operation, every, find, operation
 
 if TYPE_CHECKING:
@@ -118,6 +120,29 @@ def test_a_type_checker_knows_the_groups_as_they_are(tmp_path: Path) -> None:
     )
     wrong = [line.partition(":")[2].partition(":")[0] for line in checked.stdout.splitlines() if ": error: " in line]
     assert wrong == ["7", "8", "9", "10", "11", "12"], checked.stdout
+
+
+WRITTEN_BY_HAND = [
+    (Board.claim, "tasks.claim"),
+    (Board.win, "tasks.claim"),
+    (Board.next, "tasks.next"),
+    (Board.hold, "holds.take"),
+    (Board.settled, "tasks.get"),
+    (AsyncBoard.claim, "tasks.claim"),
+]
+
+
+@pytest.mark.parametrize(("method", "name"), WRITTEN_BY_HAND, ids=lambda each: getattr(each, "__qualname__", each))
+def test_a_method_that_is_written_by_hand_takes_what_its_operation_takes(method: Any, name: str) -> None:
+    kinds = find(name).parameters
+    shared = {each: said for each, said in method.__annotations__.items() if each in kinds and each != "resources"}
+    assert shared
+    assert shared == {each: kinds[each].python for each in shared}
+
+
+def test_no_kind_has_the_name_of_a_record() -> None:
+    """The references name both, and a reader could not tell which is meant."""
+    assert set(RULES) & set(RECORDS) == set()
 
 
 def test_a_group_loads_no_operations_before_one_is_called() -> None:

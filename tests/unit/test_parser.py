@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiebreak import Invalid
+from tiebreak.cli.help import about
 from tiebreak.cli.parser import (
     COMMANDS,
     GLOBAL,
@@ -26,6 +27,7 @@ from tiebreak.cli.parser import (
     usage,
     whole,
 )
+from tiebreak.kinds import RULES
 from tiebreak.program import find, names
 
 
@@ -339,3 +341,19 @@ def test_everything_about_a_command_is_explained(name: str) -> None:
     assert all(argument.text for argument in wanted.arguments)
     assert all(option.text for option in wanted.options)
     assert all(option.metavar == option.metavar.upper() for option in wanted.options)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_option_repeats_the_words_of_a_kind(name: str) -> None:
+    """They would be wrong as soon as a kind got another word."""
+    words = [rule.schema["enum"] for rule in RULES.values() if "enum" in rule.schema]
+    assert not [
+        each.shown for each in find(name).options for first, second, *_ in words if f"{first}, {second}" in each.text
+    ]
+
+
+def test_help_names_the_words_and_the_default_of_the_parameter() -> None:
+    told = {option.name: about(option) for option in find("send").options}
+    assert told["importance"] == "its importance: low, normal, high or urgent (default normal)"
+    assert told["channel"] == "the channel (default general)"
+    assert told["reply-to"] == "reply to this message, in its thread"

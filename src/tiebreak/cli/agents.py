@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..names import STATUSES, short
+from ..names import short
 from ..text import Styled, ago, plain, table
 from .parser import Argument, Option, command
 
@@ -50,7 +50,7 @@ def leave(context: Context, args: Args) -> None:
     "agents",
     "List agents, most recently seen first.",
     Option("all", text="also agents that are gone"),
-    Option("status", "STATUS", "only with this status: " + ", ".join(STATUSES)),
+    Option("status", "STATUS", "only with this status", sets="agents.list.status"),
     Option("every-project", text="of all projects, not only this one"),
     example="tb agents",
 )

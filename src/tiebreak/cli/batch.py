@@ -11,6 +11,7 @@ import os
 import sys
 
 from ..errors import Invalid, TiebreakError
+from ..limits import MAX_BODY
 from ..names import shown
 from .parser import command
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from .parser import Args
 
 MOST_AT_ONCE = 1000
-LONGEST_LINE = 1 << 20
 
 
 @command(
@@ -63,8 +63,8 @@ def _request(line: bytes) -> dict[str, Any]:
     """A line as a call, or what is wrong with it under `error`."""
     import json
 
-    if len(line) > LONGEST_LINE:
-        return {"error": Invalid(f"a line of {len(line)} bytes, the limit is {LONGEST_LINE}")}
+    if len(line) > MAX_BODY:
+        return {"error": Invalid(f"a line of {len(line)} bytes, the limit is {MAX_BODY}")}
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as exc:
@@ -93,8 +93,8 @@ def _bursts() -> Iterator[list[bytes]]:
         lines = [line for line in lines if line.strip()]
         for start in range(0, len(lines), MOST_AT_ONCE):
             yield lines[start : start + MOST_AT_ONCE]
-        if len(rest) > LONGEST_LINE:
-            rest = rest[: LONGEST_LINE + 1]  # still too long, so it is refused
+        if len(rest) > MAX_BODY:
+            rest = rest[: MAX_BODY + 1]  # still too long, so it is refused
     if rest.strip():
         yield [rest]
 

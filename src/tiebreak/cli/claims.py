@@ -92,7 +92,7 @@ def extend(context: Context, args: Args) -> None:
     Option("result", "JSON", "the result: JSON, @FILE or - for standard input", convert=json_argument),
     Option("ack", text="post an announcement in the same transaction"),
     Option("ack-name", "TEXT", "the announcement's name"),
-    Option("ack-priority", "PRIORITY", "the announcement's priority: low, normal, high or urgent", default="normal"),
+    Option("ack-priority", "PRIORITY", "the announcement's priority", sets="tasks.complete.ack_priority"),
     Option("ack-payload", "JSON", "the announcement's payload", convert=json_argument),
     EPOCH,
     example='tb complete login-bug --result \'{"commit": "1a2b3c"}\' --ack',
@@ -104,8 +104,8 @@ def complete(context: Context, args: Args) -> None:
         params = {
             "ack": True,
             "ack_name": args.ack_name,
-            "ack_priority": args.ack_priority,
             "ack_payload": args.ack_payload,
+            **args.given("ack_priority"),
         }
     given = {"ref": args.ref, "epoch": args.epoch, "result": args.result, **params}
     task: Task = context.board.call("tasks.complete", given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import Invalid, NotFound
 from ..job_fields import written
 from ..limits import INSTANTS, RUNS
-from ..names import OF_SCHEDULES, POLICIES
+from ..names import OF_SCHEDULES
 from ..text import Styled, ago, plain, rfc3339, span, table
 from .claims import who
 from .command_group import CommandGroup
@@ -33,13 +33,8 @@ LONGEST = 60.0
     "Add a schedule, or change the one of this name.",
     NAME,
     Argument("expression", "minute hour day month weekday, in quotes"),
-    Option("zone", "ZONE", "the time zone of the expression (default UTC)", default="UTC"),
-    Option(
-        "policy",
-        "POLICY",
-        "what to do about missed runs: " + ", ".join(POLICIES) + " (default run-once)",
-        default="run-once",
-    ),
+    Option("zone", "ZONE", "the time zone of the expression", sets="schedules.add.zone"),
+    Option("policy", "POLICY", "what to do about missed runs", sets="schedules.add.policy"),
     *OPTIONS,
     rest="CMD…",
 )
@@ -51,8 +46,7 @@ def add(context: Context, args: Args) -> None:
         name=args.name,
         expression=args.expression,
         command=args.rest[0] if len(args.rest) == 1 else args.rest,
-        zone=args.zone,
-        policy=args.policy,
+        **args.given("zone", "policy"),
         options=given(args),
     )
     verb = "added" if made.created_at == made.updated_at else "changed"

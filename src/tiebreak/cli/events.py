@@ -28,8 +28,8 @@ FILTERS = (
     Option("event", "NAME", "only these events: a name such as task.claimed, or its first part"),
     Option("kind", "KIND", "only about this kind of task (or file, lock, seat, pool)"),
     Option("name-contains", "TEXT", "only with this text in the name"),
-    Option("state", "STATE", "only events that lead to this state: " + ", ".join(STATES)),
-    Option("priority", "PRIORITY", "only of this priority"),
+    Option("state", "STATE", "only events that lead to this state", sets="events.read.state"),
+    Option("priority", "PRIORITY", "only of this priority", sets="events.read.priority"),
     Option("agent", "NAME", "only by this agent"),
     Option("every-project", text="of all projects, not only this one"),
 )

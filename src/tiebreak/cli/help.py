@@ -47,7 +47,23 @@ def describe(wanted: Command) -> str:
 
 
 def _options(options: tuple[Option, ...]) -> str:
-    return table([[f"  {option.shown}", option.text] for option in options])
+    return table([[f"  {option.shown}", about(option)] for option in options])
+
+
+def about(option: Option) -> str:
+    """What an option means, with the words that the parameter it sets may be, and with that parameter's default."""
+    if not option.sets:
+        return option.text
+    from ..kinds import RULES
+    from ..operations import find as find_operation
+
+    operation, _, name = option.sets.rpartition(".")
+    wanted = find_operation(operation)
+    rule, default = RULES[wanted.parameters[name].base], wanted.defaults.get(name)
+    words = rule.schema.get("enum", [])
+    listed = f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
+    text = f"{option.text}: {listed}" if listed else option.text
+    return f"{text} (default {default})" if default is not None else text
 
 
 @command("help", "Show all commands, or one in full.", Argument("command", "the command", optional=True))
@@ -123,7 +139,7 @@ def _fish() -> str:
         lines.append(f"complete -c tb -n __fish_use_subcommand -f -a {name} -d '{text}'")
         for option in (*find(name).options, *GLOBAL):
             needs = " -r" if option.metavar else ""
-            about = option.text.replace("'", "\\'")
-            lines.append(f"complete -c tb -n '__fish_seen_subcommand_from {name}' -l {option.name}{needs} -d '{about}'")
+            told = about(option).replace("'", "\\'")
+            lines.append(f"complete -c tb -n '__fish_seen_subcommand_from {name}' -l {option.name}{needs} -d '{told}'")
     lines.append("complete -c tiebreak -w tb")
     return "\n".join(lines)

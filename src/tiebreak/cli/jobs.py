@@ -7,8 +7,9 @@ import sys
 
 from ..errors import Invalid
 from ..job_fields import written
-from ..limits import ATTEMPTS, BACKOFF, OUTPUT, SHOWN
-from ..names import STATES, seconds, shown
+from ..limits import ATTEMPTS, BACKOFF, JOB_GRACE, OUTPUT, SHOWN
+from ..names import JOB, seconds, shown
+from ..names import written as in_words
 from ..text import Styled, ago, parse_rfc3339, plain, span, table
 from .claims import called, who
 from .logs import OutputPrinter, exit_code, follow, percent_of
@@ -51,10 +52,10 @@ def variable(value: str) -> tuple[str, str]:
 
 OPTIONS = (
     Option("name", "TEXT", "a name for people (default: the command; for cron: the schedule's name)"),
-    Option("queue", "QUEUE", "the queue it waits in", default="default"),
-    Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
+    Option("queue", "QUEUE", "the queue it waits in", sets="jobs.submit.queue"),
+    Option("priority", "PRIORITY", "its priority", sets="jobs.submit.priority"),
     Option("timeout", "DURATION", "end it after this time (default: never)"),
-    Option("grace", "DURATION", "time between SIGTERM and SIGKILL when it is ended"),
+    Option("grace", "DURATION", f"time between SIGTERM and SIGKILL when it is ended (default {in_words(JOB_GRACE)})"),
     number("max-attempts", "attempts before it fails", ATTEMPTS),
     duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
     Option("env", "NAME=VALUE", "an environment variable; NAME alone passes on its value here (repeatable)", many=True),
@@ -141,7 +142,7 @@ def _wait(context: Context, task: Task) -> int:
     "List open jobs, newest first.",
     Option("all", text="also finished ones"),
     Option("failed", text="only failed ones"),
-    Option("state", "STATE", "only in this state (repeatable): " + ", ".join(STATES), many=True),
+    Option("state", "STATE", "only in this state (repeatable)", many=True, sets="tasks.list.states"),
     Option("queue", "QUEUE", "only in this queue"),
     Option("tag", "TAG", "only with this tag"),
     Option("name-contains", "TEXT", "only with this text in their name"),
@@ -155,7 +156,7 @@ def jobs(context: Context, args: Args) -> None:
     board = context.board
     states = ["failed"] if args.failed else args.state or (None if args.all else OPEN)
     found = board.tasks.list(
-        kind="job",
+        kind=JOB,
         states=states,
         queue=args.queue,
         tag=args.tag,

@@ -23,9 +23,9 @@ EVERYBODY = "all"
     "Send a message to an agent, or to everybody.",
     Argument("to", f"an agent's name, or '{EVERYBODY}'"),
     Argument("text", "what to say; - reads it from standard input", many=True),
-    Option("channel", "CHANNEL", "the channel (default general)", default="general"),
+    Option("channel", "CHANNEL", "the channel", sets="messages.send.channel"),
     Option("reply-to", "N", "reply to this message, in its thread", convert=whole),
-    Option("importance", "PRIORITY", "low, normal, high or urgent", default="normal"),
+    Option("importance", "PRIORITY", "its importance", sets="messages.send.importance"),
     Option("ack", text="ask for an acknowledgement"),
     Option("epoch", "N", "send as coordinator; refused if this is not the seat's current epoch", convert=whole),
     example="tb send bob 'the schema changed, please rebase' --importance high",
@@ -36,9 +36,8 @@ def send(context: Context, args: Args) -> None:
     message = context.board.messages.send(
         body=body,
         to=None if args.to == EVERYBODY else args.to,
-        channel=args.channel,
         reply_to=args.reply_to,
-        importance=args.importance,
+        **args.given("channel", "importance"),
         ack_requested=args.ack,
         epoch=args.epoch or 0,
     )

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
 
 class Option:
-    """`--name METAVAR`, or a flag without METAVAR. `many`: repeatable, gives a list. `short`: its one-letter form."""
+    """`--name METAVAR`, or a flag without METAVAR. `many`: repeatable, gives a list. `short`: its one-letter form.
 
-    __slots__ = ("convert", "default", "many", "metavar", "name", "short", "text")
+    `sets` names the parameter that it sets, such as `tasks.post.priority`. Help adds the words that the parameter may
+    be and its default (see `help.about`), so that neither is repeated here.
+    """
+
+    __slots__ = ("convert", "default", "many", "metavar", "name", "sets", "short", "text")
 
     def __init__(
         self,
@@ -33,8 +37,10 @@ class Option:
         many: bool = False,
         convert: Callable[[str], Any] | None = None,
         short: str = "",
+        sets: str = "",
     ) -> None:
         self.name = name
+        self.sets = sets
         self.short = short
         self.metavar = metavar
         self.text = text
@@ -83,6 +89,10 @@ class Args(dict):  # type: ignore[type-arg]
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Those of these values that were given. The operation has defaults for the others."""
+        return {name: self[name] for name in names if self[name] is not None}
 
 
 class Command:

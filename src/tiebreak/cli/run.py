@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from ..errors import Fenced, Invalid
-from ..limits import GRACE, RUN_LEASE
+from ..limits import RUN_GRACE, RUN_LEASE
 from ..names import seconds
 from ..process_tree import become_subreaper, descendants, end, exit_code
 from .parser import Option, command, duration, whole
@@ -42,7 +42,7 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     duration("lease", "how long the hold lasts unless renewed; renewed every third of this", RUN_LEASE),
     Option("note", "TEXT", "what you are doing, shown to those who wait"),
     Option("slots", "N", "create the pool, or change its size", convert=whole),
-    duration("grace", "time between SIGTERM and SIGKILL when the hold is lost", GRACE),
+    duration("grace", "time between SIGTERM and SIGKILL when the hold is lost", RUN_GRACE),
     rest="CMD…",
     example="tb run --hold lock:deploy --wait 60s -- make deploy",
 )

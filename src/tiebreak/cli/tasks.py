@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import Invalid, Refused
 from ..limits import ATTEMPTS, BACKOFF, MAX_LIMIT, SHOWN
 from ..model import encode
-from ..names import PRIORITIES, STATES
+from ..names import ANNOUNCEMENTS
 from ..text import Styled, ago, plain, span, table
 from .claims import REASON, REF, called, who
 from .context import needed
@@ -40,11 +40,11 @@ OPEN = ["blocked", "pending", "claimed"]
     Option(
         "kind",
         "KIND",
-        "the kind of task (ack, knowledge and decision are announcements: nobody claims them)",
-        default="task",
+        f"the kind of task; {', '.join(ANNOUNCEMENTS)} are announcements, which nobody claims",
+        sets="tasks.post.kind",
     ),
-    Option("priority", "PRIORITY", "low, normal, high or urgent", default="normal"),
-    Option("queue", "QUEUE", "the queue it waits in", default="default"),
+    Option("priority", "PRIORITY", "its priority", sets="tasks.post.priority"),
+    Option("queue", "QUEUE", "the queue it waits in", sets="tasks.post.queue"),
     Option("payload", "JSON", "its payload: JSON, @FILE or - for standard input", convert=json_argument),
     Option("key", "KEY", "a unique key; if a task with this key exists, it is returned instead"),
     Option("after", "REF", "ready only after this task (repeatable)", many=True),
@@ -60,9 +60,7 @@ def post(context: Context, args: Args) -> None:
     """Prints the task's number."""
     task = context.board.tasks.post(
         name=args.name,
-        kind=args.kind,
-        priority=args.priority,
-        queue=args.queue,
+        **args.given("kind", "priority", "queue"),
         payload=args.payload,
         key=args.key,
         after=args.after,
@@ -225,10 +223,10 @@ def plain_json(text: str) -> str:
     "tasks",
     "List open tasks, newest first.",
     Option("all", text="also finished ones"),
-    Option("state", "STATE", "only in this state (repeatable): " + ", ".join(STATES), many=True),
+    Option("state", "STATE", "only in this state (repeatable)", many=True, sets="tasks.list.states"),
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only in this queue"),
-    Option("priority", "PRIORITY", "only of this priority: " + ", ".join(PRIORITIES)),
+    Option("priority", "PRIORITY", "only of this priority", sets="tasks.list.priority"),
     Option("tag", "TAG", "only with this tag"),
     Option("agent", "NAME", "only those held by this agent"),
     Option("mine", text="only those that you hold"),

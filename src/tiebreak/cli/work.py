@@ -6,8 +6,8 @@ import os
 import sys
 
 from ..errors import Invalid, TiebreakError
-from ..limits import DRAIN, JOB_LEASE
-from ..names import label, seconds, short
+from ..limits import DRAIN, JOB_LEASE, MAX_CONCURRENCY, MAX_JOB_LEASE
+from ..names import label, seconds, short, written
 from ..text import plain, span
 from .parser import Option, command, duration, whole
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..worker.options import WorkerOptions
     from .context import Context
     from .parser import Args
-
-MOST = 1000
 
 
 @command(
@@ -69,11 +67,11 @@ def _options(args: Args) -> WorkerOptions:
     from ..worker.options import WorkerOptions
 
     count = args.concurrency if args.concurrency is not None else os.cpu_count() or 1
-    if not 1 <= count <= MOST:
-        raise Invalid(f"--concurrency: from 1 to {MOST}, got {count}")
+    if not 1 <= count <= MAX_CONCURRENCY:
+        raise Invalid(f"--concurrency: from 1 to {MAX_CONCURRENCY}, got {count}")
     lease = seconds(args.lease, "--lease")
-    if not 1 <= lease <= 86400:
-        raise Invalid(f"--lease: from 1s to 1d, got {args.lease}")
+    if not 1 <= lease <= MAX_JOB_LEASE:
+        raise Invalid(f"--lease: from 1s to {written(MAX_JOB_LEASE)}, got {args.lease}")
     return WorkerOptions(
         queues=[label(queue, "--queue") for queue in args.queue],
         tags=[label(tag, "--tags") for tags in args.tags for tag in tags.split(",")],

@@ -56,7 +56,7 @@ TTL = Option(
     convert=minutes,
 )
 EPOCH = Option("epoch", "N", "the epoch of the claim (default: the current one)", convert=whole)
-CHANNEL = Option("channel", "CHANNEL", "the channel (default: send to general, read all)")
+CHANNEL = Option("channel", "CHANNEL", "the channel; inbox reads all without it", sets="messages.send.channel")
 
 GROUP = CommandGroup("coordination")
 
@@ -153,7 +153,7 @@ def send(context: Context, args: Args) -> None:
         body=" ".join(args.message),
         agent=args.agent,
         to=args.to or args.recipient,
-        channel=args.channel or "general",
+        **args.given("channel"),
     )
     context.answer(sent, f"sent message {sent.number} to {plain(sent.recipient or 'everybody')} on {sent.channel}")
 

@@ -10,7 +10,7 @@ Three more differences from Workron, on purpose:
 
 - The next job is the one with the highest priority, then the oldest.
 - A job fails when a job that it depends on fails.
-- A worker that is silent for 30 seconds loses its job because its lease runs out, even while no daemon runs.
+- A worker that is silent for as long as its lease loses its job because its lease runs out, even while no daemon runs.
 
 Every route under `/jobs` is closed to strangers (see `operations.strangers`), because these routes change jobs or show
 command lines, which may contain secrets. The routes for workers do neither.
@@ -175,7 +175,7 @@ async def jobs(service: Service, request: Request) -> Response:
         "queue": query.get("queue_name"),
         "agent": query.get("worker_id"),
         "before": (await _find(service, _split(query["before"])[0], project)).number if "before" in query else None,
-        "limit": _integer(query, "limit", 100),
+        "limit": _integer(query, "limit", LISTED),
     }
     found = await service.call("tasks.list", params)
     return Response(msgspec.json.encode([await _job(service, task) for task in found]))
@@ -184,7 +184,8 @@ async def jobs(service: Service, request: Request) -> Response:
 @route(
     "GET",
     "/jobs/next",
-    "Claim the next job: highest priority first, then the oldest. The claim lasts 30 s unless heartbeats renew it.",
+    "Claim the next job: highest priority first, then the oldest. "
+    f"The claim lasts {JOB_LEASE:g} s unless heartbeats renew it.",
     query={**_WORKER, **_PROJECT, "queue_name": RULES["Label"].schema},
     headers=ONCE_HEADER,
     required=("worker_id",),
@@ -261,7 +262,7 @@ async def fail(service: Service, request: Request) -> Response:
 @route(
     "POST",
     "/jobs/{id}/heartbeat",
-    "Renew the claim of a running job for another 30 s.",
+    f"Renew the claim of a running job for another {JOB_LEASE:g} s.",
     body=_report_body(_GRANT),
     query={**_PROJECT, **_GRANT},
     headers=ONCE_HEADER,

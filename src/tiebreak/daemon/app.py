@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid, TiebreakError, Unavailable
+from ..limits import MAX_BODY
 from . import admin_routes, event_stream, hook_route, mcp_route, pages, rpc  # noqa: F401  (each declares its routes)
 from .advice import body_of
 from .routes import JSON, ROUTES, Problem, Request, Response, RouteTable, problem_of
@@ -18,7 +19,6 @@ from .service import internal
 if TYPE_CHECKING:
     from .service import Service
 
-LARGEST_BODY = 1024 * 1024
 log = logging.getLogger("tiebreak")
 _numbers = count(1)
 
@@ -104,14 +104,14 @@ async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes:
     if kind is not None and kind.partition(b";")[0].strip().lower() != JSON:
         raise Problem(415, Invalid("Content-Type: only application/json is understood"), close=True)
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > LARGEST_BODY:
+    if not length.isdigit() or int(length) > MAX_BODY:
         raise _too_large()
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body"):
         message = await receive()
         body += message.get("body", b"")
-        if len(body) > LARGEST_BODY:
+        if len(body) > MAX_BODY:
             raise _too_large()
     if message["type"] == "http.disconnect":
         raise Problem(400, Invalid("the request ended before its body"), close=True)
@@ -121,7 +121,7 @@ async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes:
 
 
 def _too_large() -> Problem:
-    return Problem(413, Invalid(f"the body is larger than {LARGEST_BODY} bytes"), close=True)
+    return Problem(413, Invalid(f"the body is larger than {MAX_BODY} bytes"), close=True)
 
 
 def _of_problem(problem: Problem) -> Response:

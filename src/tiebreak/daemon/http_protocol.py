@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from ..limits import MAX_CONNECTIONS, MAX_HEAD, MAX_HEADERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-LARGEST_HEAD = 32 * 1024
 LARGEST_REQUEST = 8 * 1024 * 1024
 """Bytes of one request on the wire. Enough for the largest body in chunks of one byte each, with its headers."""
 LINGER = 5.0
@@ -41,8 +42,6 @@ MOST_AHEAD = 1000
 ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of every response."""
 _ALWAYS = b"".join(b"%b: %b\r\n" % each for each in ALWAYS)
-MOST_HEADERS = 100
-MOST_CONNECTIONS = 8192
 log = logging.getLogger("tiebreak")
 
 
@@ -134,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._buffered = BufferedTransport(transport, self._flush_queue, self._arriving)
         super().connection_made(self._buffered)  # type: ignore[arg-type]
         peer = peer_of(transport.get_extra_info("socket"))
-        if peer is None or len(self.connections) > MOST_CONNECTIONS:
+        if peer is None or len(self.connections) > MAX_CONNECTIONS:
             log.warning("connection refused", extra={"facts": {"why": "another user" if peer is None else "too many"}})
             transport.abort()
         self.app_state = {"peer": peer or "nobody"}
@@ -147,13 +146,13 @@ class HttpProtocol(HttpToolsProtocol):
                 self._buffered.close_at_once()
             return
         before = self._in_head
-        self._large = len(data) > LARGEST_HEAD or self._head > 0
+        self._large = len(data) > MAX_HEAD or self._head > 0
         self._received += len(data)
         super().data_received(data)
         if self._received > LARGEST_REQUEST:
             self._refuse(b"413 Content Too Large")
         self._head = self._head + len(data) if before and self._in_head else 0
-        if self._head > LARGEST_HEAD:
+        if self._head > MAX_HEAD:
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -165,7 +164,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The headers are complete: check their number, their size and the request target."""
         self._in_head = False
-        if len(self.headers) > MOST_HEADERS or (self._large and _size(self.headers) > LARGEST_HEAD):
+        if len(self.headers) > MAX_HEADERS or (self._large and _size(self.headers) > MAX_HEAD):
             self._refuse(b"431 Request Header Fields Too Large")
         if self.url[:1] != b"/":  # an absolute URL names a host, which nobody would check
             self._refuse(b"421 Misdirected Request")
@@ -181,7 +180,7 @@ class HttpProtocol(HttpToolsProtocol):
         """A part of the body. A pipelined request may buffer only a small one."""
         if not self.transport.is_closing():
             super().on_body(body)
-            if self.pipeline and len(self.cycle.body) > LARGEST_HEAD:
+            if self.pipeline and len(self.cycle.body) > MAX_HEAD:
                 self.transport.close()
 
     def on_message_complete(self) -> None:

@@ -21,7 +21,7 @@ from ..model import RECORDS
 from ..operations import description
 from ..text import html
 from ..user_folders import DEFAULT_ADDRESS
-from . import http_protocol, openapi, rpc, waiters
+from . import openapi, rpc
 from .routes import DOCUMENTATION as GROUP
 from .routes import ROUTES, Response, groups, route
 
@@ -120,6 +120,8 @@ def _plain_values(host: str, routes: list[Route], operations: list[OperationDesc
         "port": _port(host),
         "routes_count": str(len(routes)),
         "operations_count": str(len(operations)),
+        "min_once": str(limits.MIN_ONCE),
+        "max_once": str(limits.MAX_ONCE),
         "longest_wait": f"{limits.LONGEST_WAIT * 1000:.0f}",
         "most_in_a_batch": str(limits.MOST_IN_A_BATCH),
         "heartbeat": f"{limits.STREAM_HEARTBEAT:g}",
@@ -313,16 +315,13 @@ _STATUSES = {status: _prose(text) for status, text in sorted(_STATUSES.items())}
 
 
 def _limits() -> dict[str, str]:
-    from .app import LARGEST_BODY  # not at the top: `app` imports this module
-    from .server import RECEIPT
-
     return {
-        "A body": f"{LARGEST_BODY // 1024**2} MiB",
+        "A body": f"{limits.MAX_BODY // 1024**2} MiB",
         "A JSON value, such as a payload": f"{limits.MAX_JSON // 1024} KiB, {limits.MAX_DEPTH} levels deep",
         "A batch": f"{limits.MOST_IN_A_BATCH} requests",
         "<code>wait_ms</code>": f"{limits.LONGEST_WAIT:g} seconds",
-        "Open waits and streams": f"{waiters.MOST_FOR_A_CLIENT} for each client, {waiters.MOST_IN_ALL} in all",
-        "Connections": str(http_protocol.MOST_CONNECTIONS),
-        "Headers": f"{http_protocol.LARGEST_HEAD // 1024} KiB",
-        "The time until a request has arrived": f"{RECEIPT:g} seconds",
+        "Open waits and streams": f"{limits.MAX_CLIENT_WAITS} for each client, {limits.MAX_OPEN_WAITS} in all",
+        "Connections": str(limits.MAX_CONNECTIONS),
+        "Headers": f"{limits.MAX_HEAD // 1024} KiB",
+        "The time until a request has arrived": f"{limits.RECEIPT:g} seconds",
     }

@@ -106,7 +106,7 @@ def _refuse_superseded_try(service: Service, request: Request, message: Any) -> 
         return
     for one in message if type(message) is list else [message]:
         key = one.get("once") if type(one) is dict else None
-        if isinstance(key, str) and key and service.superseded(f"{_project_of(one)}\n{key[:128]}", number):
+        if isinstance(key, str) and key and service.superseded(f"{_project_of(one)}\n{key[:MAX_ONCE]}", number):
             raise Problem(409, Refused("a later try of this call has arrived already"))
 
 

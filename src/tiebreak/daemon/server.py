@@ -27,6 +27,7 @@ from uvicorn.server import ServerState
 from ..clock import wall
 from ..errors import Invalid, Refused, Unavailable
 from ..files import replace_file
+from ..limits import MIN_TOKEN, RECEIPT
 from ..text import moment
 from ..user_folders import DEFAULT_ADDRESS, LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
@@ -45,10 +46,7 @@ DRAIN = 4.0
 """Seconds that running requests have to be answered after SIGTERM."""
 FINISH = 0.8
 """More seconds for a commit that no request waits for, such as a sweep."""
-RECEIPT = 10.0
-"""Seconds within which a whole request must arrive."""
 KEEP_ALIVE = 75
-SHORTEST_TOKEN = 32
 log = logging.getLogger("tiebreak")
 
 
@@ -347,8 +345,8 @@ def _token_in_file(path: str) -> str:
         if os.fstat(fd).st_mode & 0o077:
             raise Refused(f"--token-file {path}: others can read it", hint="chmod 600 makes it yours")
         token = file.read(4096).strip()
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise Invalid(f"--token-file {path}: a token has at least {SHORTEST_TOKEN} printable characters in one line")
+    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise Invalid(f"--token-file {path}: a token has at least {MIN_TOKEN} printable characters in one line")
     return token
 
 

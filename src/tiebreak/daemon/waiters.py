@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TiebreakError, Unavailable
+from ..limits import MAX_CLIENT_WAITS, MAX_OPEN_WAITS
 from ..operations import find
 from .routes import Problem
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
     from ..engine.protocol import Engine
 
-MOST_FOR_A_CLIENT = 32
-"""Open waits and streams of one client."""
-MOST_IN_ALL = 4096
-"""Open waits and streams of all clients."""
 NAP = 5.0
 """Seconds of one sleep in the engine's `wait`."""
 LONGEST_REST = 0.05
@@ -67,10 +64,10 @@ class Waiters:
 
     def slot(self, client: str) -> contextlib.AbstractContextManager[None]:
         """Count one open wait while the context lasts. Raises `Problem` 429 when the client or all have too many."""
-        if self._clients[client] >= MOST_FOR_A_CLIENT:
-            raise _too_many(f"this client has {MOST_FOR_A_CLIENT} open waits already")
-        if len(self) >= MOST_IN_ALL:
-            raise _too_many(f"{MOST_IN_ALL} waits are open already")
+        if self._clients[client] >= MAX_CLIENT_WAITS:
+            raise _too_many(f"this client has {MAX_CLIENT_WAITS} open waits already")
+        if len(self) >= MAX_OPEN_WAITS:
+            raise _too_many(f"{MAX_OPEN_WAITS} waits are open already")
         return self._counted(client)
 
     @contextlib.contextmanager

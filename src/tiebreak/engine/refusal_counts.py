@@ -7,7 +7,7 @@ is counted in `lost`.
 
 from __future__ import annotations
 
-from ..limits import MAX_AGENT, MAX_LABEL, MAX_NOTE, MAX_RESOURCE
+from ..limits import MAX_AGENT, MAX_LABEL, MAX_NOTE, MAX_NUMBER, MAX_RESOURCE
 from ..names import cut
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ MOST = 10_000
 """The most different refusals that are counted at once."""
 MOST_BYTES = 4 << 20
 """The most bytes of text that they may have together."""
-LARGEST_NUMBER = 2**53
 FIELDS = (MAX_LABEL, MAX_LABEL, MAX_RESOURCE, MAX_RESOURCE, MAX_LABEL, MAX_AGENT, 0, MAX_NOTE)
 """The most bytes of each field of a `RefusalKey`; 0 for a number."""
 _AS_SPACE = str.maketrans(dict.fromkeys("\0\t\n\r", " "))
@@ -41,7 +40,7 @@ class RefusalCounts:
         """Count a refusal."""
         known = self.entries.get(key)
         if known is not None:
-            known[0] = min(known[0] + count, LARGEST_NUMBER)
+            known[0] = min(known[0] + count, MAX_NUMBER)
             known[1] = max(known[1], at)
             return
         size = sum(len(text.encode()) for text in key if isinstance(text, str))

@@ -13,7 +13,8 @@ from time import sleep
 
 from ..errors import Unavailable
 from ..files import try_lock
-from .refusal_counts import LARGEST_NUMBER, MOST_BYTES, RefusalCounts, cut_to_fit
+from ..limits import MAX_NUMBER
+from .refusal_counts import MOST_BYTES, RefusalCounts, cut_to_fit
 from .side_files import opened
 
 LARGEST_FILE = 4 * MOST_BYTES
@@ -73,7 +74,7 @@ def parse(fd: int) -> RefusalCounts:
     for line in text.split("\n"):
         parts = line.split("\t", 10)
         if len(parts) == 10 and all(parts[i].isdecimal() and len(parts[i]) <= 18 for i in (0, 1, 8)):
-            count, at, epoch = (min(int(parts[i]), LARGEST_NUMBER) for i in (0, 1, 8))
+            count, at, epoch = (min(int(parts[i]), MAX_NUMBER) for i in (0, 1, 8))
             found.add(cut_to_fit((*parts[2:8], epoch, parts[9])), count, at)  # type: ignore[arg-type]
     if os.fstat(fd).st_size > LARGEST_FILE:
         found.lost += 1  # at least

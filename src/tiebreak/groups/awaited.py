@@ -526,7 +526,7 @@ class AsyncWaits(AsyncGroup):
     ) -> Wait:
         """Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 
-        A place lapses after 30 seconds unless it is kept. `process` is a token of the process that waits.
+        A place lapses at its `until` unless it is kept. `process` is a token of the process that waits.
         """
 
     @awaits

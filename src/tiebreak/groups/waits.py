@@ -28,7 +28,7 @@ class Waits(Group):
     ) -> Wait:
         """Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 
-        A place lapses after 30 seconds unless it is kept. `process` is a token of the process that waits.
+        A place lapses at its `until` unless it is kept. `process` is a token of the process that waits.
         """
 
     @sends("waits.leave", "place")

@@ -11,6 +11,7 @@ import os
 import time
 
 from ..files import replace_file
+from ..limits import DAY
 from ..names import checksum
 from ..user_folders import state_folder
 
@@ -97,7 +98,7 @@ class AgentState:
         for name in looks[: max(0, len(looks) - MOST)]:
             self.forget(name)
         above = os.path.dirname(self.home)
-        old = time.time() - DAYS * 86_400
+        old = time.time() - DAYS * DAY
         for name in os.listdir(above):
             place = os.path.join(above, name)
             if place != self.home and _newest(place) < old:

@@ -162,9 +162,7 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
 
 def _by(hook: HookContext, file: GuardedFile) -> str:
     """Who held the file last, as a guess at who changed it."""
-    events = hook.board.events.read(
-        subject=file.resource, project=file.project, event="hold.taken", limit=100, newest=True
-    )
+    events = hook.board.events.read(subject=file.resource, project=file.project, event="hold.taken", newest=True)
     others = [e for e in events if e.agent and e.agent != short(hook.agent)]
     return f" (it was last held by {others[-1].agent})" if others else ""
 

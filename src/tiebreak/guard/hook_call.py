@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..errors import Invalid
+from ..limits import DAY
 from ..names import shown
 
 TYPE_CHECKING = False
@@ -165,4 +166,4 @@ def quoted(words: str, width: int) -> str:
 def duration(given: dict[str, Any]) -> float:
     """The seconds that a tool may run, from its `timeout` in milliseconds."""
     value = given.get("timeout")
-    return min(float(value) / 1000, 86_400.0) if isinstance(value, (int, float)) and value > 0 else 0.0
+    return min(float(value) / 1000, DAY) if isinstance(value, (int, float)) and value > 0 else 0.0

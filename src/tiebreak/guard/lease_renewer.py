@@ -15,6 +15,7 @@ import sys
 import time
 
 from ..files import lock_file
+from ..limits import CLAIM_LEASE, DAY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PAUSE = 60.0
 """Seconds between two renewals."""
 LOOK = 1.0
 """Seconds between two checks whether the command still runs."""
-LONGEST = 86_400.0
+LONGEST = DAY
 """Seconds after which a command without an end counts as over."""
 
 
@@ -96,7 +97,6 @@ def keep(words: list[str]) -> None:
     """Renew until the command or the client has ended."""
     from .. import board as boards
     from ..errors import TiebreakError
-    from ..limits import CLAIM_LEASE
     from ..process_identity import Identity
     from .agent_state import AgentState
 

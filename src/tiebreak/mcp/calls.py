@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid
 from ..limits import CLAIM_LEASE, HOLD_LEASE, LISTED, TOOL_WAIT
-from ..names import seconds, shown
+from ..names import shown
 from . import rendering as show
-from .tools import PARAMETERS
+from .tools import ARGUMENTS, PARAMETERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,36 +34,18 @@ async def call(board: AsyncBoard, name: str, arguments: dict[str, Any]) -> dict[
     return await TOOLS[name](board, _checked(name, arguments))
 
 
-_KINDS: dict[str, tuple[type, str]] = {
-    "array": (list, "a list"),
-    "string": (str, "text"),
-    "integer": (int, "a whole number"),
-    "boolean": (bool, "true or false"),
-}
-
-
 def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Check names and types of the arguments, and leave out nulls. The operations check the values."""
-    schema = PARAMETERS[name]
-    known = schema["properties"]
+    """The arguments, checked and normalised, without nulls."""
+    known = ARGUMENTS[name]
     given = {key: value for key, value in arguments.items() if value is not None}
     for key, value in given.items():
         if key not in known:
             raise Invalid(f"{name}: unknown argument {shown(key)}", hint=f"it takes: {', '.join(known)}")
-        words = known[key].get("enum")
-        if words and value not in words:
-            raise Invalid(f"{name}: {key}: one of {', '.join(words)}, got {shown(value)}")
-        kind, called = _KINDS.get(known[key].get("type"), (object, ""))
-        if not isinstance(value, kind) or (kind is int and not _is_positive(value)):
-            raise Invalid(f"{name}: {key}: {called}, got {shown(value)}")
-    for key in schema.get("required", ()):
+        given[key] = known[key].check(value, f"{name}: {key}")
+    for key in PARAMETERS[name].get("required", ()):
         if key not in given:
             raise Invalid(f"{name}: {key} is missing")
     return given
-
-
-def _is_positive(value: Any) -> bool:
-    return value is not True and bool(value > 0)
 
 
 def _only(given: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -71,7 +53,7 @@ def _only(given: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _wait_seconds(given: dict[str, Any]) -> float:
-    return min(seconds(given.get("wait", 0), "wait"), TOOL_WAIT)
+    return min(float(given.get("wait", 0.0)), TOOL_WAIT)
 
 
 def token(text: Any) -> tuple[str, int]:
@@ -132,19 +114,19 @@ def _ref(given: dict[str, Any]) -> Any:
 
 async def _holds(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     matching = await board.run(board.sync.resource, given["ref"]) if "ref" in given else None
-    found = await board.run(partial(board.sync.holds.list, matching=matching, limit=given.get("limit", 100)))
+    found = await board.run(partial(board.sync.holds.list, matching=matching, limit=given.get("limit", LISTED)))
     return {"holds": [show.hold(each, board.sync.agent) for each in found]}
 
 
 async def _waits(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     matching = await board.run(board.sync.resource, given["ref"]) if "ref" in given else None
-    found = await board.run(partial(board.sync.waits.list, matching=matching, limit=given.get("limit", 100)))
+    found = await board.run(partial(board.sync.waits.list, matching=matching, limit=given.get("limit", LISTED)))
     return {"waits": [show.wait(each) for each in found]}
 
 
 async def _agents(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     found = await board.run(board.sync.agents.list)
-    return {"agents": [show.agent(each) for each in found][: given.get("limit", 100)]}
+    return {"agents": [show.agent(each) for each in found][: given.get("limit", LISTED)]}
 
 
 async def _inbox(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +213,7 @@ async def hold(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 
 async def _take(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     resources = given.get("resources")
-    if not resources or not all(isinstance(each, str) for each in resources):
+    if not resources:
         raise Invalid("hold: take needs resources", hint="paths, globs, lock:NAME, seat:NAME or pool:NAME")
     won = await board.hold(
         *resources,

@@ -2,14 +2,22 @@
 
 Every client puts all of this into the context of every conversation. So it is short (a test measures it), and it
 contains no text written by agents.
+
+An argument that an operation takes is described and checked by that operation's kind (`_of`). Only what is the tools'
+own is written here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..kinds import RULES
+from ..kinds import Kind
 from ..limits import LISTED, TOOL_COUNT, TOOL_WAIT
+from ..names import one_of, seconds
+from ..operations import find
+
+if TYPE_CHECKING:
+    from ..kinds import Check
 
 INSTRUCTIONS = (
     "A board shared with other agents. Claim a task or hold files before you change anything, extend before the lease "
@@ -18,19 +26,53 @@ INSTRUCTIONS = (
 )
 
 _TEXT = {"type": "string"}
-_TEXTS = {"type": "array", "items": _TEXT}
-_LEASE = {"type": "string", "description": "how long, e.g. 90s, 5m, 1h"}
-_WAIT = {"type": "number", "minimum": 0, "maximum": TOOL_WAIT, "description": "seconds to wait if it is taken"}
-_TOKEN = {"type": "string", "description": "REF@EPOCH as given by claim"}
+
+
+class Argument(NamedTuple):
+    """What a tool takes: its schema for models, and the check of its value."""
+
+    schema: dict[str, Any]
+    check: Check
+
+
+def _kind(kind: Kind, about: str = "", **told: Any) -> Argument:
+    """A value of this kind. `told` are bounds that models are told, though the board takes more."""
+    schema = {**_short(kind.schema()), **told}
+    return Argument({**schema, "description": about} if about else schema, kind.check)
+
+
+def _short(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without what models hardly ever break, such as lengths: the check tells the few that do."""
+    kept: dict[str, Any] = {key: schema[key] for key in ("type", "enum", "minimum") if key in schema}
+    return {**kept, "items": _short(schema["items"])} if "items" in schema else kept
+
+
+def _of(operation: str, parameter: str, about: str = "", **told: Any) -> Argument:
+    """The parameter of an operation. A tool leaves nulls out, so its schema need not name them."""
+    return _kind(Kind.of(find(operation).parameters[parameter].name), about, **told)
+
+
+def _word(*words: str) -> Argument:
+    return Argument({"type": "string", "enum": list(words)}, one_of(words))
+
+
+def _text(about: str) -> Argument:
+    return Argument({**_TEXT, "description": about}, Kind.of("Text").check)
+
+
+def _texts(about: str) -> Argument:
+    return Argument({"type": "array", "items": _TEXT, "description": about}, Kind.of("list[Text]").check)
+
+
+_LEASE = "how long, e.g. 90s, 5m, 1h"
+_WAIT = Argument(
+    {"type": "number", "minimum": 0, "maximum": TOOL_WAIT, "description": "seconds to wait if it is taken"}, seconds
+)
 
 
 def _object(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     made: dict[str, Any] = {"type": "object", "properties": properties}
     return {**made, "required": required} if required else made
-
-
-def _one_of(*words: str) -> dict[str, Any]:
-    return {"type": "string", "enum": list(words)}
 
 
 _SAID = {"type": "object", "properties": {"untrusted": {"const": True}, "from": _TEXT}}
@@ -40,11 +82,28 @@ _LIST = {"type": "array", "items": {"type": "object"}}
 _HOLDS = {"type": "array", "items": _object(["resource"], resource=_TEXT, token=_TEXT, holder={}, until=_TEXT)}
 
 
-def _tool(name: str, title: str, description: str, takes: dict[str, Any], gives: dict[str, Any], **hints: bool) -> Any:
+ARGUMENTS: dict[str, dict[str, Argument]] = {}
+"""What each tool takes."""
+
+
+def _takes(required: list[str] | None = None, **arguments: Argument) -> tuple[list[str], dict[str, Argument]]:
+    return required or [], arguments
+
+
+def _tool(
+    name: str,
+    title: str,
+    description: str,
+    takes: tuple[list[str], dict[str, Argument]],
+    gives: dict[str, Any],
+    **hints: bool,
+) -> Any:
+    required, ARGUMENTS[name] = takes
+    schemas = {key: argument.schema for key, argument in ARGUMENTS[name].items()}
     return {
         "name": name,
         "description": description,
-        "inputSchema": {**takes, "additionalProperties": False},
+        "inputSchema": {**_object(required, **schemas), "additionalProperties": False},
         "outputSchema": gives,
         "annotations": {"title": title, "openWorldHint": False, **hints},
     }
@@ -56,12 +115,12 @@ TOOLS: list[dict[str, Any]] = [
         "Look at the board",
         "Read the board; changes nothing. board: overview with your claims, holds and unread messages. tasks: a list. "
         "task: one, by ref. holds, waits: who has what, who waits for whom. why: the story of a ref.",
-        _object(
-            what=_one_of("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
-            ref={"type": "string", "description": "#number, key, id, path or lock:NAME"},
-            state=RULES["State"].schema,
-            contains={"type": "string", "description": "part of a task's name"},
-            limit={"type": "integer", "minimum": 1, "maximum": LISTED},
+        _takes(
+            what=_word("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
+            ref=_text("#number, key, id, path or lock:NAME"),
+            state=_kind(Kind.of("State")),
+            contains=_of("tasks.list", "name_contains", "part of a task's name"),
+            limit=_of("tasks.list", "limit", maximum=LISTED),
         ),
         _object(
             board={"type": "object"},
@@ -80,15 +139,15 @@ TOOLS: list[dict[str, Any]] = [
         "Post a task",
         "Put a task on the board for anybody to claim. A key that exists already answers with its task. Kinds ack, "
         "knowledge and decision are published, not worked on.",
-        _object(
+        _takes(
             ["name"],
-            name={"type": "string", "description": "one line"},
-            payload={"description": "any JSON"},
-            kind=_TEXT,
-            priority=RULES["Priority"].schema,
-            key={"type": "string", "description": "unique name"},
-            after={**_TEXTS, "description": "refs to be completed first"},
-            tags=_TEXTS,
+            name=_of("tasks.post", "name", "one line"),
+            payload=_of("tasks.post", "payload", "any JSON"),
+            kind=_of("tasks.post", "kind"),
+            priority=_of("tasks.post", "priority"),
+            key=_of("tasks.post", "key", "unique name"),
+            after=_of("tasks.post", "after", "refs to be completed first"),
+            tags=_of("tasks.post", "tags"),
         ),
         _object(["task"], task=_TASK),
         readOnlyHint=False,
@@ -100,12 +159,12 @@ TOOLS: list[dict[str, Any]] = [
         "Claim a task",
         "Win a task by ref, or the next ready ones without ref. Exactly one agent wins. Keep the token: update needs "
         "it. No task won is an empty list.",
-        _object(
-            ref={"type": "string", "description": "#number, key or id"},
-            kind=_TEXT,
-            tag=_TEXT,
-            count={"type": "integer", "minimum": 1, "maximum": TOOL_COUNT},
-            lease=_LEASE,
+        _takes(
+            ref=_of("tasks.claim", "ref", "#number, key or id"),
+            kind=_of("tasks.next", "kind"),
+            tag=_of("tasks.next", "tag"),
+            count=_of("tasks.next", "count", maximum=TOOL_COUNT),
+            lease=_of("tasks.claim", "lease", _LEASE),
             wait=_WAIT,
         ),
         _object(["tasks"], tasks=_TASKS),
@@ -118,14 +177,14 @@ TOOLS: list[dict[str, Any]] = [
         "Update a claim",
         "Act on your claim: extend its lease, complete it with a result, fail it with a reason, or release it unused. "
         "Refused if the token is not current any more: then stop working on it.",
-        _object(
+        _takes(
             ["token", "action"],
-            token=_TOKEN,
-            action=_one_of("extend", "complete", "fail", "release"),
-            lease=_LEASE,
-            result={"description": "any JSON, with complete"},
-            reason=_TEXT,
-            retry={"type": "boolean", "description": "with fail: may be tried again"},
+            token=_text("REF@EPOCH as given by claim"),
+            action=_word("extend", "complete", "fail", "release"),
+            lease=_of("tasks.extend", "lease", _LEASE),
+            result=_of("tasks.complete", "result", "any JSON, with complete"),
+            reason=_of("tasks.fail", "reason"),
+            retry=_of("tasks.fail", "retry", "with fail: may be tried again"),
         ),
         _object(["task"], task=_TASK),
         readOnlyHint=False,
@@ -137,15 +196,15 @@ TOOLS: list[dict[str, Any]] = [
         "Hold files, locks, pool slots",
         "Take resources (all or none) before you edit or use them, renew, or release them. A path or glob is a file; "
         "else lock:NAME, seat:NAME, pool:NAME. With wait you stand in line.",
-        _object(
+        _takes(
             ["action"],
-            action=_one_of("take", "renew", "release"),
-            resources={**_TEXTS, "description": "with take"},
-            tokens={**_TEXTS, "description": "with renew and release: as given by take"},
-            lease=_LEASE,
+            action=_word("take", "renew", "release"),
+            resources=_texts("with take"),
+            tokens=_texts("with renew and release: as given by take"),
+            lease=_of("holds.take", "lease", _LEASE),
             wait=_WAIT,
-            note={"type": "string", "description": "what you are doing, for those who wait"},
-            slots={"type": "integer", "minimum": 1, "description": "makes a pool of this size"},
+            note=_of("holds.take", "note", "what you are doing, for those who wait"),
+            slots=_of("holds.take", "slots", "makes a pool of this size"),
         ),
         _object(["holds"], holds=_HOLDS),
         readOnlyHint=False,
@@ -157,15 +216,15 @@ TOOLS: list[dict[str, Any]] = [
         "Talk to agents",
         "Send a message to an agent (or to all without to), or ack one: that also marks all up to it as read. "
         "Read with look inbox.",
-        _object(
+        _takes(
             ["action"],
-            action=_one_of("send", "ack"),
-            to=_TEXT,
-            text=_TEXT,
-            reply_to={"type": "integer"},
-            importance=RULES["Priority"].schema,
-            ack_requested={"type": "boolean"},
-            number={"type": "integer", "description": "with ack"},
+            action=_word("send", "ack"),
+            to=_of("messages.send", "to"),
+            text=_of("messages.send", "body"),
+            reply_to=_of("messages.send", "reply_to"),
+            importance=_of("messages.send", "importance"),
+            ack_requested=_of("messages.send", "ack_requested"),
+            number=_of("messages.ack", "number", "with ack"),
         ),
         _object(["message"], message={"type": "object"}),
         readOnlyHint=False,

@@ -9,7 +9,7 @@ reopened and no new task comes after one meanwhile.
 from __future__ import annotations
 
 from ..clock import SECOND, micros
-from ..limits import KEPT, MAX_LIMIT
+from ..limits import KEPT, MAX_ANSWER_KEPT, MAX_LIMIT, MIN_ANSWER_KEPT
 from ..model import Pruned, Status, record
 from ..text import span
 from . import operation
@@ -207,8 +207,8 @@ def _prune_agents(tx: Transaction, before: int, limit: int) -> int:
 
 
 def _prune_answers(tx: Transaction, before: int, limit: int) -> int:
-    """Delete stored answers. They are for callers that try again: kept for an hour at least, a day at most."""
-    cutoff = min(max(before, tx.now - micros(86_400)), tx.now - micros(3600))
+    """Delete stored answers. They are for callers that try again, so they are not kept as long as other history."""
+    cutoff = min(max(before, tx.now - micros(MAX_ANSWER_KEPT)), tx.now - micros(MIN_ANSWER_KEPT))
     rows = tx.all(
         "DELETE FROM answers WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit) "
         "RETURNING once",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Deadlock, Invalid, Lost, Refused
-from ..limits import MAX_LIMIT, PLACE_LEASE
+from ..limits import MAX_LIMIT, MAX_PLACES, PLACE_LEASE
 from ..model import Wait, record
 from ..names import json_text, short
 from . import holds_scopes, operation
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from . import Transaction
     from .wait_queue import Waiter
 
-MOST = 1000
-"""How many places one project may have."""
 _THIS = "project = :project AND number = :number AND agent = :agent"
 
 
@@ -49,7 +47,7 @@ def enter(
 ) -> Wait:
     """Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 
-    A place lapses after 30 seconds unless it is kept. `process` is a token of the process that waits.
+    A place lapses at its `until` unless it is kept. `process` is a token of the process that waits.
     """
     if not resources:
         raise Invalid("resources: name at least one")
@@ -99,7 +97,7 @@ def _add_place(
     count, newest = tx.first(
         "SELECT count(*), coalesce(max(number), 0) FROM waits WHERE project = :project", project=project
     ) or (0, 0)
-    if count >= MOST:
+    if count >= MAX_PLACES:
         raise Refused(f"{count} are waiting in this project already, no more can", hint="try again later")
     number: int = max(tx.now, newest + 1)  # no number is used twice, even if the last waiter has left
     tx.all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..cli import GROUPS, find
-from ..cli.help import EXITS
+from ..cli.help import EXITS, about
 from ..cli.parser import GLOBAL, usage
 from ..operations import description
 
@@ -35,7 +35,7 @@ def cli() -> str:
 
 
 def _options(options: tuple[Option, ...]) -> list[str]:
-    return [f"- `{option.shown}`: {option.text}" for option in options]
+    return [f"- `{option.shown}`: {about(option)}" for option in options]
 
 
 def operations() -> str:

@@ -8,6 +8,7 @@ import sys
 from ..cli.parser import Option, command, whole
 from ..engine.addresses import without_password
 from ..errors import Invalid, Refused, Unavailable
+from ..limits import DAEMON_PATIENCE, MAX_WORKERS
 from ..text import plain
 from ..user_folders import DEFAULT_ADDRESS
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from ..cli.parser import Args
     from ..daemon.server import Daemon
 
-PATIENCE = 10.0
-"""Seconds for a daemon to start in the background, or to stop."""
-MOST_WORKERS = 256
 EXTRA = "pip install 'tiebreak[serve]'"
 
 
@@ -49,8 +47,8 @@ def serve(context: Context, args: Args) -> int:
         raise Invalid(f"serve: --log: human or json, got {args.log!r}")
     if args.open_jobs and not args.open:
         raise Invalid("serve: --open-jobs only makes sense with --open")
-    if not 0 <= args.workers <= MOST_WORKERS:
-        raise Invalid(f"serve: --workers: from 0 to {MOST_WORKERS}, got {args.workers}")
+    if not 0 <= args.workers <= MAX_WORKERS:
+        raise Invalid(f"serve: --workers: from 0 to {MAX_WORKERS}, got {args.workers}")
     board = _board_address(args)
     if args.print_unit:
         return _print_unit(context, args, board)
@@ -159,7 +157,7 @@ def _detach(context: Context, args: Args, board: str) -> int:
         cwd="/",
         env={**os.environ, "TIEBREAK_BOARD": board},
     )
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + DAEMON_PATIENCE
     while time.monotonic() < end:
         facts = served(name, addr)
         if facts and facts.get("pid") == child.pid:
@@ -169,7 +167,7 @@ def _detach(context: Context, args: Args, board: str) -> int:
             said = os.pread(log, 4096, began).decode("utf-8", "replace").strip()
             raise Refused(f"serve: the daemon ended with {child.returncode}: {said or 'it said nothing'}")
         time.sleep(0.02)
-    raise Unavailable(f"serve: the daemon does not serve after {PATIENCE:g} s", hint=f"its log is {path}")
+    raise Unavailable(f"serve: the daemon does not serve after {DAEMON_PATIENCE:g} s", hint=f"its log is {path}")
 
 
 def _addr(args: Args) -> str | None:
@@ -187,10 +185,10 @@ def _stop(context: Context, board: str, addr: str | None) -> int:
     if not facts:
         raise Refused(f"board {board}: no daemon serves it")
     os.kill(facts["pid"], signal.SIGTERM)
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + DAEMON_PATIENCE
     while (now := served(board, addr)) and now.get("pid") == facts["pid"]:
         if time.monotonic() > end:
-            raise Unavailable(f"pid {facts['pid']} still serves after {PATIENCE:g} s")
+            raise Unavailable(f"pid {facts['pid']} still serves after {DAEMON_PATIENCE:g} s")
         time.sleep(0.02)
     context.answer({"stopped": facts["pid"]}, f"stopped pid {facts['pid']}")
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from ..errors import Invalid, Refused
-from ..limits import PATIENCE, SETTLE
+from ..limits import MAX_DOCUMENT, PATIENCE, SETTLE
 from ..model import agent_id
 from . import remote_control, state_files
 from .records import GONE, fate, find, record_end
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..model import Session
-
-MAX_DOCUMENT = 1 << 20
-"""Bytes."""
 
 
 def handoff(

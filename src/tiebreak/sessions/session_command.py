@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """The signals that tell a supervisor to end its command."""
-GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL."""
 
 
 class SessionCommand:

@@ -7,11 +7,11 @@ import signal
 import time
 
 from ..errors import NotFound, Refused, TiebreakError, Unavailable
+from ..limits import SESSION_GRACE
 from ..model import agent_id
 from ..process_identity import alive
 from ..process_tree import descendants, end, send
 from .records import ALIVE, GONE, ORPHANED, command, fate, record_end, supervisor
-from .session_command import GRACE
 from .tmux import Tmux
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def retire(board: Board, found: Session, spare: float = SPARE) -> Session:
     if not found.child and alive(who):
         raise Refused(f"{found.agent} is only just being started by pid {found.pid}", hint="try again when it is alive")
     if send(who, signal.SIGTERM):
-        over = _ended(board, found, GRACE + spare)
+        over = _ended(board, found, SESSION_GRACE + spare)
         if over is not None:
             return over
     kill(found)
@@ -64,7 +64,7 @@ def kill(found: Session) -> None:
         known.update(dict.fromkeys((*roots, *descendants(*(each.pid for each in roots)))))
         return [each for each in known if each.pid != os.getpid() and alive(each)]
 
-    end(living, GRACE if fate(found) == ORPHANED else 0.0)
+    end(living, SESSION_GRACE if fate(found) == ORPHANED else 0.0)
 
 
 def current(board: Board, found: Session) -> Session:

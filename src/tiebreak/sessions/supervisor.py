@@ -24,10 +24,11 @@ import threading
 import time
 
 from ..errors import Refused, TiebreakError
+from ..limits import SESSION_GRACE
 from ..process_identity import identity
 from ..process_tree import exit_code
 from ..text import plain
-from .session_command import END_SIGNALS, GRACE, Guardian, SessionCommand
+from .session_command import END_SIGNALS, Guardian, SessionCommand
 from .state_files import read_json
 
 TYPE_CHECKING = False
@@ -79,7 +80,7 @@ class Supervisor:
         renewing = threading.Thread(target=self._renew, daemon=True)
         renewing.start()
         code = self._watch(command)
-        command.end_group(GRACE)
+        command.end_group(SESSION_GRACE)
         guardian.dismiss()
         self._over.set()
         renewing.join(LAST_TRIES)
@@ -128,7 +129,7 @@ class Supervisor:
             if status is not None:
                 break
             if self._must_end and ending is None:
-                ending = threading.Thread(target=command.end, args=(GRACE,), daemon=True)
+                ending = threading.Thread(target=command.end, args=(SESSION_GRACE,), daemon=True)
                 ending.start()
             elif not self._alive and ending is None and time.monotonic() >= settled:
                 settled = time.monotonic() + ASK_AGAIN

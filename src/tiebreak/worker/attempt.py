@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..clock import elapsed
+from ..limits import JOB_GRACE
 from ..model import Job, row_of
 from ..text import plain, span
 from .output import Output
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from .command_process import CommandProcess
     from .function_process import FunctionProcess
 
-GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL, unless the job says otherwise."""
 TIMED_OUT, CANCELLED, DRAINED, KEEPER_KILLED, LOST, LATE, SHORT = 1, 2, 3, 4, 5, 6, 7
 """Why the worker ended an attempt; a higher number replaces a lower one. The last two: why it did not begin."""
 GIVEN_BACK = (DRAINED, LATE, SHORT)
@@ -74,7 +73,7 @@ class Attempt:
         self.mark = (job.id, str(job.epoch))
         """The job's id and epoch, as they stand in the environment of its processes."""
         self.timeout: float | None = settings.get("timeout")
-        self.grace = float(GRACE if settings.get("grace") is None else settings["grace"])
+        self.grace = float(JOB_GRACE if settings.get("grace") is None else settings["grace"])
         self.output = Output(settings.get("cap"))
         self.command_process: CommandProcess | None = None
         self.function_process: FunctionProcess | None = None

@@ -13,9 +13,9 @@ import os
 
 from ..clock import elapsed
 from ..errors import Invalid, Refused, TiebreakError
-from ..limits import HEARTBEAT
+from ..limits import HEARTBEAT, MAX_LIMIT
 from ..model import holder_id
-from ..names import short
+from ..names import JOB, short
 from .attempt import CANCELLED, LOST, Attempt
 from .request_sender import RequestBatch, RequestSender
 
@@ -134,7 +134,7 @@ class BoardRequests:
             self._due_asked = False
             batch.add("tasks.due", {}, self._due)
         if self._must_look:  # the last call, so that its answer includes what the calls before it did
-            filters = {"states": ["claimed"], "kind": "job", "agent": short(self._board.agent), "limit": 1000}
+            filters = {"states": ["claimed"], "kind": JOB, "agent": short(self._board.agent), "limit": MAX_LIMIT}
             batch.add("tasks.list", filters, self._find_unknown_grants)
         if batch.calls:
             self._sender.send(batch)

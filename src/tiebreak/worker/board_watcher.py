@@ -12,7 +12,9 @@ from time import sleep
 
 from ..clock import elapsed
 from ..errors import TiebreakError
+from ..limits import MAX_LIMIT
 from ..model import holder_id
+from ..names import JOB
 from ..process_identity import from_token, is_dead
 from .leftover_processes import end_left_by
 from .register import forget
@@ -86,7 +88,7 @@ class BoardWatcher:
 
     def _read_events(self) -> None:
         newest = self._board.events.last()
-        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=1000)
+        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=MAX_LIMIT)
         self._cancelled.extend(event.subject or "" for event in found)
         self._seen = max(newest, self._seen)
 
@@ -106,7 +108,7 @@ def return_jobs_of_dead_workers(board: Board) -> int:
     jobs stay claimed until their leases run out.
     """
     held: dict[str, set[JobMark]] = {}
-    for task in board.tasks.list(states=["claimed"], kind="job", limit=1000):
+    for task in board.tasks.list(states=["claimed"], kind=JOB, limit=MAX_LIMIT):
         held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
     return sum(
         _give_back(board, holder)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 
+from ..limits import OUTPUT
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from codecs import IncrementalDecoder
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
         text: str
 
 
-CAP = 1024 * 1024
-"""Bytes of a job's output that are kept, unless the job says otherwise."""
 PIECE = 16 * 1024
 """Most characters in one chunk."""
 ENOUGH = 64 * 1024
@@ -39,7 +39,7 @@ class Output:
         """Bytes written so far, as UTF-8."""
         self.waiting = 0
         """Bytes that `take` has not handed out yet."""
-        self._cap = CAP if cap is None else cap
+        self._cap = OUTPUT if cap is None else cap
         self._head = max(1, self._cap // 2)
         """Bytes at the beginning that are kept."""
         self._chunks: list[OutputChunk] = []

@@ -13,6 +13,7 @@ import signal
 from .. import process_tree
 from ..clock import elapsed
 from ..errors import Invalid
+from ..limits import MAX_COUNT
 from ..process_identity import is_shortage
 from .attempt import DRAINED, KEEPER_KILLED, LATE, LOST, SHORT, TIMED_OUT, Attempt
 from .capacity import Capacity
@@ -88,11 +89,11 @@ class RunningAttempts:
     def room(self) -> list[dict[str, Any]]:
         """How many jobs of which kind to claim now, as parameters of `jobs.next`: commands, and known functions."""
         free = self._capacity.most - len(self._commands.running)
-        names, room = self._functions.names, min(100, self._functions.room())
+        names, room = self._functions.names, min(MAX_COUNT, self._functions.room())
         if self._options.once:
             ready = self._capacity.most and not self.starting()
             return [{"count": 1, "commands": True, "calls": names}] if ready else []
-        wanted: list[dict[str, Any]] = [{"count": min(100, free)}] if free > 0 else []
+        wanted: list[dict[str, Any]] = [{"count": min(MAX_COUNT, free)}] if free > 0 else []
         return [*wanted, {"count": room, "calls": names}] if names and room > 0 else wanted
 
     def more_room(self, now: float) -> bool:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-DEADLINE = 30.0
-"""Seconds to wait for the locks of others."""
 AT_ONCE = 1000
 """Rows that are copied together."""
 AGAIN = "nothing is lost; run the same command again"

@@ -7,11 +7,12 @@ from contextlib import nullcontext
 
 from ...errors import Refused
 from ...files import sync
+from ...limits import DEADLINE
 from ..schema import CLOSED, TABLES
 from ..sqlite.board_files import BoardFiles
 from ..sqlite.opening import board_clock, connect, create, prepare, recognise, run_steps
 from ..sqlite.write_gate import WriteGate
-from .endpoints import DEADLINE, Endpoint, selected
+from .endpoints import Endpoint, selected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

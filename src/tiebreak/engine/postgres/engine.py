@@ -29,6 +29,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
+from ...limits import DEADLINE
 from ...operations.events import append_refusals
 from ..addresses import without_password
 from ..refusals import Refusals
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-DEADLINE = 30.0
 MOST_IDLE = 8
 TRIES = 12
 """How often an operation is tried, if it meets deadlocks or serialisation failures."""

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ...errors import Unavailable
+from ...limits import DEADLINE
 from .. import schema
 from ..closed_board import closed
 from .transaction_settings import DURABLE, SCOPE
@@ -25,8 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-DEADLINE = 30.0
-"""Seconds to wait for the locks of other transactions."""
 FIRST_WAIT, LONGEST_WAIT = 300, 2400
 """Milliseconds to wait for the locks on all tables before releasing those already taken: at first, and at most.
 

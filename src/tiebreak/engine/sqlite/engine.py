@@ -19,6 +19,7 @@ from time import monotonic
 import apsw
 
 from ...errors import Refused, TiebreakError, Unavailable, as_answer
+from ...limits import DEADLINE, READ_DEADLINE
 from ...operations import perform
 from .. import fork_safety
 from ..refusals import Refusals
@@ -26,7 +27,7 @@ from .board_files import BoardFiles
 from .file_facts import NEWEST
 from .opening import board_clock, connect, create, prepare
 from .readers import FOREVER, Reader, ReaderPool
-from .sqlite_errors import ENVIRONMENT, READ_DEADLINE, unavailable
+from .sqlite_errors import ENVIRONMENT, unavailable
 from .transaction import SqliteTransaction, lower
 from .wal_checkpoint import WalCheckpoints
 from .write_gate import WriteGate
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-DEADLINE = 30.0
 LOOK_AGAIN = 0.005
 """Seconds for which a check of the board's files is valid."""
 LOOK_EVERY = 1.0

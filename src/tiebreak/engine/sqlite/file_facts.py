@@ -6,12 +6,11 @@ import os
 
 import apsw
 
+from ...limits import DEADLINE
 from ..schema import CLOSED
 
 TABLES = ("board", f"{CLOSED}board")
 """The table that has the token; the second one in a board that was closed by a move (see `move`)."""
-DEADLINE = 30.0
-"""Seconds to wait for locks of other processes."""
 NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 """The number of the last event."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import apsw
 
 from ...errors import Unavailable
+from ...limits import READ_DEADLINE
 
 ENVIRONMENT = (
     apsw.BusyError,
@@ -16,8 +17,6 @@ ENVIRONMENT = (
     apsw.ReadOnlyError,
 )
 """Errors of the machine, not of a statement: nothing else in the same transaction can be trusted either."""
-READ_DEADLINE = 30.0
-"""Seconds after which a read is interrupted, because SQLite cannot reset the WAL during a read."""
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (apsw.FullError, "the disk is full", "free some space; nothing was written"),
     (apsw.ReadOnlyError, "read-only", "check the permissions of the file and of its folder"),
