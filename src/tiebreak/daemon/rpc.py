@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid, Refused, TiebreakError
-from ..limits import MOST_IN_A_BATCH
+from ..limits import MAX_ONCE, MOST_IN_A_BATCH
 from ..model import encode
 from ..names import shown
 from ..operations import find
