@@ -62,7 +62,7 @@ def about(option: Option) -> str:
     rule, default = RULES[wanted.parameters[name].base], wanted.defaults.get(name)
     words = rule.schema.get("enum", [])
     listed = f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
-    text = ": ".join(part for part in (option.text, listed) if part)
+    text = f"{option.text}: {listed}" if listed else option.text
     return f"{text} (default {default})" if default is not None else text
 
 

@@ -53,7 +53,7 @@ def variable(value: str) -> tuple[str, str]:
 OPTIONS = (
     Option("name", "TEXT", "a name for people (default: the command; for cron: the schedule's name)"),
     Option("queue", "QUEUE", "the queue it waits in", sets="jobs.submit.queue"),
-    Option("priority", "PRIORITY", sets="jobs.submit.priority"),
+    Option("priority", "PRIORITY", "its priority", sets="jobs.submit.priority"),
     Option("timeout", "DURATION", "end it after this time (default: never)"),
     Option("grace", "DURATION", f"time between SIGTERM and SIGKILL when it is ended (default {in_words(JOB_GRACE)})"),
     number("max-attempts", "attempts before it fails", ATTEMPTS),

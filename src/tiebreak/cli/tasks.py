@@ -43,7 +43,7 @@ OPEN = ["blocked", "pending", "claimed"]
         f"the kind of task; {', '.join(ANNOUNCEMENTS)} are announcements, which nobody claims",
         sets="tasks.post.kind",
     ),
-    Option("priority", "PRIORITY", sets="tasks.post.priority"),
+    Option("priority", "PRIORITY", "its priority", sets="tasks.post.priority"),
     Option("queue", "QUEUE", "the queue it waits in", sets="tasks.post.queue"),
     Option("payload", "JSON", "its payload: JSON, @FILE or - for standard input", convert=json_argument),
     Option("key", "KEY", "a unique key; if a task with this key exists, it is returned instead"),

@@ -29,7 +29,7 @@ LEASES = (
     Option("lease", "SECONDS", f"how long the claim lasts unless renewed (default {CLAIM_LEASE:g})"),
     Option("lease-seconds", "SECONDS", "the same as --lease"),
 )
-PRIORITY = Option("priority", "PRIORITY", sets="tasks.list.priority")
+PRIORITY = Option("priority", "PRIORITY", "the priority", sets="tasks.list.priority")
 FILTERS = (
     Option("kind", "KIND", "the kind of task"),
     PRIORITY,
