@@ -28,17 +28,17 @@ INSTRUCTIONS = (
 _TEXT = {"type": "string"}
 
 
-class Argument(NamedTuple):
+class ToolArgument(NamedTuple):
     """What a tool takes: its schema for models, and the check of its value."""
 
     schema: dict[str, Any]
     check: Check
 
 
-def _kind(kind: Kind, about: str = "", **told: Any) -> Argument:
+def _kind(kind: Kind, about: str = "", **told: Any) -> ToolArgument:
     """A value of this kind. `told` are bounds that models are told, though the board takes more."""
     schema = {**_short(kind.schema()), **told}
-    return Argument({**schema, "description": about} if about else schema, kind.check)
+    return ToolArgument({**schema, "description": about} if about else schema, kind.check)
 
 
 def _short(schema: dict[str, Any]) -> dict[str, Any]:
@@ -47,25 +47,25 @@ def _short(schema: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "items": _short(schema["items"])} if "items" in schema else kept
 
 
-def _of(operation: str, parameter: str, about: str = "", **told: Any) -> Argument:
+def _of(operation: str, parameter: str, about: str = "", **told: Any) -> ToolArgument:
     """The parameter of an operation. A tool leaves nulls out, so its schema need not name them."""
     return _kind(Kind.of(find(operation).parameters[parameter].name), about, **told)
 
 
-def _word(*words: str) -> Argument:
-    return Argument({"type": "string", "enum": list(words)}, one_of(words))
+def _word(*words: str) -> ToolArgument:
+    return ToolArgument({"type": "string", "enum": list(words)}, one_of(words))
 
 
-def _text(about: str) -> Argument:
-    return Argument({**_TEXT, "description": about}, Kind.of("Text").check)
+def _text(about: str) -> ToolArgument:
+    return ToolArgument({**_TEXT, "description": about}, Kind.of("Text").check)
 
 
-def _texts(about: str) -> Argument:
-    return Argument({"type": "array", "items": _TEXT, "description": about}, Kind.of("list[Text]").check)
+def _texts(about: str) -> ToolArgument:
+    return ToolArgument({"type": "array", "items": _TEXT, "description": about}, Kind.of("list[Text]").check)
 
 
 _LEASE = "how long, e.g. 90s, 5m, 1h"
-_WAIT = Argument(
+_WAIT = ToolArgument(
     {"type": "number", "minimum": 0, "maximum": TOOL_WAIT, "description": "seconds to wait if it is taken"}, seconds
 )
 
@@ -82,11 +82,11 @@ _LIST = {"type": "array", "items": {"type": "object"}}
 _HOLDS = {"type": "array", "items": _object(["resource"], resource=_TEXT, token=_TEXT, holder={}, until=_TEXT)}
 
 
-ARGUMENTS: dict[str, dict[str, Argument]] = {}
+ARGUMENTS: dict[str, dict[str, ToolArgument]] = {}
 """What each tool takes."""
 
 
-def _takes(required: list[str] | None = None, **arguments: Argument) -> tuple[list[str], dict[str, Argument]]:
+def _takes(required: list[str] | None = None, **arguments: ToolArgument) -> tuple[list[str], dict[str, ToolArgument]]:
     return required or [], arguments
 
 
@@ -94,7 +94,7 @@ def _tool(
     name: str,
     title: str,
     description: str,
-    takes: tuple[list[str], dict[str, Argument]],
+    takes: tuple[list[str], dict[str, ToolArgument]],
     gives: dict[str, Any],
     **hints: bool,
 ) -> Any:
