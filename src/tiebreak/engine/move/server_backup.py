@@ -38,7 +38,7 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except Exception as exc:
-        raise explained(exc, old, new) from exc
+        raise explained(exc, f"backup {target}:", "backup-failed") from exc
     finally:
         old.close()
         new.close()
