@@ -2,7 +2,8 @@
 
 An operation does not know who asks. Its refusal carries a code (`task-held`) and facts (`number`, `holder` …), and each
 interface turns them into a next step: a command (`cli.advice`), a request (`daemon.advice`), or a call of the Python
-API, below. An error without a code has a hint that is the same for everybody.
+API, below; `mcp.advice` has words for models, and `compat.advice` for other programs' protocols. An error without a
+code has a hint that is the same for everybody.
 """
 
 from __future__ import annotations
@@ -13,14 +14,33 @@ if TYPE_CHECKING:
 
     from .errors import TiebreakError
 
+_FOR_A_NEW_BOARD = "for a new board, first move {wal}, {shm} and {gate} elsewhere"
+REPAIRS = {
+    "board-arriving": "if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
+    "board-events-lost": "put back what was there, or accept the loss with `tb doctor --repair`",
+    "board-file-lost": "put the file back; if it was renamed, run `tb --board NEW-NAME doctor --repair`; "
+    + _FOR_A_NEW_BOARD,
+    "board-gate-wrong": "`tb doctor --repair` writes a new one",
+    "board-overwritten": "end every process that uses this board and put back the file that was here; "
+    + _FOR_A_NEW_BOARD,
+    "board-second-name": "use {home} (in a container: mount its folder, not the file); "
+    "if you renamed it, run `tb doctor --repair`",
+    "daemon-unreachable": "is the daemon running? `tb serve` starts one",
+    "socket-missing": "`tb serve` prints it",
+}
+"""Next steps on the machine of the board, for which Python has no call: the command line says the same."""
+
 PYTHON = {
+    **REPAIRS,
     "agent-missing": "pass agent=NAME, or set TIEBREAK_AGENT",
     "agent-unknown": "board.agents.list() tells who is here; or say name~session",
-    "board-arriving": "if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
-    "board-damaged": "`tb doctor` shows what is damaged; restore a backup",
-    "board-disk-error": "run `tb doctor`; nothing was written",
+    "backup-failed": "the board was not changed; back it up again",
+    "board-damaged": "board.doctor() shows what is damaged; restore a backup",
+    "board-disk-error": "nothing was written; board.doctor() tells more",
+    "board-in-use": "nothing is lost; try again",
     "board-moved": "open the board at {moved}",
     "board-moved-to-server": "open the board at {moved} (with its password, if it has one)",
+    "board-needs-owner": "open it once as the owner of its tables",
     "claim-over": "board.claim({number}) takes it again if it is free",
     "deadlock": "give back what the others wait for, then take all that you need in one call, with wait=",
     "hold-held": "ask {holder} for it, or wait for it with wait=",

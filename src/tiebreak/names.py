@@ -187,8 +187,10 @@ def is_uuid(value: str) -> bool:
 
 def agent(value: Any, what: str = "agent") -> str:
     """An agent: `name`, or `name~session` for one incarnation of it."""
+    if value == "" and what == "agent":
+        raise Invalid("agent: required (who acts?)", reason="agent-missing")
     if value == "":
-        raise Invalid(f"{what}: required (who acts?)", reason="agent-missing")
+        raise Invalid(f"{what}: required")
     if isinstance(value, str) and value in _known:
         return str(value)
     out = _line(value, what, MAX_AGENT)

@@ -246,7 +246,7 @@ class RemoteEngine:
     def _unreachable(self, exc: OSError) -> Unavailable:
         return Unavailable(
             f"board {self.address}: {exc.strerror or exc}",
-            hint="is the daemon running? `tb serve` starts one",
+            reason="daemon-unreachable",
         )
 
     def _problem(self, status: int, answer: bytes) -> TiebreakError:
@@ -297,7 +297,7 @@ class _DaemonAddress:
         if scheme == "unix":
             self.path = "/" + rest.lstrip("/") if rest.startswith("/") else os.path.abspath(rest)
             if not rest:
-                raise Invalid("board: unix: needs the path of a socket", hint="`tb serve` prints it")
+                raise Invalid("board: unix: needs the path of a socket", reason="socket-missing")
         else:
             place = rest.removeprefix("//").rstrip("/")
             if "@" in place or "/" in place or "?" in place:

@@ -230,6 +230,20 @@ def test_a_refused_claim_names_the_holder(daemon: Serving) -> None:
     assert "tab-a" in error["message"]
 
 
+def test_a_refused_client_is_told_methods_of_coord_only(daemon: Serving) -> None:
+    held = claimed(daemon, "tab-a")
+    told = [
+        refusal(daemon, "tasks/claim", id=held, agentId="tab-b"),
+        refusal(daemon, "tasks/claim", id=held, agentId="tab-a"),
+        refusal(daemon, "tasks/extend", id=sent(daemon), agentId="tab-b"),
+        refusal(daemon, "agents/heartbeat", BAD_PARAMS),
+    ]
+    hints = [each["data"]["hint"] for each in told]
+    assert set(re.findall(r"[a-z]+[/.][a-z]+", " ".join(hints))) <= set(METHODS)
+    assert "tasks/extend" in hints[1]
+    assert hints[3] == "give `agentId`"
+
+
 def test_the_holder_does_not_win_twice(daemon: Serving) -> None:
     refusal(daemon, "tasks/claim", id=claimed(daemon, "tab-a"), agentId="tab-a")
 

@@ -488,6 +488,10 @@ def test_a_wrong_report_is_refused(body: bytes, queue: Queue) -> None:
     assert queue.get(new)["status"] == "running"
 
 
+def test_a_refused_client_is_told_routes_of_workron_only(queue: Queue) -> None:
+    assert refused(queue.ask("GET", f"/jobs/{NOWHERE}"), 404)["hint"] == "GET /jobs lists them"
+
+
 @pytest.mark.parametrize("id", [NOWHERE, "job-1", "%231", "..%5c"])
 def test_an_unknown_job_is_not_found(id: str, queue: Queue) -> None:
     [task] = [queue.daemon.rpc("tasks.post", name="no job", key="no-job", agent="me", project=queue.project)]

@@ -178,6 +178,28 @@ def test_a_deadlock_names_the_agents_in_its_cycle(near: Tools) -> None:
     near.drive(scenario)
 
 
+def test_a_model_is_told_about_its_tools_and_not_about_python(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        refusal = await bad(client, "hold", action="take", resources=["pool:ports"])
+        assert "slots" in refusal["next"]
+        assert "#number" not in refusal["next"]
+        near.board.tasks.claim(ref="taken")
+        refusal = await bad(client, "claim", ref="taken")
+        assert "ask bob by message" in refusal["next"]
+        assert not [word for word in ("board.", "wait=", "`tb") if word in json.dumps(refusal)]
+
+    near.drive(scenario)
+
+
+def test_a_message_to_nobody_is_not_mistaken_for_one_from_nobody(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        refusal = await bad(client, "message", action="send", to="", text="hello")
+        assert refusal["details"]["text"] == "to: required"
+        assert "TIEBREAK_AGENT" not in json.dumps(refusal)
+
+    near.drive(scenario)
+
+
 def test_a_call_that_waits_wins_when_it_is_free(near: Tools) -> None:
     near.board.holds.take(resources=["lock:x"])
 

@@ -451,10 +451,16 @@ def test_an_agent_that_was_known_is_checked_like_a_new_one() -> None:
 
 
 def test_missing_agents_and_projects_say_what_to_do() -> None:
-    for kind, option in (("AgentId", "--as"), ("Project", "--project")):
+    for kind, what, option in (("AgentId", "agent", "--as"), ("Project", "project", "--project")):
         with pytest.raises(Invalid) as refusal:
-            check(kind, "", "who")
+            check(kind, "", what)
         assert option in advice(refusal.value, COMMANDS)
+
+
+def test_a_missing_recipient_is_not_taken_for_a_missing_sender() -> None:
+    with pytest.raises(Invalid, match="^to: required$") as refusal:
+        check("AgentId", "", "to")
+    assert refusal.value.hint == ""
 
 
 @pytest.mark.parametrize(

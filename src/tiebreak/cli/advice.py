@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from ..advice import REPAIRS, advice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..errors import TiebreakError
+    from ..sessions.recovery import Finding
+
 COMMANDS = {
+    **REPAIRS,
     "agent-missing": "use --as NAME or set TIEBREAK_AGENT",
     "agent-unknown": "`tb agents` lists who is here; or say name~session",
-    "board-arriving": "if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
+    "backup-failed": "the board was not changed; run the same command again",
     "board-damaged": "`tb doctor` shows what is damaged; restore a backup",
     "board-disk-error": "run `tb doctor`; nothing was written",
+    "board-in-use": "nothing is lost; run the same command again",
     "board-moved": "export TIEBREAK_BOARD='{moved}'",
     "board-moved-to-server": "export TIEBREAK_BOARD='{moved}' (and its password, if it has one)",
+    "board-needs-owner": "run `tb status` once as the owner of its tables",
     "claim-over": "`tb claim '#{number}'` takes it again if it is free",
     "deadlock": "give back what the others wait for, then take all that you need in one go, with --wait",
     "hold-held": "ask for it with `tb send {holder} …`, or wait for it with --wait",
@@ -31,4 +41,36 @@ COMMANDS = {
     "task-unknown": "`tb tasks --all` lists them",
     "task-waits": "claim it with --wait to wait for it; `tb next` finds other work",
     "token-missing": "set TIEBREAK_TOKEN; on the daemon's machine its own user needs none: `tb status` names the file",
+    # Refusals and findings that only the command line can meet: of a daemon that starts, sessions, workers and a move.
+    "address-taken": "choose another with --addr HOST:PORT, or --addr none for the unix socket alone",
+    "board-served": "use that daemon, or stop it with `tb serve --stop`",
+    "module-broken": "--import names modules as Python's import does",
+    "move-failed": "nothing is lost; run the same command again",
+    "seat-claimed-twice": "`tb stop {holder}` ends it",
+    "seat-holder-dead": "the next `tb spawn --coordinator` frees it",
+    "seat-holder-unknown": "`tb break {seat} --reason …` frees it",
+    "session-alive": "`tb attach {holder}` leads to it, `tb handoff {holder}` replaces it",
+    "session-dead": "--repair records its end",
+    "session-orphaned": "`tb stop {holder}` ends it",
+    "session-silent": "`tb peek {holder}` shows it",
+    "session-starting": "`tb attach {holder}` leads to it once it is alive",
+    "socket-taken": "choose another with --socket",
+    "spawn-under-way": "wait until it has finished, then `tb ps` shows the coordinator and `tb attach` leads to it",
+    "token-file-missing": "add --token-file FILE: the file is created if it does not exist, "
+    "and clients need its content",
+    "worker-short": "`ulimit -a` shows its limits; fewer jobs at once (--concurrency) need less",
 }
+
+
+def in_one_line(error: TiebreakError) -> str:
+    """The message of an error, and what to do next in brackets."""
+    hint = advice(error, COMMANDS)
+    return f"{error.message} ({hint})" if hint else error.message
+
+
+def with_commands(findings: list[Finding]) -> list[tuple[str, str, str]]:
+    """Findings about sessions, each with the command that would help after its details."""
+    return [
+        (level, what, f"{text}; {COMMANDS[reason].format(**facts)}" if reason else text)
+        for level, what, text, reason, facts in findings
+    ]

@@ -47,7 +47,7 @@ def init(context: Context, args: Args) -> int:
         context.answer(_facts(intended, []), "nothing was changed")
         return 1
     setup.carry_out(found, intended)
-    done = [] if args.no_git else setup.guard_git(found)
+    done = [] if args.no_git else _guard_git(found)
     context.answer(_facts(intended, done), "\n".join([*done, *_next_steps(intended)]))
     return 1 if intended.problems or any(line.startswith("git: ") for line in done) else 0
 
@@ -56,9 +56,27 @@ def _facts(intended: Plan, git: list[str]) -> dict[str, object]:
     return {
         "clients": intended.clients,
         "changed": [change.path for change in intended.changes],
-        "problems": intended.problems,
+        "problems": _problems(intended),
         "git": git,
     }
+
+
+def _problems(intended: Plan) -> list[str]:
+    from .advice import in_one_line
+
+    return [f"{path}: {in_one_line(problem)}" for path, problem in intended.problems]
+
+
+def _guard_git(found: Repository) -> list[str]:
+    """Install the git hooks too; returns what was done, or has to be done by hand."""
+    from ..errors import TiebreakError
+    from ..guard.git_hooks import GitHooks, install
+    from .advice import in_one_line
+
+    try:
+        return install(GitHooks(found))
+    except TiebreakError as exc:
+        return [f"git: {in_one_line(exc)}"]
 
 
 def _show(context: Context, intended: Plan) -> None:
@@ -68,7 +86,7 @@ def _show(context: Context, intended: Plan) -> None:
     context.say(f"agent clients: {found}" if found else "no agent client was found; AGENTS.md is for all of them")
     for change in intended.changes:
         context.say(block(change.difference()).rstrip("\n"))
-    for problem in intended.problems:
+    for problem in _problems(intended):
         context.say(context.styled(f"not changed: {problem}", "warn"))
     if not intended.changes:
         context.say("all files are as they should be")

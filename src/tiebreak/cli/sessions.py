@@ -105,8 +105,9 @@ def ps(context: Context, args: Args) -> int:
     findings = []
     if args.check:
         from ..sessions.recovery import examine
+        from .advice import with_commands
 
-        findings = examine(board, repair=True)
+        findings = with_commands(examine(board, repair=True))
     found = board.sessions.list(project=None if args.every_project else board.project, every=args.all)
     if context.json:
         _answer_json(context, args, found, findings)

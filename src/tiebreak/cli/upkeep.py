@@ -68,11 +68,9 @@ def _findings(context: Context, repair: bool) -> list[tuple[str, str, str]]:
 
 
 def _unavailable(exc: Unavailable) -> tuple[str, str, str]:
-    from ..advice import advice
-    from .advice import COMMANDS
+    from .advice import in_one_line
 
-    hint = advice(exc, COMMANDS)
-    return "bad", "board", f"{exc.message} ({hint})" if hint else exc.message
+    return "bad", "board", in_one_line(exc)
 
 
 def _repaired(context: Context, args: Args, exc: Unavailable) -> list[tuple[str, str, str]]:
@@ -94,7 +92,8 @@ def _sessions(context: Context, repair: bool) -> list[tuple[str, str, str]]:
         if not context.board.sessions.list(project=None, every=True, limit=1):
             return []
         from ..sessions.recovery import examine
+        from .advice import with_commands
 
-        return examine(context.board, repair=repair)
+        return with_commands(examine(context.board, repair=repair))
     except Unavailable as exc:
         return [("bad", "sessions", f"cannot be examined: {exc.message}")]

@@ -81,6 +81,7 @@ def _options(args: Args) -> WorkerOptions:
         drain=seconds(args.drain_timeout, "--drain-timeout"),
         burst=args.burst,
         once=args.once,
+        module_called="--import",
     )
 
 

@@ -35,6 +35,7 @@ from ..limits import MAX_ATTEMPTS, MAX_LIMIT, MAX_ONCE, MIN_ONCE, MOST_IN_A_BATC
 from ..model import encode, holder_id
 from ..names import is_uuid, shown
 from ..operations import find
+from .advice import COORD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ..daemon.service import Service
     from ..model import Agent, Task
 
-GROUP = RouteGroup("coord protocol", "For clients of coord, unchanged.")
+GROUP = RouteGroup("coord protocol", "For clients of coord, unchanged.", COORD)
 """The heading of these routes in the documentation."""
 CONFLICT = -32001
 PROJECT = "default"
@@ -195,9 +196,9 @@ async def _answer(
     except Problem:
         raise
     except Refused as exc:
-        return error_answer(rpc_id, CONFLICT, exc.message, error_data(exc))
+        return error_answer(rpc_id, CONFLICT, exc.message, error_data(exc, COORD))
     except Exception as exc:
-        return failure_answer(rpc_id, exc, request.id)
+        return failure_answer(rpc_id, exc, request.id, COORD)
     return {"jsonrpc": "2.0", "id": rpc_id, "result": result}
 
 

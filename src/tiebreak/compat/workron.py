@@ -29,13 +29,14 @@ from ..kinds import RULES
 from ..limits import ATTEMPTS, JOB_LEASE, LISTED, MAX_ATTEMPTS, MAX_LABEL, MAX_LIST, MAX_TEXT
 from ..model import encode, holder_id
 from ..names import JOB, PRIORITIES, agent, shown
+from .advice import WORKRON
 
 if TYPE_CHECKING:
     from ..daemon.routes import Request
     from ..daemon.service import Service
     from ..model import Agent, Task
 
-GROUP = RouteGroup("Workron protocol", "For clients and workers of Workron, unchanged.")
+GROUP = RouteGroup("Workron protocol", "For clients and workers of Workron, unchanged.", WORKRON)
 """The heading of these routes in the documentation."""
 NOBODY = "workron"
 """The agent that submits jobs, and that reports for a grant that nobody holds any more."""

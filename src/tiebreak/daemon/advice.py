@@ -1,7 +1,7 @@
 """What a refused client can do next, as a request to the daemon (see `tiebreak.advice`).
 
-Methods such as `tasks.next` are those of JSON-RPC at `/rpc`; routes of other programs' protocols answer with the same
-errors.
+Methods such as `tasks.next` are those of JSON-RPC at `/rpc`. Routes of other programs' protocols answer with the same
+errors in their own words (see `RouteGroup.words`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,28 @@ from typing import TYPE_CHECKING, Any
 from ..advice import advice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..errors import TiebreakError
 
 REQUESTS = {
     "agent-missing": "give `agent`: NAME, or NAME~SESSION for one incarnation",
     "agent-unknown": "agents.list tells who is here; or say name~session",
+    "backup-failed": "the board was not changed; ask for GET /backup again",
     "board-arriving": "try again when the move has ended",
     "board-damaged": "the board has to be repaired where the daemon runs",
     "board-disk-error": "nothing was written; the disk needs attention where the daemon runs",
+    "board-events-lost": "the board has to be repaired where the daemon runs",
+    "board-file-lost": "the board has to be repaired where the daemon runs",
+    "board-gate-wrong": "the board has to be repaired where the daemon runs",
+    "board-in-use": "nothing is lost; try again",
     "board-moved": "the daemon has to be started again for the board at {moved}",
     "board-moved-to-server": "the daemon has to be started again for the board at {moved}",
+    "board-needs-owner": "the owner of the board's tables has to open it once, where the daemon runs",
+    "board-overwritten": "the board has to be repaired where the daemon runs",
+    "board-second-name": "the daemon has to be started again for the board at {home}",
     "claim-over": "tasks.claim with ref #{number} takes it again if it is free",
+    "daemon-unreachable": "try again when the daemon of that board runs",
     "deadlock": "give back what the others wait for (holds.release), then take all that you need in one holds.take",
     "hold-held": "ask {holder} for it with messages.send, or take a place in line with waits.enter",
     "hold-over": "holds.take with {resource} takes it again if it is free",
@@ -35,6 +46,7 @@ REQUESTS = {
     "session-runs": "it has to end first",
     "session-unknown": "sessions.list with `every` lists them",
     "slot-missing": "give `slot`; holds.list tells who has which",
+    "socket-missing": "the daemon has to be started again with the path of a socket",
     "task-completed": "tasks.next finds other work",
     "task-ended": "tasks.retry with ref #{number} reopens it",
     "task-held": "events.why with ref #{number} tells more; tasks.next finds other work",
@@ -45,6 +57,6 @@ REQUESTS = {
 }
 
 
-def body_of(error: TiebreakError) -> dict[str, Any]:
-    """An error as the body of an answer."""
-    return error.to_dict(hint=advice(error, REQUESTS))
+def body_of(error: TiebreakError, words: Mapping[str, str] = REQUESTS) -> dict[str, Any]:
+    """An error as the body of an answer, in a protocol's words for each code."""
+    return error.to_dict(hint=advice(error, words))

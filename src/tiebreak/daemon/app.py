@@ -12,11 +12,13 @@ import msgspec
 from ..errors import Invalid, TiebreakError, Unavailable
 from ..limits import MAX_BODY
 from . import admin_routes, event_stream, hook_route, mcp_route, pages, rpc  # noqa: F401  (each declares its routes)
-from .advice import body_of
+from .advice import REQUESTS, body_of
 from .routes import JSON, ROUTES, Problem, Request, Response, RouteTable, problem_of
 from .service import internal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .service import Service
 
 log = logging.getLogger("tiebreak")
@@ -69,7 +71,12 @@ class App:
             request.body = await _body(headers, receive)
             if request.body:
                 raise Invalid("this route takes no body")
-        return await route.handler(service, request)
+        try:
+            return await route.handler(service, request)
+        except Problem as problem:
+            return _of_problem(problem, route.group.words)
+        except TiebreakError as exc:
+            return _of_problem(problem_of(exc), route.group.words)
 
     def _log(self, scope: Any, response: Response, number: str, took: float) -> None:
         facts = {
@@ -124,8 +131,8 @@ def _too_large() -> Problem:
     return Problem(413, Invalid(f"the body is larger than {MAX_BODY} bytes"), close=True)
 
 
-def _of_problem(problem: Problem) -> Response:
-    body = msgspec.json.encode(body_of(problem.error))
+def _of_problem(problem: Problem, words: Mapping[str, str] = REQUESTS) -> Response:
+    body = msgspec.json.encode(body_of(problem.error, words))
     closing = ((b"connection", b"close"),) if problem.close else ()
     return Response(body, status=problem.status, headers=(*problem.headers, *closing))
 

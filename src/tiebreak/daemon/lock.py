@@ -64,7 +64,7 @@ def already_served(board: str, who: Mapping[str, Any]) -> Refused:
         return Refused(f"board {board}: a daemon is already starting on it")
     return Refused(
         f"board {board}: already served by pid {who['pid']} at {' and '.join(who['addresses'])} since {who['since']}",
-        hint="use that daemon, or stop it with `tb serve --stop`",
+        reason="board-served",
         **dict(who),
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError, Unavailable
 from ..limits import MAX_ONCE, MIN_ONCE
+from .advice import REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -119,6 +120,8 @@ class RouteGroup(NamedTuple):
     heading: str
     text: str
     """What they are for, in one sentence."""
+    words: Mapping[str, str] = REQUESTS
+    """What a refused client of these routes can do next (see `tiebreak.advice`)."""
 
 
 OPERATIONS = RouteGroup("Operations", "All that can be done on a board, by JSON-RPC.")
@@ -219,7 +222,8 @@ def route(
 
 def groups(routes: Iterable[Route]) -> list[RouteGroup]:
     """The groups of routes, in the order of the documentation: the daemon's own first, then those of other packages."""
-    return list(dict.fromkeys([*OWN_GROUPS, *sorted(each.group for each in routes)]))
+    found = {each.group.heading: each.group for each in routes}
+    return [*OWN_GROUPS, *(found[name] for name in sorted(found) if found[name] not in OWN_GROUPS)]
 
 
 class RouteTable:

@@ -18,11 +18,13 @@ from ..limits import MAX_ONCE, MOST_IN_A_BATCH
 from ..model import encode
 from ..names import shown
 from ..operations import find
-from .advice import body_of
+from .advice import REQUESTS, body_of
 from .routes import CLIENT_HEADER, ERROR, OPERATIONS, Problem, Response, ref, route
 from .service import internal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..operations import Operation
     from .routes import Request, Schema
     from .service import Service
@@ -209,14 +211,16 @@ def error_answer(rpc_id: Any, code: int, message: str, data: Any = None) -> dict
     return {"jsonrpc": "2.0", "id": rpc_id, "error": error}
 
 
-def failure_answer(rpc_id: Any, error: BaseException, request: str) -> dict[str, Any]:
+def failure_answer(
+    rpc_id: Any, error: BaseException, request: str, words: Mapping[str, str] = REQUESTS
+) -> dict[str, Any]:
     """The JSON-RPC response for an operation that raised. A bug in the daemon is logged and shown as internal error."""
     if not isinstance(error, TiebreakError):
         ours = internal(error, request)
         return error_answer(rpc_id, INTERNAL, ours.message, error_data(ours))
-    return error_answer(rpc_id, error.rpc_code, error.message, error_data(error))
+    return error_answer(rpc_id, error.rpc_code, error.message, error_data(error, words))
 
 
-def error_data(error: TiebreakError) -> dict[str, Any]:
+def error_data(error: TiebreakError, words: Mapping[str, str] = REQUESTS) -> dict[str, Any]:
     """The member `data` of an error: everything that the error knows except its message."""
-    return {name: value for name, value in body_of(error).items() if name != "message"}
+    return {name: value for name, value in body_of(error, words).items() if name != "message"}

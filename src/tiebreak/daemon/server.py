@@ -37,7 +37,7 @@ from .security import Access, AccessCheck
 from .service import SHORTEN_LOG, SWEEP, Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from ..engine.protocol import Engine
@@ -67,6 +67,12 @@ class Settings(NamedTuple):
     """Seconds within which a whole request must arrive."""
     sweep: float = SWEEP
     """Seconds between two sweeps for lapsed leases and due schedules."""
+    called: Mapping[str, str] = {}
+    """What the operator calls a setting, for refusals: `--addr` for `address`."""
+
+    def name(self, setting: str) -> str:
+        """A setting, as the operator calls it."""
+        return self.called.get(setting, setting)
 
 
 class Companion(Protocol):
@@ -122,11 +128,12 @@ class Daemon:
         self.addresses.append(f"unix:{path}")
         if self.settings.address is None:
             return Access()
-        host, port = host_and_port(self.settings.address, "--addr")
-        found = _resolved(host, port)
+        called = self.settings.name("address")
+        host, port = host_and_port(self.settings.address, called)
+        found = _resolved(host, port, called)
         if not ip_address(found[-1][0].partition("%")[0]).is_loopback:
             self._refuse_exposure(host)
-        listening = _tcp_socket(host, port, found)
+        listening = _tcp_socket(host, port, found, called)
         self._sockets.append(listening)
         port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
@@ -137,17 +144,18 @@ class Daemon:
 
     def _refuse_exposure(self, host: str) -> None:
         if self.settings.open:
-            raise Invalid(f"--open is for loopback only, not for {host}")
+            raise Invalid(f"{self.settings.name('open')} is for loopback only, not for {host}")
         if not self.settings.token_file:
             raise Invalid(
-                f"--addr {host} can be reached from other machines: refusing to start without a token",
-                hint="add --token-file FILE: the file is created if it does not exist, and clients need its content",
+                f"{self.settings.name('address')} {host} can be reached from other machines: "
+                "refusing to start without a token",
+                reason="token-file-missing",
             )
 
     def _publish_token(self, port: int) -> str:
         """The operator's permanent token, or a new one. Also written where this user's clients look for it."""
         permanent = self.settings.token_file
-        token = _token_in_file(permanent) if permanent else secrets.token_urlsafe(32)
+        token = _token_in_file(permanent, self.settings.name("token_file")) if permanent else secrets.token_urlsafe(32)
         path = token_file(port)
         _write_private(path, token)
         self._files.append(path)
@@ -275,7 +283,7 @@ def _unix_socket(path: str) -> socket.socket:
     before = os.umask(0o177)
     try:
         if _answers(path):
-            raise Refused(f"socket {path}: another process listens there", hint="choose another with --socket")
+            raise Refused(f"socket {path}: another process listens there", reason="socket-taken")
         if os.path.lexists(path):
             os.unlink(path)
         made.bind(path)
@@ -309,14 +317,14 @@ def _is_socket(path: str) -> bool:
     return stat.S_ISSOCK(os.lstat(path).st_mode)
 
 
-def _resolved(host: str, port: int) -> Any:
+def _resolved(host: str, port: int, called: str) -> Any:
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as exc:
-        raise Invalid(f"--addr {host}:{port}: {exc.strerror or exc}") from exc
+        raise Invalid(f"{called} {host}:{port}: {exc.strerror or exc}") from exc
 
 
-def _tcp_socket(host: str, port: int, found: Any) -> socket.socket:
+def _tcp_socket(host: str, port: int, found: Any, called: str) -> socket.socket:
     family, kind, protocol, _, where = found
     made = socket.socket(family, kind, protocol)
     try:
@@ -325,13 +333,10 @@ def _tcp_socket(host: str, port: int, found: Any) -> socket.socket:
         return made
     except OSError as exc:
         made.close()
-        raise Refused(
-            f"--addr {host}:{port}: {exc.strerror or exc}",
-            hint="choose another with --addr HOST:PORT, or --addr none for the unix socket alone",
-        ) from exc
+        raise Refused(f"{called} {host}:{port}: {exc.strerror or exc}", reason="address-taken") from exc
 
 
-def _token_in_file(path: str) -> str:
+def _token_in_file(path: str, called: str) -> str:
     """The token in the operator's file, which is created if it does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -340,13 +345,13 @@ def _token_in_file(path: str) -> str:
         _write_private(path, token)
         return token
     except OSError as exc:
-        raise Unavailable(f"--token-file {path}: {exc.strerror or exc}") from exc
+        raise Unavailable(f"{called} {path}: {exc.strerror or exc}") from exc
     with open(fd, encoding="ascii", errors="replace") as file:
         if os.fstat(fd).st_mode & 0o077:
-            raise Refused(f"--token-file {path}: others can read it", hint="chmod 600 makes it yours")
+            raise Refused(f"{called} {path}: others can read it", hint="chmod 600 makes it yours")
         token = file.read(4096).strip()
     if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise Invalid(f"--token-file {path}: a token has at least {MIN_TOKEN} printable characters in one line")
+        raise Invalid(f"{called} {path}: a token has at least {MIN_TOKEN} printable characters in one line")
     return token
 
 

@@ -20,6 +20,7 @@ from ..limits import LONGEST_WAIT
 from ..names import shown
 from ..operations import every, find
 from ..process_identity import identity, token
+from .advice import body_of
 from .metrics import Metrics
 from .security import admitted, all_admitted, result_or_raise
 from .threads import BoundedThreads
@@ -180,7 +181,7 @@ class Service:
                 if due is not None and due <= 0:
                     await self.call("schedules.fire", {"project": None, "agent": self._me})
             except TiebreakError as exc:
-                log.warning("the sweep failed", extra={"facts": exc.to_dict()})
+                log.warning("the sweep failed", extra={"facts": body_of(exc)})
 
     def drain(self) -> None:
         """Refuse new requests, and answer all waiters with an empty result."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError
 from ..files import replace_file
-from . import claude, codex, cursor, gemini, git_hooks, gptme, vscode
+from . import claude, codex, cursor, gemini, gptme, vscode
 from .agent_guide import SECTION, SKILL
 from .config_merge import merge_json, merge_section, merge_toml
 
@@ -49,7 +49,8 @@ class Plan(NamedTuple):
 
     clients: list[str]
     changes: list[Change]
-    problems: list[str]
+    problems: list[tuple[str, TiebreakError]]
+    """The files that cannot be merged, and why."""
 
 
 def present(root: str, environ: Mapping[str, str] = os.environ) -> list[Any]:
@@ -81,13 +82,13 @@ def plan(found: Repository, clients: list[Any]) -> Plan:
     folders = [".agents/skills", *(client.SKILLS for client in clients if client.SKILLS)]
     wanted += [(f"{folder}/{SKILL_FILE}", "whole", SKILL) for folder in folders]
     changes: list[Change] = []
-    problems: list[str] = []
+    problems: list[tuple[str, TiebreakError]] = []
     planned: dict[str, bytes] = {}
     for path, how, value in wanted:
         try:
             change = _change(found, path, how, value, planned)
         except TiebreakError as exc:
-            problems.append(f"{path}: {exc.message}" + (f" ({exc.hint})" if exc.hint else ""))
+            problems.append((path, exc))
             continue
         if change is not None:
             changes.append(change)
@@ -225,11 +226,3 @@ def _restore(target: str, before: bytes | None, folders: list[str]) -> None:
             os.rmdir(folder)
         except OSError:
             return  # not empty
-
-
-def guard_git(found: Repository) -> list[str]:
-    """Install the git hooks too; returns what was done, or has to be done by hand."""
-    try:
-        return git_hooks.install(git_hooks.GitHooks(found))
-    except TiebreakError as exc:
-        return [f"git: {exc.message}" + (f" ({exc.hint})" if exc.hint else "")]

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Deadlock, Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
 from ..model import Agent, Hold, Message, Released, Sentence, Task, Wait, holder_id
 from ..names import short
 from ..text import rfc3339
+from .advice import next_step, own_hint
 
-_NEXT: list[tuple[type[TiebreakError], str]] = [
-    (Lost, "Do not touch it. Call again with wait, take other work (claim without ref), or ask the holder by message."),
-    (Fenced, "Your grant has passed on: stop working on it and undo nothing. look task or look holds says who has it."),
-    (Deadlock, "Release what the others wait for, then take all that you need in one hold call, with wait."),
-    (NotFound, "look tasks or look holds shows what there is; a reference is #number, a key or an id."),
-    (Invalid, "Correct the argument and call again."),
-    (TimedOut, "Call again, or go on with something else."),
-    (Refused, "Look at the task or resource before you try again."),
-    (Unavailable, "The board cannot be reached now. Change nothing that others may be changing; try again shortly."),
-]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..errors import TiebreakError
 
 
 def said(who: str | None, **words: Any) -> dict[str, Any] | None:
@@ -133,7 +126,7 @@ def sentence(one: Sentence) -> dict[str, Any]:
 
 def error(problem: TiebreakError) -> dict[str, Any]:
     """A refusal: its kind, its facts, and what to do next. Its message may quote agents, so it is untrusted."""
-    facts = problem.to_dict()
+    facts = problem.to_dict(hint="")
     note, holder = facts.pop("note", None), facts.get("holder")
     message = str(facts.pop("message", ""))
     if note:
@@ -141,8 +134,8 @@ def error(problem: TiebreakError) -> dict[str, Any]:
     kept = {name: facts[name] for name in ("holder", "until", "epoch", "waiting", "cycle", "state") if facts.get(name)}
     return {
         "error": type(problem).__name__,
-        "next": next((text for kind, text in _NEXT if isinstance(problem, kind)), "Tell your user."),
+        "next": next_step(problem),
         **kept,
-        "details": said("the board", text=message, hint=problem.hint if isinstance(problem, Invalid) else None),
+        "details": said("the board", text=message, hint=own_hint(problem)),
         **({"said": said(holder, note=note)} if note else {}),
     }

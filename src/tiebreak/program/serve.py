@@ -89,6 +89,7 @@ def _serve(context: Context, args: Args, board: str) -> int:
             token_file=args.token_file,
             open=args.open,
             open_jobs=args.open_jobs,
+            called={"address": "--addr", "open": "--open", "token_file": "--token-file"},
         )
         daemon = assemble_daemon(engine, settings, workers=args.workers, project=_project(args))
         log_format.begin(args.log, requests=args.log_requests)

@@ -1,10 +1,12 @@
 """Recovery: finds where the board, the processes and the terminals of this machine contradict each other.
 
 Two things are safe to repair: the record of a session whose processes are proved dead, and a seat held by a dead agent.
-Everything else is only reported, with a command that would help. No process is ever ended here.
+Everything else is only reported, with a code for what would help. No process is ever ended here.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ..errors import Refused
 from ..model import agent_id, holder_id
@@ -20,18 +22,28 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..model import Hold, Session
 
-    Finding = tuple[str, str, str]
+
+class Finding(NamedTuple):
+    """A finding for `tb doctor` and `tb ps`."""
+
+    level: str
+    """`ok`, `warn` or `bad`."""
+    what: str
+    details: str
+    reason: str = ""
+    """What would help, as a code for which `cli.advice` has the command."""
+    facts: dict[str, str] = {}
 
 
 def examine(board: Board, *, repair: bool) -> list[Finding]:
-    """Findings for `tb doctor`: (`ok`, `warn` or `bad`; what; details)."""
+    """Find contradictions, and with `repair` remove those that are safe to remove."""
     found = [
         *_records(board, repair),
         *_seats(board, repair),
         *_rivals(board),
         *_terminals(board),
     ]
-    return found or [("ok", "sessions", "records, processes, terminals and seats agree")]
+    return found or [Finding("ok", "sessions", "records, processes, terminals and seats agree")]
 
 
 def _records(board: Board, repair: bool) -> list[Finding]:
@@ -42,17 +54,17 @@ def _records(board: Board, repair: bool) -> list[Finding]:
         what = f"{each.agent} in {each.project}"
         if now == GONE and repair:
             done = "its end is recorded" if record_end(board, each) else "another process took over"
-            out.append(("ok", "sessions", f"{what}: its process is dead; {done}"))
+            out.append(Finding("ok", "sessions", f"{what}: its process is dead; {done}"))
         elif now == GONE:
-            out.append(("warn", "sessions", f"{what}: its process is dead; --repair records its end"))
+            out.append(Finding("warn", "sessions", f"{what}: its process is dead", "session-dead"))
         elif now == ORPHANED:
             text = f"{what}: its supervisor is gone but its command (pid {each.child}) runs"
-            out.append(("warn", "sessions", f"{text}; `tb stop {each.agent}` ends it"))
+            out.append(Finding("warn", "sessions", text, "session-orphaned", {"holder": each.agent}))
         elif each.fenced_by and not each.replaced_by:
             text = (
                 f"{what} lives, but {each.fenced_by} has its seat: what it writes is refused; attach to it and decide"
             )
-            out.append(("warn", "sessions", text))
+            out.append(Finding("warn", "sessions", text))
     return out
 
 
@@ -65,11 +77,12 @@ def _seats(board: Board, repair: bool) -> list[Finding]:
             continue
         what = f"{SEAT} in {hold.project} is held by {hold.holder}, who is no session"
         if not agent_is_dead(board, holder):
-            out.append(("warn", "seat", f"{what} and not known to be dead; `tb break {SEAT} --reason …` frees it"))
+            text = f"{what} and not known to be dead"
+            out.append(Finding("warn", "seat", text, "seat-holder-unknown", {"seat": SEAT}))
         elif repair and _free(board, hold):
-            out.append(("ok", "seat", f"{what} and dead; it is free now"))
+            out.append(Finding("ok", "seat", f"{what} and dead; it is free now"))
         else:
-            out.append(("warn", "seat", f"{what} and dead; the next `tb spawn --coordinator` frees it"))
+            out.append(Finding("warn", "seat", f"{what} and dead", "seat-holder-dead"))
     return out
 
 
@@ -96,7 +109,7 @@ def _rivals(board: Board) -> list[Finding]:
             if len(rivals) > 1 and agent_id(each) != seats.get(project):
                 owner = seats.get(project) or "nobody"
                 text = f"{agent_id(each)} in {project} claims the seat, which {owner} has"
-                out.append(("bad", "seat", f"{text}; `tb stop {agent_id(each)}` ends it"))
+                out.append(Finding("bad", "seat", text, "seat-claimed-twice", {"holder": agent_id(each)}))
     return out
 
 
@@ -109,5 +122,5 @@ def _terminals(board: Board) -> list[Finding]:
         for name in Tmux(socket).names():
             if name not in known:
                 text = f"terminal {name} has no record on this board; `tmux -L {socket} attach -t {name}` shows it"
-                out.append(("warn", "terminal", text))
+                out.append(Finding("warn", "terminal", text))
     return out

@@ -133,19 +133,19 @@ def already_running(found: Session) -> Lost:
     if state == ORPHANED:
         return Lost(
             f"{seat}the supervisor of {name} is gone, but its command (pid {found.child}) still runs",
-            hint=f"`tb stop {name}` ends it",
+            reason="session-orphaned",
             **facts,
         )
     if found.state == "starting":
         start = f"project {found.project} is getting a coordinator already: {name}" if seat else f"{name} is starting"
         return Lost(
             f"{start}, by pid {found.pid} on {found.host} since {rfc3339(found.created_at)}",
-            hint=f"`tb attach {name}` leads to it once it is alive",
+            reason="session-starting",
             **facts,
         )
     return Lost(
         f"{seat}{described(found)}, since {rfc3339(found.created_at)}",
-        hint=f"`tb attach {name}` leads to it, `tb handoff {name}` replaces it",
+        reason="session-alive",
         **facts,
     )
 
@@ -262,7 +262,8 @@ def _until_alive(board: Board, session: str, tmux: Tmux, terminal: str, patience
             raise Refused(f"{found.agent} did not come to life: {found.note}", code=found.code)
         left = end - time.monotonic()
         if left <= 0:
-            raise TimedOut(f"{found.agent} is not alive after {patience:g} s", hint=f"`tb peek {found.agent}` shows it")
+            what = f"{found.agent} is not alive after {patience:g} s"
+            raise TimedOut(what, reason="session-silent", holder=found.agent)
         if not board.engine.wait(seen, min(LOOK, left), project=board.project):
             missing = missing + 1 if _vanished(found, tmux, terminal) else 0
             if missing > 1:  # twice, with a look at the board in between

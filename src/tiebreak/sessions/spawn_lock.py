@@ -67,7 +67,7 @@ class SpawnLock:
             text += f" (pid {who['pid']} since {rfc3339(who['since'])})"
         return Lost(
             f"no coordinator is started for project {self.project}: {text}",
-            hint="wait until it has finished, then `tb ps` shows the coordinator and `tb attach` leads to it",
+            reason="spawn-under-way",
             project=self.project,
             **{name: who[name] for name in ("pid", "started", "since") if name in who},
         )

@@ -44,7 +44,7 @@ def serve(modules: list[str], parent: int) -> None:
             import_module(module)
     except BaseException as exc:
         traceback.print_exc()
-        _send(0, FAILED, plain(f"--import {module}: {type(exc).__name__}: {exc}")[:1000])
+        _send(0, FAILED, plain(f"{module}: {type(exc).__name__}: {exc}")[:1000])
         os._exit(1)
     _send(0, READY, sorted(REGISTRY))
     _CallQueue().run()

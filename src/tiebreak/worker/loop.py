@@ -218,8 +218,7 @@ def cannot_go_on(why: BaseException) -> TiebreakError:
     if isinstance(why, TiebreakError):
         return why
     what = getattr(why, "strerror", None) or str(why) or type(why).__name__
-    hint = "`ulimit -a` shows its limits; fewer jobs at once (--concurrency) need less" if _is_ours(why) else ""
-    return Unavailable(f"this worker cannot go on: {what}", hint=hint)
+    return Unavailable(f"this worker cannot go on: {what}", reason="worker-short" if _is_ours(why) else "")
 
 
 def _is_ours(why: BaseException) -> bool:

@@ -19,6 +19,7 @@ class WorkerOptions:
         drain: float = DRAIN,
         burst: bool = False,
         once: bool = False,
+        module_called: str = "module",
     ) -> None:
         self.queues = queues or None
         self.tags = tags or None
@@ -28,3 +29,5 @@ class WorkerOptions:
         self.drain = drain
         self.burst = burst or once
         self.once = once
+        self.module_called = module_called
+        """What the operator calls a module, for refusals: `--import`."""

@@ -127,8 +127,10 @@ def follow(board: Board, trouble: BaseException | None) -> str | None:
     try:
         there = reopened(where, board.agent, board.project)
     except TiebreakError as exc:
-        hint = exc.hint or "start this worker again with the board's new address"
-        raise Unavailable(f"{trouble}, where it cannot be opened: {exc}", hint=hint, moved=where) from exc
+        hint = exc.own_hint or "start this worker again with the board's new address"
+        facts = {"moved": where, **exc.data}
+        text = f"{trouble}, where it cannot be opened: {exc}"
+        raise Unavailable(text, hint=hint, reason=exc.reason, **facts) from exc
     old, board.engine = board.engine, there.engine
     old.close()
     return str(where)

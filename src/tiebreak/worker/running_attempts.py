@@ -182,7 +182,7 @@ class RunningAttempts:
         self._functions.start_if_needed(now)
         if self._functions.broken:
             broken, self._functions.broken = self._functions.broken, None
-            raise Invalid(broken, hint="--import names modules as Python's import does")
+            raise Invalid(f"{self._options.module_called} {broken}", reason="module-broken")
         if self._functions.short is not None:
             why, self._functions.short = self._functions.short, None
             if not self._functions.processes:

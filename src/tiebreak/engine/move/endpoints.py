@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1000
 """Rows that are copied together."""
-AGAIN = "nothing is lost; run the same command again"
 
 
 class Endpoint:
@@ -142,11 +141,11 @@ def counts(place: Endpoint) -> dict[str, int]:
     }
 
 
-def explained(problem: Exception, old: Endpoint, new: Endpoint) -> Exception:
+def explained(problem: Exception, what: str, reason: str) -> Exception:
     """An error of a database or of the disk as `Unavailable`; any other error unchanged."""
     if isinstance(problem, TiebreakError):
         return problem
     text = str(problem).strip().split("\n", 1)[0] or type(problem).__name__
     if isinstance(problem, (apsw.Error, OSError)) or type(problem).__module__.startswith("psycopg"):
-        return Unavailable(f"migrate {old} to {new}: {text}", hint=AGAIN)
+        return Unavailable(f"{what} {text}", reason=reason)
     return problem

@@ -73,7 +73,7 @@ def move(source: str, target: str, progress: Progress | None = None, *, only_loo
             return Moved("would", str(old), str(new), counts(old), 0.0)
         return _move(old, new, progress)
     except Exception as exc:
-        raise explained(exc, old, new) from exc
+        raise explained(exc, f"migrate {old} to {new}:", "move-failed") from exc
     finally:
         old.close()
         new.close()

@@ -39,7 +39,7 @@ def _copy(old: Endpoint, partial: str, progress: Progress | None) -> None:
     try:
         _snapshot(old, new, progress)
     except Exception as exc:
-        raise explained(exc, old, new) from exc
+        raise explained(exc, f"backup {target}:", "backup-failed") from exc
     finally:
         new.close()
         for suffix in ("-wal", "-shm", "-gate"):

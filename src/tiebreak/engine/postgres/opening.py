@@ -108,7 +108,7 @@ def _upgrade(connection: Any, address: str) -> int:
         if version and isinstance(exc, pg.InsufficientPrivilege):
             raise Unavailable(
                 f"board {address}: has schema {version}, and this user may not upgrade it to {schema.VERSION}",
-                hint="run `tb status` once as the owner of its tables",
+                reason="board-needs-owner",
             ) from exc
         if isinstance(exc, pg.LockNotAvailable):
             raise _in_use(address) from exc
@@ -117,7 +117,7 @@ def _upgrade(connection: Any, address: str) -> int:
 
 
 def _in_use(address: str) -> Unavailable:
-    return Unavailable(f"board {address}: in use for too long", hint="nothing is lost; run the same command again")
+    return Unavailable(f"board {address}: in use for too long", reason="board-in-use")
 
 
 def _roll_back(connection: Any) -> None:

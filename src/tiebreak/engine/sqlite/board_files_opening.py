@@ -36,7 +36,6 @@ FACTS = ("place.token", "place.file", "place.path")
 """What the table `board` has: the token, and the inode number and the path of the file when it got the token."""
 CLOSING_TIME = 1000
 """Milliseconds that other processes may take to close the board."""
-REPAIR = "`tb doctor --repair`"
 
 
 def open_changed(files: BoardFiles, connect: Connect) -> apsw.Connection:
@@ -164,8 +163,8 @@ def refuse_lost_file(files: BoardFiles) -> None:
         remains = files.wal if wal else files.gate.path
         raise Unavailable(
             f"board {files.path}: the file is {how}, but {remains} of the board that was here is not",
-            hint="put the file back; if it was renamed, run `tb --board NEW-NAME doctor --repair`; "
-            f"{_for_a_new_board(files)}",
+            reason="board-file-lost",
+            **_side_files(files),
         )
 
 
@@ -179,12 +178,13 @@ def _refuse_second_name(files: BoardFiles, facts: dict[str, str]) -> None:
             return  # a copy that happens to have the inode number of the file that was there before
         raise Unavailable(
             f"board {files.path}: {files.path}-gate does not belong to it, or is missing",
-            hint=f"{REPAIR} writes a new one",
+            reason="board-gate-wrong",
             repair="place",
         )
     raise Unavailable(
         f"board {files.path}: this file is the board {home} under a second name, and a board has only one",
-        hint=f"use {home} (in a container: mount its folder, not the file); if you renamed it, run {REPAIR}",
+        reason="board-second-name",
+        home=home,
         repair="place",
     )
 
@@ -210,7 +210,7 @@ def _refuse_loss(files: BoardFiles, connection: apsw.Connection, last: int) -> N
         raise Unavailable(
             f"board {files.path}: the last {missing} events that were committed are missing: "
             "its -wal was deleted, or an older copy was put in its place",
-            hint=f"put back what was there, or accept the loss with {REPAIR}",
+            reason="board-events-lost",
             repair="place",
         )
 
@@ -220,12 +220,14 @@ def overwritten(files: BoardFiles) -> Unavailable:
     return Unavailable(
         f"board {files.path}: {files.wal} belongs to another file, which was here before: "
         "it was overwritten or replaced, for example by an older copy",
-        hint=f"end every process that uses this board and put back the file that was here; {_for_a_new_board(files)}",
+        reason="board-overwritten",
+        **_side_files(files),
     )
 
 
-def _for_a_new_board(files: BoardFiles) -> str:
-    return f"for a new board, first move {files.wal}, {files.shm} and {files.gate.path} elsewhere"
+def _side_files(files: BoardFiles) -> dict[str, str]:
+    """What must be moved elsewhere before a new board can be made here."""
+    return {"wal": files.wal, "shm": files.shm, "gate": files.gate.path}
 
 
 def in_use(files: BoardFiles, inodes: list[int]) -> Unavailable:
