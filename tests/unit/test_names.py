@@ -458,7 +458,7 @@ def test_missing_agents_and_projects_say_what_to_do() -> None:
 
 
 def test_a_missing_recipient_is_not_taken_for_a_missing_sender() -> None:
-    with pytest.raises(Invalid, match="^to: required$") as refusal:
+    with pytest.raises(Invalid, match=r"^to: required$") as refusal:
         check("AgentId", "", "to")
     assert refusal.value.hint == ""
 

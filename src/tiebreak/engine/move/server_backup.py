@@ -25,7 +25,7 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     """
     old = PostgresEndpoint(connection, address)
     try:
-        create_file(target, lambda partial: _copy(old, partial, progress))
+        create_file(target, lambda partial: _copy(old, partial, target, progress))
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except OSError as exc:
@@ -34,7 +34,7 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
         old.close()
 
 
-def _copy(old: Endpoint, partial: str, progress: Progress | None) -> None:
+def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -> None:
     new = SqliteEndpoint(partial)
     try:
         _snapshot(old, new, progress)
