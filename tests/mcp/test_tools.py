@@ -194,7 +194,7 @@ def test_a_model_is_told_about_its_tools_and_not_about_python(near: Tools) -> No
 def test_a_message_to_nobody_is_not_mistaken_for_one_from_nobody(near: Tools) -> None:
     async def scenario(client: Client) -> None:
         refusal = await bad(client, "message", action="send", to="", text="hello")
-        assert refusal["details"]["text"] == "to: required"
+        assert refusal["details"]["text"] == "message: to: required"
         assert "TIEBREAK_AGENT" not in json.dumps(refusal)
 
     near.drive(scenario)

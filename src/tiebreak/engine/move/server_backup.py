@@ -29,7 +29,7 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except OSError as exc:
-        raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
+        raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
     finally:
         old.close()
 
