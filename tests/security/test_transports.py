@@ -313,6 +313,11 @@ def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, text: str, bit
     assert not text or text not in said
 
 
+def test_a_folder_in_place_of_a_token_file_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    words = ("serve", "--addr", f"127.0.0.1:{free_port()}", "--token-file", str(tmp_path))
+    assert f"--token-file {tmp_path}: Is a directory" in complaint(Tb(tmp_path)(*words), 3)
+
+
 def test_a_further_name_lets_in_requests_for_it_and_for_no_other(tmp_path: Path) -> None:
     with serving(tmp_path, "--host", "Board.example", "--host", "other.example") as daemon:
         door = door_of(daemon)

@@ -339,17 +339,16 @@ def _tcp_socket(host: str, port: int, found: Any, called: str) -> socket.socket:
 def _token_in_file(path: str, called: str) -> str:
     """The token in the operator's file, which is created if it does not exist."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with open(path, encoding="ascii", errors="replace") as file:
+            mode, token = os.fstat(file.fileno()).st_mode, file.read(4096).strip()
     except FileNotFoundError:
         token = secrets.token_urlsafe(32)
         _write_private(path, token)
         return token
     except OSError as exc:
         raise Unavailable(f"{called} {path}: {exc.strerror or exc}") from exc
-    with open(fd, encoding="ascii", errors="replace") as file:
-        if os.fstat(fd).st_mode & 0o077:
-            raise Refused(f"{called} {path}: others can read it", hint="chmod 600 makes it yours")
-        token = file.read(4096).strip()
+    if mode & 0o077:
+        raise Refused(f"{called} {path}: others can read it", hint="chmod 600 makes it yours")
     if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise Invalid(f"{called} {path}: a token has at least {MIN_TOKEN} printable characters in one line")
     return token
