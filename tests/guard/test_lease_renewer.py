@@ -95,4 +95,6 @@ def keepers(agent: Claude) -> list[int]:
         ["ps", "-e", "-ww", "-o", "pid=", "-o", "args="], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     lines = [line.split(None, 1) for line in shown.stdout.splitlines()]
-    return [int(pid) for pid, words in lines if "-m tiebreak.guard.lease_renewer" in words and agent.agent in words]
+    # The project tells it from the same test of another run: only its folder differs.
+    mine = f"-m tiebreak.guard.lease_renewer {agent.agent} {agent.board.project} "
+    return [int(pid) for pid, words in lines if mine in words]

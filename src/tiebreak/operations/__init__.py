@@ -158,7 +158,8 @@ class Operation(Generic[P, R]):
         self.name = name
         self.writes = writes
         self.reads_log = reads_log
-        """Whether it reads the log of events. The engine then shows it a part of the log without gaps."""
+        """Whether it reads the log of events without gaps (`{settled}`, `{newest}`). The engine then finds out how far
+        that is. Statements that do not mind gaps, as long as they see the events of this transaction, read `{log}`."""
         self._scopes = scopes
         self.strangers = strangers
         """Whether strangers may call it, or a function that decides by the parameters."""
