@@ -269,7 +269,7 @@ def test_a_lapsed_place_blocks_nobody(place: Place, alice: Board, bob: Board, ca
 
 
 def test_a_full_wait_queue_refuses_further_waiters(alice: Board, bob: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits_operations, "MOST", 2)
+    monkeypatch.setattr(waits_operations, "MAX_PLACES", 2)
     take(alice, "lock:x")
     queue(bob, "lock:x"), queue(bob, "lock:x")
     with pytest.raises(Refused, match="2 are waiting in this project already"):
