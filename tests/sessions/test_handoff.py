@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tiebreak import Fenced
+from tiebreak import Fenced, Lost
 from tiebreak.model import Session, agent_id
-from tiebreak.process_identity import alive
+from tiebreak.process_identity import alive, identity
 from tiebreak.program import handoff_drain
+from tiebreak.sessions.handoff import handoff
 from tiebreak.sessions.records import ALIVE, command, fate
 
 from ..cli.command import Answer, complaint
@@ -93,6 +94,16 @@ def test_a_worker_can_be_handed_off_without_a_seat(arena: Arena) -> None:
     assert arena("handoff", "hand").code == 0
     assert arena.again(old).state == "ended"
     assert (fate(arena.session("hand")), arena.holder()) == (ALIVE, None)
+
+
+def test_a_worker_that_is_being_replaced_is_not_called_a_coordinator(arena: Arena) -> None:
+    arena.spawn("hand")
+    old, me = arena.session("hand"), identity()
+    facts = {"host": me.host, "boot": me.boot, "pid": me.pid, "started": me.started, "replaces": agent_id(old)}
+    words = {"session": "hand~spawn-2", "role": "worker", "command": ["agent"], "tmux": "tb-2", "ticket": "t1"}
+    arena.board.call("sessions.begin", {**words, **facts})
+    with pytest.raises(Lost, match="hand is starting, by pid"):
+        handoff(arena.board, agent_id(old), ticket="t1")
 
 
 def test_what_was_replaced_cannot_be_replaced_again(arena: Arena) -> None:
