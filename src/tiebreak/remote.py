@@ -128,7 +128,7 @@ class RemoteEngine:
         except FileExistsError:
             raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
         except OSError as exc:
-            raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
+            raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
 
     def probe(self) -> None:
         """Ask whether the daemon finds its board healthy; raises `Unavailable`."""

@@ -188,6 +188,11 @@ def test_a_payload_that_is_too_large(refuse: Refuse, tmp_path: Path) -> None:
 def test_a_wrong_value_is_named_as_it_was_typed(refuse: Refuse) -> None:
     assert "tb: --max-attempts: must be between" in refuse("post", "x", "--max-attempts", "0")
     assert "tb: --state: one of" in refuse("tasks", "--state", "odd")
+    assert "--slot" in refuse("drop", "pool:x", "--slot", "-1")
+
+
+def test_a_wrong_value_is_not_named_after_an_option_with_a_similar_name(refuse: Refuse) -> None:
+    assert "--limit" not in refuse("submit", "true", "--limit", "db=2", "--files", "0")
 
 
 @pytest.mark.parametrize("file", ["missing.json", "", ".", "board.db"])

@@ -200,7 +200,6 @@ def test_the_card_names_every_method_and_is_not_for_strangers(daemon: Serving) -
     card = daemon.ask("GET", "/.well-known/agent.json")
     assert card.status == 200
     assert {skill["id"] for skill in card.json["skills"]} == set(METHODS)
-    assert {"id": "tasks/cancel", "name": "Call a task off"} in card.json["skills"]
     assert (card.json["url"], card.json["capabilities"]["longPoll"]) == ("/", True)
     assert daemon.ask("GET", "/.well-known/agent.json", token=None).status == 401
 

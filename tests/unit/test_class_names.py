@@ -29,13 +29,12 @@ def aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield target.id, ast.unparse(value)
 
 
-def test_no_two_public_classes_or_type_aliases_share_a_name() -> None:
+def test_no_two_classes_or_type_aliases_share_a_name() -> None:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for name, what in (*classes(tree, str(path.relative_to(PACKAGE))), *aliases(tree)):
-            if not name.startswith("_"):
-                found[name].add(what)
+            found[name].add(what)
     assert len(found) > 150, "the package was not found"
     assert "Scope" in found, "no alias was found"
     assert {name: what for name, what in found.items() if len(what) > 1} == {}

@@ -180,7 +180,8 @@ def _as_typed(exc: Invalid, wanted: Command, args: Args) -> Invalid:
     name, mark, rest = exc.message.partition(": ")
     name = name.partition("[")[0]
     for option in (*wanted.options, *GLOBAL):
-        if option.key in (name, name.removesuffix("s")) and args[option.key] != option.default:
+        parameter = option.sets.rpartition(".")[2] or f"{option.key}s"  # a repeatable option fills a list: `tags`
+        if name in (option.key, parameter) and args[option.key] != option.default:
             return Invalid(f"--{option.name}{mark}{rest}", hint=exc.own_hint, reason=exc.reason, **exc.data)
     return exc
 

@@ -61,7 +61,7 @@ OPTIONS = (
     Option("env", "NAME=VALUE", "an environment variable; NAME alone passes on its value here (repeatable)", many=True),
     Option("cwd", "FOLDER", "where it runs (default: here)"),
     Option("no-cwd", text="run it in the folder of its worker"),
-    Option("limit", "GROUP=N", "at most N of this group at once"),
+    Option("limit", "GROUP=N", "at most N of this group at once", sets="jobs.submit.limit"),
     Option("tag", "TAG", "a tag (repeatable)", many=True),
     Option("memory", "SIZE", "most memory: 200M, 2G", convert=size),
     Option("cpu", "DURATION", "most processor time", convert=seconds),

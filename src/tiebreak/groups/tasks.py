@@ -59,7 +59,8 @@ class Tasks(Group):
     def check(self, ref: str | int, *, agent: str = "", project: str = "", epoch: int = 0) -> Task:
         """Return the task if this agent holds it by the grant with this epoch and the lease has not run out.
 
-        Use it before a side effect that the board cannot fence. The claim may still be lost a moment later.
+        Use it before a side effect that the board cannot fence. The claim may still be lost a moment later. It does not
+        tell whether the agent's session was replaced as coordinator.
         """
 
     @sends("tasks.complete", "ref")

@@ -351,7 +351,8 @@ def extend(
 def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", epoch: Epoch = 0) -> Task:
     """Return the task if this agent holds it by the grant with this epoch and the lease has not run out.
 
-    Use it before a side effect that the board cannot fence. The claim may still be lost a moment later.
+    Use it before a side effect that the board cannot fence. The claim may still be lost a moment later. It does not
+    tell whether the agent's session was replaced as coordinator.
     """
     column, value = column_and_value(ref)
     if column == "key":

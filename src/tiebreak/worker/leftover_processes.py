@@ -95,7 +95,7 @@ def _end(
     the process table is being read, so once something was found, a single look that finds nothing is not enough.
     """
     until, pause = monotonic() + patience, process_tree.LOOK_AGAIN
-    search = _Search(theirs, sessions, since)
+    search = _LeftoverSearch(theirs, sessions, since)
     empty = 0
     while empty < looks:
         found = search.look()
@@ -111,7 +111,7 @@ def _end(
     return search.certain()
 
 
-class _Search:
+class _LeftoverSearch:
     """Repeated looks at the process table, which remember the sessions that belong to the jobs."""
 
     def __init__(self, theirs: Callable[[Variables], bool], sessions: Mapping[int, int], since: int) -> None:

@@ -35,13 +35,15 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
 
 
 def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -> None:
-    new = SqliteEndpoint(partial)
     try:
-        _snapshot(old, new, progress)
+        new = SqliteEndpoint(partial)
+        try:
+            _snapshot(old, new, progress)
+        finally:
+            new.close()
     except Exception as exc:
         raise explained(exc, f"backup {target}:", "backup-failed") from exc
     finally:
-        new.close()
         for suffix in ("-wal", "-shm", "-gate"):
             remove_file(partial + suffix)
 

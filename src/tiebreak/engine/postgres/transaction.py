@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..refusals import Refusals
 
 
-class _Search:
+class _TextSearch:
     """`{search:TABLE.COLUMN :PARAMETER}`."""
 
     def __format__(self, given: str) -> str:
@@ -43,7 +43,7 @@ class _Search:
         return f"to_tsvector('simple', {column}) @@ to_tsquery('simple', {parameter})"
 
 
-_FRAGMENTS: dict[str, str | _Search] = {
+_FRAGMENTS: dict[str, str | _TextSearch] = {
     "now": ":now",
     "share": "FOR SHARE",
     "lock": "FOR UPDATE",
@@ -51,7 +51,7 @@ _FRAGMENTS: dict[str, str | _Search] = {
     "always_skip_locked_tasks": "FOR UPDATE OF tasks SKIP LOCKED",
     "position": "strpos",
     "lower": "lower",
-    "search": _Search(),
+    "search": _TextSearch(),
     "settled": ":settled",
     "log": "events",
     "newest": "(SELECT max(number) FROM events WHERE number <= :settled)",

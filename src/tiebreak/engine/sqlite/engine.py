@@ -392,7 +392,7 @@ class SqliteEngine:
         except FileExistsError:
             raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
         except OSError as exc:
-            raise Unavailable(f"backup {target}: {exc.strerror or exc}") from exc
+            raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
 
     def probe(self) -> None:
         """Check the file for damage, for a fraction of a second; raises `Unavailable` if there is any."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..refusals import Refusals
 
 
-class _Search:
+class _Fts5Search:
     """`{search:TABLE.COLUMN :PARAMETER}`. The words of a table are indexed in the FTS5 table `TABLE_words`."""
 
     def __format__(self, given: str) -> str:
@@ -32,7 +32,7 @@ class _Search:
         return f"{table}.number IN ({found})"
 
 
-_FRAGMENTS: dict[str, str | _Search] = {
+_FRAGMENTS: dict[str, str | _Fts5Search] = {
     "now": ":now",
     "fresh": ":now",
     "skip_locked": "",
@@ -46,7 +46,7 @@ _FRAGMENTS: dict[str, str | _Search] = {
     "settled": "9223372036854775807",
     "log": "events",
     "newest": "(SELECT max(number) FROM events)",
-    "search": _Search(),
+    "search": _Fts5Search(),
 }
 _translated: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {}
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
