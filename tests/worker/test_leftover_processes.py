@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tiebreak.model import Task
+from tiebreak.worker.leftover_processes import end_earlier
 from tiebreak.worker.register import WIDTH, RegisterContents
 
 from ..cli.command import changed_command, gone
@@ -115,6 +116,17 @@ def test_a_stopped_worker_s_job_is_ended_before_another_begins_it_again(shop: Sh
         assert shop.lines("alive") == []
         os.kill(worker.pid, signal.SIGCONT)
         shop.until_gone(pids, "nothing of the first attempt is left")
+
+
+def test_what_was_found_is_killed_even_if_looking_took_all_the_time() -> None:
+    mark = {"TIEBREAK_JOB": "a-job", "TIEBREAK_EPOCH": "1", "TIEBREAK_WORKER": "old~1", "TIEBREAK_BOARD": "/a/board"}
+    left = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}, start_new_session=True)
+    try:
+        end_earlier({"a-job": 2}, "/a/board", patience=-1.0)
+        assert left.wait(30) == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait()
 
 
 def test_if_processes_cannot_be_inspected_the_lease_has_to_run_out(shop: Shop) -> None:
