@@ -3198,9 +3198,7 @@ FROM events
 WHERE number > (SELECT max(number) FROM events) - :recent
   AND agent IS NOT NULL
   AND project = :project
-  AND event NOT IN (
-      'task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', 'agent.left'
-  )
+  AND event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'session.fenced', 'agent.left')
   AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)
 GROUP BY project, agent;
 
@@ -3547,9 +3545,7 @@ SELECT project, agent, min(at), max(at)
 FROM events
 WHERE number > (SELECT max(number) FROM events) - :recent
   AND agent IS NOT NULL
-  AND event NOT IN (
-      'task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', 'agent.left'
-  )
+  AND event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'session.fenced', 'agent.left')
   AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)
 GROUP BY project, agent;
 

@@ -202,6 +202,13 @@ def test_a_session_whose_lapsed_seat_was_taken_is_fenced_from_that_moment(
         alice.tasks.post(name="late order", agent=LEAD)
 
 
+def test_losing_a_lapsed_seat_is_no_sign_of_life(place: Place, alice: Board, bob: Board) -> None:
+    live(alice, lease=60)
+    place.advance(4000)
+    live(bob, NEXT, 20)
+    assert [agent.status for agent in bob.agents.list(agent=LEAD)] == ["stale"]
+
+
 def test_a_seat_that_was_taken_meanwhile_is_not_won_back(place: Place, alice: Board, bob: Board) -> None:
     live(alice, lease=60)
     place.advance(100)

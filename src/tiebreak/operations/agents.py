@@ -3,7 +3,7 @@
 An agent's id is `name~session`. The session stands for one incarnation and is derived from the agent's process, so a
 restarted agent is a different agent to every claim and hold of the old one. The agent's row says where that process is
 (host, boot, pid, start time). An agent counts as gone only if it has left, if its process is known to have ended, or
-after a day of silence. A sign of life is a heartbeat or an event with the agent's name, whichever is newer.
+after a day of silence. A sign of life is a heartbeat or an event that the agent caused, whichever is newer.
 
 Nothing that can be won depends on these rows. Claims and holds are decided by their own rows (see `grants`).
 """
@@ -34,12 +34,11 @@ _RUNNING = "holder = :agent AND until > {now} AND until < {now} + :lease"
 """A condition: the agent's claims and holds that have not run out and that a renewal would make longer.
 
 It only leaves out grants that nobody wants renewed. Whether a renewal counts is decided by holder and epoch."""
-_BY_THE_AGENT = (
-    "event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'hold.deadlocked', 'session.fenced', "
-    "'agent.left') "
+_SIGN_OF_LIFE = (
+    "event NOT IN ('task.expired', 'hold.expired', 'hold.transferred', 'session.fenced', 'agent.left') "
     "AND NOT (event = 'hold.unqueued' AND note IS NOT NULL)"
 )
-"""A condition: the agent that the event names caused it, and so was alive.
+"""A condition: the event is a sign of life. The others are written about an agent that may be dead, or that leaves.
 
 A waiter that gives its place up leaves no note; a place that lapsed has one."""
 LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
@@ -209,7 +208,7 @@ def signs_of_life(tx: Transaction, project: str | None) -> dict[tuple[str, str],
     rows = tx.all(
         "SELECT project, agent, min(at), max(at) FROM {log} WHERE number > (SELECT max(number) FROM {log}) - :recent "
         f"AND agent IS NOT NULL{' AND project = :project' if project else ''} "
-        f"AND {_BY_THE_AGENT} GROUP BY project, agent",
+        f"AND {_SIGN_OF_LIFE} GROUP BY project, agent",
         recent=RECENT_EVENTS,
         project=project,
     )

@@ -1,6 +1,6 @@
 """The fence of sessions: every write that an agent makes from the session of a replaced coordinator is refused.
 
-The id of an agent that tiebreak started itself contains `SPAWNED`, and only calls of such agents are checked. The
+The id of an agent that tiebreak started itself contains `SPAWNED`, and only writes of such agents are checked. The
 fence is on the session, not on the name, so it stops every process inside a replaced session, under any name. The
 session's row is authoritative. The check locks it (shared), and a handoff locks it exclusively, so a write is either
 committed before the handoff or refused after it.
