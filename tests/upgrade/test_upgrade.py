@@ -30,7 +30,7 @@ Run = Generator[None, None, Any]
 
 def test_the_fixtures_have_something_of_everything(old: OldBoard) -> None:
     rows = old.rows()
-    assert len(rows) == 16
+    assert len(rows) == (16 if old.made < 3 else 18)
     assert [table for table, found in rows.items() if not found] == []
     states = {state for (state,) in old.run("SELECT DISTINCT state FROM tasks")}
     assert states == {"pending", "blocked", "claimed", "completed", "failed", "cancelled"}
@@ -46,16 +46,16 @@ def test_an_upgrade_keeps_every_row(upgraded: OldBoard) -> None:
 def test_an_upgrade_to_3_lets_next_look_at_every_limit_group_that_is_in_use(upgraded: OldBoard) -> None:
     aside = dict(upgraded.run("SELECT key, aside FROM tasks WHERE aside <> 0"))
     waiting = ("limited-full", "limited-free", "limited-blocked", "limited-delayed")
-    assert aside == (dict.fromkeys(waiting, 1) if upgraded.made == 2 else {}), "neither claimed nor ended ones"
+    assert aside == (dict.fromkeys(waiting, 1) if upgraded.made >= 2 else {}), "neither claimed nor ended ones"
     stirred = upgraded.run("SELECT stirred.limit_group, key, rank FROM stirred JOIN tasks ON number = task")
-    later = {("full", "limited-claimed", 9), ("free", "limited-free", 9)} if upgraded.made == 2 else set()
+    later = {("full", "limited-claimed", 9), ("free", "limited-free", 9)} if upgraded.made >= 2 else set()
     assert len(stirred) == len(later) + 1
     assert set(stirred) == {("g", "job", 9), *later}, "one row a group, and none for a group whose tasks have ended"
 
 
 def test_an_upgrade_to_3_looks_at_each_claim_when_its_lease_ends(upgraded: OldBoard) -> None:
     claims = {key for (key,) in upgraded.run("SELECT key FROM tasks WHERE look_at <> 0 AND look_at = until")}
-    limited = {"limited-claimed"} if upgraded.made == 2 else set()
+    limited = {"limited-claimed"} if upgraded.made >= 2 else set()
     assert claims == {"lapsed", "lapsed-last", "held", "job"} | limited
     assert upgraded.run("SELECT key FROM tasks WHERE state <> 'claimed' AND look_at <> 0") == []
 
@@ -63,8 +63,8 @@ def test_an_upgrade_to_3_looks_at_each_claim_when_its_lease_ends(upgraded: OldBo
 def test_a_limited_job_can_be_won_after_an_upgrade_if_its_group_has_room(old: OldBoard) -> None:
     with old.open("bob") as bob:
         won = [job.name for job in bob.jobs.next(queues=["limited"], count=10)]
-        assert won == (["make free-1"] if old.made == 2 else [])
-        if old.made == 2:
+        assert won == (["make free-1"] if old.made >= 2 else [])
+        if old.made >= 2:
             bob.tasks.cancel(ref="limited-claimed", reason="makes room")
             assert [job.name for job in bob.jobs.next(queues=["limited"], count=10)] == ["make full-2"]
 

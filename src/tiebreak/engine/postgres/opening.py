@@ -148,7 +148,8 @@ def run_steps(connection: Any, version: int) -> None:
     if version >= schema.VERSION:
         return
     refuse_encoding(connection, connection.info.dbname)
-    for step in schema.steps("postgres", version):
+    for number, step in enumerate(schema.steps("postgres", version), version + 1):
+        connection.execute(schema.postgres_pass(number))
         connection.execute(step)
     connection.execute(
         "INSERT INTO board (name, value) VALUES ('version', %s) "

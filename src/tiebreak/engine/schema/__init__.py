@@ -11,7 +11,8 @@ version 2, and so on. The same rules hold for all engines and for every function
 - A board of a newer version is refused.
 
 A published step is never changed, because boards exist that were made by it. Every step also locks out processes of the
-version before it that still have the board open; `sqlite-2.sql` explains how.
+version before it that still have the board open; `sqlite-2.sql` explains how. A step that changes rows after that needs
+the pass of its own version, which is not the newest one while later steps are still to come.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 3
+VERSION = 4
 """The version that this code works with."""
 TABLES = (
     *("tasks", "edges", "stirred", "chores", "marks", "queues", "outputs", "holds", "pools"),
-    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
+    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits", "projects"),
 )
 """Every table except `board`, roughly in the order in which operations use them. All tables are locked in this order.
 
@@ -36,13 +37,25 @@ The rows of `board` describe where the board is, not what is on it. They are not
 """
 CLOSED = "closed_"
 """The prefix of the table names of a closed board (see `move`)."""
-SQLITE_PASS = f"this_board_has_schema_{VERSION}_please_upgrade_tiebreak"
-"""The SQL function without which SQLite refuses every write to a board. Connections of this version register it.
 
-A process of an older version shows "no such function: " and this name to its user, hence the name.
-"""
-POSTGRES_PASS = f"SET LOCAL tiebreak.schema = '{VERSION}'"
-"""The statement without which PostgreSQL refuses every write in a transaction."""
+
+def sqlite_pass(version: int) -> str:
+    """The SQL function without which SQLite refuses every write to a board of this version.
+
+    A process of an older version shows "no such function: " and this name to its user, hence the name.
+    """
+    return f"this_board_has_schema_{version}_please_upgrade_tiebreak"
+
+
+def postgres_pass(version: int) -> str:
+    """The statement without which PostgreSQL refuses every write in a transaction to a board of this version."""
+    return f"SET LOCAL tiebreak.schema = '{version}'"
+
+
+SQLITE_PASS = sqlite_pass(VERSION)
+"""Connections of this version register this function."""
+POSTGRES_PASS = postgres_pass(VERSION)
+"""Transactions of this version begin with this statement."""
 
 
 def steps(engine: str, version: int) -> Iterator[str]:

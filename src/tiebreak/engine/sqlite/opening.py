@@ -62,7 +62,11 @@ def wal_size(path: str) -> int:
 
 def allow_writing(connection: apsw.Connection) -> None:
     """Register the function that the triggers of every table name: without it, SQLite refuses all writes."""
-    connection.create_scalar_function(schema.SQLITE_PASS, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
+    _register(connection, schema.SQLITE_PASS)
+
+
+def _register(connection: apsw.Connection, name: str) -> None:
+    connection.create_scalar_function(name, _nothing, 0, flags=apsw.SQLITE_INNOCUOUS)
 
 
 def _nothing(*_: Any) -> None:
@@ -122,7 +126,8 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
 
 def run_steps(connection: apsw.Connection, version: int) -> None:
     """Run the steps that a board of this version lacks, in the caller's transaction."""
-    for step in schema.steps("sqlite", version):
+    for number, step in enumerate(schema.steps("sqlite", version), version + 1):
+        _register(connection, schema.sqlite_pass(number))
         connection.execute(step)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {max(version, schema.VERSION)}")
