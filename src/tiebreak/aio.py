@@ -80,6 +80,7 @@ class AsyncBoard:
         sessions: awaited.AsyncSessions
         events: awaited.AsyncEvents
         schedules: awaited.AsyncSchedules
+        projects: awaited.AsyncProjects
         upkeep: awaited.AsyncUpkeep
     else:
 

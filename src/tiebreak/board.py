@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .groups.holds import Holds
     from .groups.jobs import Jobs
     from .groups.messages import Messages
+    from .groups.projects import Projects
     from .groups.queues import Queues
     from .groups.schedules import Schedules
     from .groups.sessions import Sessions
@@ -104,7 +105,8 @@ class Board:
         fork_safety.board_opened()
         self.engine = engine
         self._agent = agent
-        self._project = project
+        self._names = project
+        self._project: str | None = None
 
     if TYPE_CHECKING:
         tasks: Tasks
@@ -117,6 +119,7 @@ class Board:
         sessions: Sessions
         events: Events
         schedules: Schedules
+        projects: Projects
         upkeep: Upkeep
     else:
 
@@ -149,14 +152,23 @@ class Board:
 
     @property
     def project(self) -> str:
-        """The project of every call that names none."""
+        """The project of every call that names none, by the name under which the board keeps its rows."""
         if self._project is None:
-            self._project = os.environ.get("TIEBREAK_PROJECT")
-            if not self._project:
-                from .repository import project_name
+            project: str = self.engine.run(operations.find("projects.resolve"), {"project": self.project_names})
+            self._project = project
+        return self._project
 
-                self._project = project_name(here())
-        return check_project(self._project)
+    @property
+    def project_names(self) -> str:
+        """The names of this project as calls give them, found without asking the board (see `names.ProjectNames`)."""
+        if self._names is None:
+            if given := os.environ.get("TIEBREAK_PROJECT"):
+                self._names = check_project(given)
+            else:
+                from .project_identity import project_names
+
+                self._names = project_names(here())
+        return self._names
 
     def root(self) -> str:
         """The folder that paths are relative to: the top of the repository around the current folder, else `/`."""
@@ -236,9 +248,10 @@ class Board:
 
     def _filled(self, operation: Operation[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
         filled = dict(params)
-        for name in ("agent", "project"):
-            if name not in filled and operation.defaults.get(name) == "":
-                filled[name] = getattr(self, name)
+        if "agent" not in filled and operation.defaults.get("agent") == "":
+            filled["agent"] = self.agent
+        if "project" not in filled and operation.defaults.get("project") == "":
+            filled["project"] = self._project or self.project_names
         return filled
 
     # ── Winning ──────────────────────────────────────────────────────────────────────────────────────
@@ -481,7 +494,7 @@ class Board:
         """Check the board: (`ok`, `warn` or `bad`; what; details). With `repair`, repair what is safe to repair."""
         findings = self.engine.diagnose(repair=repair)
         try:
-            return findings + self._holds_of_the_gone()
+            return findings + self._holds_of_the_gone() + self._projects_that_disagree()
         except Unavailable as exc:
             return [*findings, ("bad", "holds", f"cannot be read: {exc.message}")]
 
@@ -496,6 +509,11 @@ class Board:
             ("warn", "holds", f"{h.resource} in {h.project} is held by {h.holder}, who is gone; it runs out by itself")
             for h in dead
         ]
+
+    def _projects_that_disagree(self) -> list[tuple[str, str, str]]:
+        from .project_findings import findings
+
+        return findings(self)
 
     def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Copy the board to a new file while others use it."""
@@ -512,7 +530,7 @@ class Board:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Board {self.engine.address} project={self.project} agent={self.agent}>"
+        return f"<Board {self.engine.address} project={self.project_names.partition(' ')[0]} agent={self.agent}>"
 
 
 def may_change(refusal: Refused) -> bool:

@@ -168,7 +168,11 @@ RULES: dict[str, Rule] = {
         "str | int",
     ),
     "AgentId": Rule(names.agent, "`name` or `name~session`", _text(limits.MAX_AGENT, f"{_LABEL}(~{_SESSION})?")),
-    "Project": Rule(names.project, "a project's name", _text(limits.MAX_LABEL, _LABEL)),
+    "Project": Rule(
+        names.project_names,
+        "a project's name, or several names of one project, separated by blanks",
+        _text(3 * limits.MAX_LABEL + 2, f"{_LABEL}( {_LABEL}){{0,2}}"),
+    ),
     "Resource": Rule(
         names.resource,
         f"`file:PATH`, `lock:`, `seat:` or `pool:NAME`, at most {limits.MAX_RESOURCE} bytes",

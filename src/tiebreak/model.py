@@ -246,6 +246,20 @@ class Queue(Record):
     reason: str | None
 
 
+class KnownProject(Record):
+    """A project as the board knows it.
+
+    `project` is the name under which its rows are kept, `names` has every name that means it with the rule by which it
+    was found, `roots` the first commits of its repositories, and `live` counts what is live in it, up to a thousand of
+    each kind.
+    """
+
+    project: str
+    names: Json
+    roots: Json
+    live: Json
+
+
 class Hold(Record):
     """An exclusive right to a resource. `slot` counts from 0 in a pool and is 0 for all other resources."""
 
@@ -432,6 +446,7 @@ RECORDS: dict[str, type[Record]] = {
         Task,
         Job,
         Queue,
+        KnownProject,
         Hold,
         Released,
         Wait,

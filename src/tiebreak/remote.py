@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from .errors import Invalid, Refused, TiebreakError, Unavailable, as_answer, from_dict
 from .limits import DEADLINE, MAX_LIMIT
 from .model import decode
+from .names import ProjectNames
 from .operations import find
 from .text import json, read_json
 from .user_folders import host_and_port, token_for
@@ -52,6 +53,7 @@ class RemoteEngine:
         self.address = self.full_address = address
         self.path: str | None = None
         self.writers = 1
+        self.shared = False  # the daemon's own engine decides
         self.deferred_work: set[str] = set()  # always empty: the daemon continues it
         self.refusals_dropped = 0  # the daemon counts them
         self.patience = patience
@@ -260,6 +262,8 @@ class RemoteEngine:
 
 
 def _request(number: int, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> dict[str, Any]:
+    if type(params.get("project")) is ProjectNames:
+        params = {**params, "project": params["project"].all}
     request = {"jsonrpc": "2.0", "id": number, "method": operation.name, "params": params}
     if operation.writes:
         request["once"] = os.urandom(16).hex() if once is None else once

@@ -1,4 +1,4 @@
-"""The git repository around a folder, and the name of its project, found without running git.
+"""The git repository around a folder, and its settings for tiebreak, found without running git.
 
 Commands do this at every start, and starting git would take longer than the command itself.
 """
@@ -9,7 +9,7 @@ import os
 
 from .errors import Invalid
 from .limits import MAX_LABEL
-from .names import checksum, shown
+from .names import shown
 
 
 class Repository:
@@ -67,31 +67,18 @@ def _open_now(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def project_name(start: str) -> str:
-    """The project of directory `start`: `git config tiebreak.project`, else one derived from the repository.
-
-    The derived name ends in a hash of the common directory, so that two clones on one board stay apart
-    and all worktrees of one clone stay together. Outside of any repository it is `default`.
-    """
-    found = repository(start)
-    if found is None:
-        return "default"
-    return _configured_project(found.common) or _derived_project(found.common)
+def common_of(path: str) -> str:
+    """The common git directory of the repository at a path, bare or with a working tree; empty when there is none."""
+    try:
+        if os.path.isdir(os.path.join(path, "objects")) and os.path.isfile(os.path.join(path, "HEAD")):
+            return os.path.realpath(path)
+        return _common_dir(path)
+    except (PermissionError, ValueError):
+        return ""
 
 
-def _derived_project(common: str) -> str:
-    parent, base = os.path.split(common)
-    base = os.path.basename(parent) if base == ".git" else base.removesuffix(".git")
-    safe = "".join(c if _is_plain(c) else "-" for c in base.lower())[:48] or "root"
-    return f"{safe}-{checksum(os.fsencode(common)):016x}"[: len(safe) + 7]
-
-
-def _is_plain(char: str) -> bool:
-    return char.isascii() and (char.isalnum() or char in "._-")
-
-
-def _configured_project(common: str) -> str:
-    """`project = NAME` of section `[tiebreak]` in the git config; empty when there is none."""
+def configured_project(common: str) -> str:
+    """`git config tiebreak.project` of the repository; empty when there is none."""
     chosen = setting(common, "project")
     if len(chosen) > MAX_LABEL or not all(_is_plain(c) or c == "/" for c in chosen):
         raise Invalid(
@@ -101,19 +88,23 @@ def _configured_project(common: str) -> str:
     return chosen
 
 
-def setting(common: str, wanted: str) -> str:
-    """The last value of `tiebreak.WANTED` in the repository's git config; empty when there is none."""
+def _is_plain(char: str) -> bool:
+    return char.isascii() and (char.isalnum() or char in "._-")
+
+
+def setting(common: str, wanted: str, section: str = "tiebreak") -> str:
+    """The last value of a key in a section of the repository's git config; empty when there is none."""
     try:
         lines = _read(os.path.join(common, "config")).splitlines()
     except PermissionError:
         return ""
-    section = chosen = ""
+    here = chosen = ""
     for raw in lines:
         line = raw.strip()
         if line.startswith("["):
-            section, _, line = line[1:].partition("]")
+            here, _, line = line[1:].partition("]")
         key, equals, value = line.partition("=")
-        if equals and section.strip().lower() == "tiebreak" and key.strip().lower() == wanted:
+        if equals and here.strip().lower() == section and key.strip().lower() == wanted:
             chosen = _config_value(value.strip())
     return chosen
 

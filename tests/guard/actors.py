@@ -165,9 +165,9 @@ class Claude:
     @property
     def board(self) -> Board:
         """The board as this agent sees it."""
-        from tiebreak.repository import project_name
+        from tiebreak.project_identity import project_names
 
-        return Board(self.connect(), agent=self.agent, project=project_name(str(self.cwd)))
+        return Board(self.connect(), agent=self.agent, project=project_names(str(self.cwd)))
 
     def commit(self, *names: str, message: str = "work") -> dict[str, Any]:
         """`tb commit`."""

@@ -161,12 +161,12 @@ def test_open_claims_are_called_to_mind_at_the_end_of_a_turn(
     from tiebreak import Board
     from tiebreak.guard.client_hooks import client_module
     from tiebreak.guard.hook_context import agent_of
-    from tiebreak.repository import project_name
+    from tiebreak.project_identity import project_names
 
     common = {"codex": CODEX, "cursor": CURSOR, "gemini": GEMINI}[client]
     data = {**common, "cwd": str(repo), "hook_event_name": event, "status": "completed", "loop_count": 0}
     me = agent_of(client_module(client).understand(data, event), {})
-    Board(engine, agent=me, project=project_name(str(repo))).tasks.claim(ref="login")
+    Board(engine, agent=me, project=project_names(str(repo))).tasks.claim(ref="login")
     out = ask(engine, client, event, data).out or {}
     assert '#1 "login"' in (out.get("reason") or out["followup_message"])
     assert out.get("decision", "block") == ("deny" if client == "gemini" else "block")

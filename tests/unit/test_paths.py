@@ -20,7 +20,8 @@ from tiebreak.globs import is_glob, matches, overlap
 from tiebreak.limits import MAX_PATH_OF_FILE, MAX_RESOURCE
 from tiebreak.names import resource
 from tiebreak.paths import canonical, confine
-from tiebreak.repository import project_name, repository
+from tiebreak.project_identity import project_names
+from tiebreak.repository import repository
 
 
 def git(where: Path, *args: str) -> None:
@@ -508,10 +509,10 @@ def test_only_an_active_wildcard_makes_a_glob(text: str, expected: bool) -> None
     assert is_glob(text) is expected
 
 
-# --- The repository and the project ---------------------------------------------------------------------
+# --- The repository ---------------------------------------------------------------------
 
 
-def test_all_worktrees_share_one_project(cloned: Path) -> None:
+def test_all_worktrees_share_one_common_directory(cloned: Path) -> None:
     other = cloned.parent / "elsewhere"
     git(cloned, "worktree", "add", "-q", str(other))
     (other / "deep").mkdir()
@@ -520,31 +521,6 @@ def test_all_worktrees_share_one_project(cloned: Path) -> None:
     assert there is not None
     assert (here.root, there.root) == (str(cloned), str(other))
     assert here.common == there.common == str(cloned / ".git")
-    assert project_name(str(cloned)) == project_name(str(other))
-
-
-def test_two_clones_of_one_name_are_two_projects(tmp_path: Path) -> None:
-    for parent in ("x", "y"):
-        (tmp_path / parent / "app" / ".git").mkdir(parents=True)
-    first, second = project_name(str(tmp_path / "x/app")), project_name(str(tmp_path / "y/app"))
-    assert first != second
-    assert re.fullmatch("app-[0-9a-f]{6}", first)
-
-
-def test_a_derived_name_is_plain_and_short(tmp_path: Path, cloned: Path) -> None:
-    (tmp_path / ("Ü" * 60) / ".git").mkdir(parents=True)
-    assert re.fullmatch("my-project-[0-9a-f]{6}", project_name(str(cloned)))
-    assert re.fullmatch("-{48}-[0-9a-f]{6}", project_name(str(tmp_path / ("Ü" * 60))))
-
-
-def test_a_worktree_of_a_bare_repository_is_named_after_it(cloned: Path) -> None:
-    bare, tree = cloned.parent / "Tool.git", cloned.parent / "tree"
-    git(cloned.parent, "clone", "-q", "--bare", str(cloned), str(bare))
-    git(bare, "worktree", "add", "-q", str(tree))
-    found = repository(str(tree))
-    assert found is not None
-    assert found.common == str(bare)
-    assert re.fullmatch("tool-[0-9a-f]{6}", project_name(str(tree)))
 
 
 def test_a_submodule_is_its_own_repository(repo: Path) -> None:
@@ -555,7 +531,6 @@ def test_a_submodule_is_its_own_repository(repo: Path) -> None:
     found = repository(str(repo / "lib"))
     assert found is not None
     assert (found.root, found.common) == (str(repo / "lib"), str(module))
-    assert project_name(str(repo / "lib")).startswith("lib-")
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"gitdir:", b"gitdir: /no/such", b"\xff\0\xfe", b"gitdir: a\nb"])
@@ -583,53 +558,7 @@ def test_outside_of_any_repository_the_project_is_default(tmp_path: Path, monkey
     monkeypatch.setattr(repositories, "_common_dir", lambda top: "")
     assert repository(str(tmp_path)) is None
     assert repository("a\0b") is None
-    assert project_name(str(tmp_path)) == "default"
-
-
-def test_several_machines_agree_on_a_name_through_git_config(cloned: Path) -> None:
-    git(cloned, "config", "tiebreak.project", "team/App-1")
-    assert project_name(str(cloned)) == "team/App-1"
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ('[Tiebreak]\n\tProject = "one"\n', "one"),
-        ("[tiebreak] project=two ; why\n", "two"),
-        ("[tiebreak]\nproject = a\n[core]\nproject = b\n[tiebreak]\nproject = three # why\n", "three"),
-        ("[core]\nproject = no\n", "repo-"),
-        ('[tiebreak "sub"]\nproject = no\n', "repo-"),
-        ("[tiebreak]\nproject\nprojects = no\n", "repo-"),
-        ("[tiebreak]\nproject =\n", "repo-"),
-        ("[tiebreak\n\xff=\n]]=[\n", "repo-"),
-    ],
-)
-def test_only_our_own_line_of_the_git_config_is_read(repo: Path, config: str, expected: str) -> None:
-    (repo / ".git" / "config").write_text(config, encoding="latin-1")
-    name = project_name(str(repo))
-    assert name == expected or (expected == "repo-" and name.startswith(expected))
-
-
-@pytest.mark.parametrize("name", ["a b", "a:b", "x" * 65, "é", "a\x1b[2J"])
-def test_a_project_name_that_cannot_be_used_is_refused(repo: Path, name: str) -> None:
-    (repo / ".git" / "config").write_text(f"[tiebreak]\nproject = {name}\n", encoding="utf-8")
-    with pytest.raises(Invalid, match="git config") as caught:
-        project_name(str(repo))
-    assert str(caught.value).isprintable()
-
-
-def test_a_git_config_that_may_not_be_read_is_no_config(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = project_name(str(repo))
-    (repo / ".git" / "config").write_text("[tiebreak]\nproject = x\n")
-    open_now = repositories._open_now
-
-    def denied(path: str, flags: int) -> int:
-        if path.endswith("config"):
-            raise PermissionError(13, "denied", path)
-        return open_now(path, flags)
-
-    monkeypatch.setattr(repositories, "_open_now", denied)
-    assert project_name(str(repo)) == expected
+    assert project_names(str(tmp_path)) == "default"
 
 
 def test_start_up_imports_nothing_that_costs_time() -> None:

@@ -3,8 +3,8 @@
 `sqlite-1.db.gz` and `postgres-1.sql` hold the same board: tasks in every state, holds that are live, lapsed and free
 (among them a pool, a glob and a seat), and something in every other table. Its clock stood at `NOW`. The code of
 version 2 has upgraded that board and added limited jobs to it: claimed, ready with and without room in their group,
-blocked, delayed and completed. That is `sqlite-2.db.gz` and `postgres-2.sql`. The code of version 3 has upgraded that one
-and added deferred work and two projects as that version named them after paths: `shop-1a2b3c` holds a lock,
+blocked, delayed and completed. That is `sqlite-2.db.gz` and `postgres-2.sql`. The code of version 3 has upgraded that
+one and added deferred work and two projects as that version named them after paths: `shop-1a2b3c` holds a lock,
 `shop-4d5e6f` has given one back. That is `sqlite-3.db.gz` and `postgres-3.sql`.
 """
 

@@ -29,6 +29,11 @@ COMMANDS = {
     "others-are-first": "get in line with --wait, or ask {first}",
     "pool-unknown": "`tb hold {called} --slots N` makes it",
     "project-missing": "use --project NAME or set TIEBREAK_PROJECT",
+    "project-known-by-path": "name it, the same everywhere: `tb project name NAME` (or add its remote, then "
+    "`tb project repin`)",
+    "project-name-taken": "`tb project list` shows what there is; `tb --project {project} …` works in it",
+    "project-names-conflict": "`tb --project NAME tasks` shows what is open; finish it in all but one of them, or keep "
+    "this clone apart with `tb project name NAME`",
     "schedule-unknown": "`tb cron list` tells what there is",
     "session-over": "stop working; `tb ps` shows who took over",
     "session-runs": "`tb stop {name}` ends it",

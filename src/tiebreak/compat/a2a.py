@@ -114,7 +114,7 @@ class A2ACall:
             task: Task = await self.service.call("tasks.get", {"ref": given, "project": self.project})
         except NotFound:
             raise missing from None
-        if task.project != self.project:
+        if task.project != await self.service.call("projects.resolve", {"project": self.project}):
             raise missing
         return task
 

@@ -133,6 +133,7 @@ class Daemon:
         found = _resolved(host, port, called)
         if not ip_address(found[-1][0].partition("%")[0]).is_loopback:
             self._refuse_exposure(host)
+            self.engine.shared = True
         listening = _tcp_socket(host, port, found, called)
         self._sockets.append(listening)
         port = listening.getsockname()[1]

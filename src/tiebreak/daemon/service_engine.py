@@ -34,6 +34,7 @@ class ServiceEngine:
         self.address = self.full_address = service.engine.address  # no password: nothing is started for this board
         self.path = service.engine.path
         self.writers = service.engine.writers
+        self.shared = service.engine.shared
         self.follow = None
         self.deferred_work: set[str] = set()  # always empty: the writer continues it
         self.refusals_dropped = 0  # the daemon's own engine counts them

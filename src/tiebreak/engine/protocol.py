@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         The caller that continues a project's work removes the project from the set.
         """
 
+        shared: bool
+        """Whether other machines use the board through this engine: then a path of this machine names no project."""
+
         writers: int
         """How many write transactions are worth running at the same time."""
 

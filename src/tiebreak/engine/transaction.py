@@ -4,7 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..process_identity import Identity
+
+PROJECT_ROW = "SELECT name, project, rule FROM projects WHERE name = :name"
+PROJECT_ROWS = "SELECT name, project, rule FROM projects WHERE name IN (:a, :b, :c)"
 
 
 class LocalTransaction:
@@ -14,6 +19,17 @@ class LocalTransaction:
 
     changeable = claimable = ""
     """No further condition: only for strangers there is one (see `operations.strangers`)."""
+
+    def project_rows(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        """What table `projects` says about these names: name, name of the rows, rule."""
+        if len(names) == 1:
+            return self.all(PROJECT_ROW, name=names[0])
+        a, b, c = (*names, names[0])[:3]
+        return self.all(PROJECT_ROWS, a=a, b=b, c=c)
+
+    def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        raise NotImplementedError
 
     @staticmethod
     def process_of(session: str) -> Identity | None:

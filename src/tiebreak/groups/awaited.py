@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Event,
         Hold,
         Job,
+        KnownProject,
         Message,
         Pruned,
         Queue,
@@ -865,6 +866,33 @@ class AsyncSchedules(AsyncGroup):
 
         It submits at most `most` jobs of each schedule. Call it again when `schedules.due` answers 0.
         """
+
+
+class AsyncProjects(AsyncGroup):
+    """The operations `projects.…` of a board."""
+
+    @awaits
+    async def resolve(self, *, project: str = "") -> str:
+        """Return the name under which the board keeps the rows of a project."""
+
+    @awaits
+    async def show(self, *, project: str = "") -> KnownProject:
+        """Return the names of a project and what is live in it."""
+
+    @awaits
+    async def list(self) -> builtins.list[KnownProject]:
+        """Return every project of the board."""
+
+    @awaits
+    async def alias(self, name: str, *, agent: str = "", project: str = "") -> KnownProject:
+        """Let a name mean this project too. A project of that name is merged into this one, if nothing is live in it.
+
+        No epoch goes back: what both projects have goes on above the higher epoch.
+        """
+
+    @awaits
+    async def rename(self, name: str, *, agent: str = "", project: str = "") -> KnownProject:
+        """Rename a project: its rows move to the new name, and the old name means it too from now on."""
 
 
 class AsyncUpkeep(AsyncGroup):

@@ -193,7 +193,7 @@ def after(hook: HookContext) -> Verdict:
         if file is None:
             continue
         clear(path)
-        if file.project == hook.board.project:
+        if file.project == hook.board.project_names:
             resources.append(file.resource)
             hashes.append(now)
     hook.renew(resources=resources, hashes=hashes)

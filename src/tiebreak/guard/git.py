@@ -70,7 +70,7 @@ def check_commit(board: Board, root: str, paths: list[str]) -> None:
 
 def _place(board: Board, root: str, path: str) -> GuardedFile | None:
     try:
-        return GuardedFile(os.path.join(root, path), root, board.project)
+        return GuardedFile(os.path.join(root, path), root, board.project_names)
     except TiebreakError:
         return None  # a name that the board does not accept, so nobody can hold it
 

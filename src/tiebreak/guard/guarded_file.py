@@ -6,7 +6,8 @@ import os
 
 from ..errors import Invalid
 from ..paths import confine
-from ..repository import project_name, repository
+from ..project_identity import identify, project_names
+from ..repository import repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def guarded_file(path: str, environ: Mapping[str, str]) -> GuardedFile | None:
     found = repository(os.path.dirname(os.path.realpath(path)))
     if found is None or _is_gits_own(os.path.realpath(path), found):
         return None
-    return GuardedFile(path, found.root, environ.get("TIEBREAK_PROJECT") or project_name(found.root))
+    return GuardedFile(path, found.root, environ.get("TIEBREAK_PROJECT") or identify(found).names)
 
 
 def _is_gits_own(path: str, found: Repository) -> bool:
@@ -56,4 +57,4 @@ def project_of(folder: str, environ: Mapping[str, str]) -> str:
         return given
     if not os.path.isdir(folder):
         raise Invalid(f"hook input: the folder {folder[:100]!r} does not exist")
-    return project_name(folder)
+    return project_names(folder)

@@ -116,7 +116,7 @@ def _changed_since(root: str, name: str, since: int) -> bool:
 def file_in(hook: HookContext, root: str, name: str) -> GuardedFile | None:
     """A file by its path in the repository; None for a name that the board does not accept."""
     try:
-        return GuardedFile(os.path.join(root, name), root, hook.board.project)
+        return GuardedFile(os.path.join(root, name), root, hook.board.project_names)
     except TiebreakError:
         return None
 

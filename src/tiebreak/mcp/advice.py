@@ -44,6 +44,10 @@ CALLS = {
     "pool-unknown": "hold take with slots makes the pool.",
     "project-missing": "Tell your user: this server needs the project, in TIEBREAK_PROJECT or the header "
     "Tiebreak-Project.",
+    "project-known-by-path": "Tell your user: this repository has no name that other machines know; tb project name "
+    "NAME gives it one.",
+    "project-name-taken": "Tell your user: there is a project of that name already.",
+    "project-names-conflict": "Tell your user: this repository is several projects on the board; tb project tells.",
     "schedule-unknown": "Run tb cron list in a shell: it shows what there is.",
     "session-over": "Your session was replaced: stop working and undo nothing. look agents shows who is here.",
     "session-runs": "It has to end first: run tb stop in a shell, if your user wants that.",

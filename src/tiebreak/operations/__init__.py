@@ -26,7 +26,7 @@ from __future__ import annotations
 from ..errors import Invalid, Refused
 from ..kinds import Kind
 from ..limits import MAX_ONCE, MIN_ONCE
-from ..names import JOB, shown
+from ..names import BY_PATH, JOB, OLD_NAME, ProjectNames, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ if TYPE_CHECKING:
 
         def is_alive(self, process: Identity) -> bool | None:
             """Whether exactly this process is running; None if this machine cannot know."""
+
+        shared: bool
+        """Whether other machines use the board, so that a project must not be named after a path of this one."""
+
+        def project_rows(self, names: tuple[str, ...]) -> list[tuple[str, str, str]]:
+            """What table `projects` says about these names: name, name of the rows, rule."""
 
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
@@ -109,6 +115,7 @@ MODULES = {
     "sessions": ("sessions",),
     "events": ("events",),
     "schedules": ("schedules",),
+    "projects": ("projects",),
     "upkeep": ("upkeep",),
 }
 """The modules that declare the operations of each group. Modules that are needed most often come first."""
@@ -136,6 +143,9 @@ def edges_scope(project: str, *, shared: bool = False) -> Scope:
     """
     return scope("edges", project, shared=shared)
 
+
+PROJECTS = "projects"
+"""The scope of the names of projects. Every write shares it; `project_names` takes it exclusively to settle names."""
 
 SPAWNED = "~spawn-"
 """Part of the id of every agent that tiebreak started itself. `session_fence` checks the writes of these agents."""
@@ -171,6 +181,8 @@ class Operation(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.defaults: dict[str, Any] = function.__kwdefaults__ or {}
         """The optional parameters with their defaults; the board fills in those whose default is ''."""
+        self.merges_projects = True
+        """Whether its caller may merge projects that turn out to be the same repository (see `project_names`)."""
         self._declared: dict[str, str] = function.__annotations__
         self._kinds: dict[str, Kind] = {}
 
@@ -318,29 +330,79 @@ def perform(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], 
     A refusal that relies on changes of this call (`kept`) is returned, not raised, so that the engine commits first.
     """
     try:
+        given, params = params, in_its_project(tx, wanted, params)
         if wanted.writes and SPAWNED in (params.get("agent") or ""):  # in a read, the agent may be a mere filter
             from .session_fence import refuse_if_fenced
 
             refuse_if_fenced(tx, params["agent"])
         if once is None or not wanted.writes:
             return wanted.function(tx, **params)
-        return _run_once(tx, wanted, params, once)
+        return _run_once(tx, wanted, params, once, given)
     except Refused as refusal:
         if not refusal.kept:
             raise
         return refusal
 
 
+_ABOUT_NAMES = frozenset(("projects.show", "projects.alias", "projects.rename"))
+"""The operations that help a project which is known by its path alone to a better name."""
+
+
+def run_precheck(tx: Transaction, wanted: Operation[..., Any], params: dict[str, Any], once: str | None = None) -> None:
+    """Run the precheck of an operation, outside of any transaction."""
+    if wanted.precheck is not None:
+        wanted.precheck(tx, **in_its_project(tx, wanted, params, precheck=True))
+
+
+def in_its_project(
+    tx: Transaction, wanted: Operation[..., Any], params: dict[str, Any], *, precheck: bool = False
+) -> dict[str, Any]:
+    """The parameters with the name under which the board keeps the rows of the project (see `project_names`).
+
+    It is looked up in the transaction of the call, so that it is the name at that moment. A precheck runs before the
+    transaction and writes nothing.
+    """
+    name = params.get("project")
+    if not name:
+        return params
+    others = name.others if type(name) is ProjectNames else ()
+    known = {each: (rows, rule) for each, rows, rule in tx.project_rows((name, *others))}
+    if others and (name not in known or any(each in known and known[each][1] == OLD_NAME for each in others)):
+        from .project_names import settle
+
+        writes = wanted.writes and not precheck
+        project = settle(tx, str(name), others, known, writes=writes, merges=wanted.merges_projects)
+    else:
+        project = known[name][0] if name in known else str(name)
+    if tx.shared and project.startswith(BY_PATH) and wanted.name not in _ABOUT_NAMES:
+        raise Refused(
+            f"project {project} is known by its path alone, which means nothing to the other machines of this board",
+            reason="project-known-by-path",
+            project=project,
+        )
+    if project == name and not others:
+        return params
+    params = {**params, "project": project}
+    if project != name and wanted.writes and not precheck:
+        for needed, shared in wanted.scopes(params):
+            tx.serialize(needed, shared=shared)
+    return params
+
+
 def _once_key(params: dict[str, Any], once: str) -> str:
     """The key under which an answer is stored: a caller's `once` belongs to one project.
 
     Calls without a project, and calls for all projects, share the name "", which no project has. Neither a project nor
-    a `once` contains a line break.
+    a `once` contains a line break. It is the name that the caller gave, so that a repeated call finds its answer after
+    the project was renamed.
     """
     return f"{params.get('project') or ''}\n{once}"
 
 
-def _run_once(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any) -> R:
+def _run_once(
+    tx: Transaction, wanted: Operation[..., R], params: dict[str, Any], once: Any, given: dict[str, Any]
+) -> R:
+    """Run a call, or return its stored answer. A call is recognised by its parameters as they were `given`."""
     import json
     from hashlib import blake2b
 
@@ -353,8 +415,8 @@ def _run_once(tx: Transaction, wanted: Operation[..., R], params: dict[str, Any]
         or not MIN_ONCE <= len(once) <= MAX_ONCE
     ):
         raise Invalid(f"once: {MIN_ONCE} to {MAX_ONCE} printable ASCII characters")
-    request = f"{wanted.name} {blake2b(json.dumps(params, sort_keys=True).encode(), digest_size=16).hexdigest()}"
-    key = _once_key(params, once)
+    request = f"{wanted.name} {blake2b(json.dumps(given, sort_keys=True).encode(), digest_size=16).hexdigest()}"
+    key = _once_key(given, once)
     tx.serialize("once", key)
     # Older versions stored answers without the project: such an answer counts only if the request is the same.
     found = "SELECT request, answer FROM answers WHERE once = :key OR (once = :once AND request = :request)"

@@ -121,6 +121,26 @@ def remembering(where: str) -> str:
     )
 
 
+def raising(table: str, *columns: str) -> str:
+    """The statement that raises the epochs of a project (`:target`) to those that another one (`:source`) had reached.
+
+    It is for merging two projects: what both have goes on above the higher epoch. It never lowers one.
+    """
+    same = " AND ".join(f"other.{column} = {table}.{column}" for column in columns)
+    return (
+        f"UPDATE {table} SET epoch = other.epoch FROM {table} AS other WHERE {table}.project = :target "
+        f"AND other.project = :source AND {same} AND other.epoch > {table}.epoch RETURNING {table}.epoch"
+    )
+
+
+def raising_by_marks() -> str:
+    """The same for tasks of `:target` whose key had a task in `:source` that was pruned."""
+    return (
+        "UPDATE tasks SET epoch = marks.epoch FROM marks WHERE tasks.project = :target AND marks.project = :source "
+        "AND marks.key = tasks.key AND marks.epoch > tasks.epoch RETURNING tasks.epoch"
+    )
+
+
 def by_name(column: str, param: str = "who") -> str:
     """A condition: the agent id in this column is the named agent, in any incarnation."""
     return f"({column} = :{param} OR substr({column}, 1, length(:{param}) + 1) = :{param} || '~')"

@@ -17,7 +17,7 @@ from ..job_fields import callee, masked, title
 from ..limits import ATTEMPTS, BACKOFF, JOB_LEASE, MAX_NOTE
 from ..model import Job, Task, columns, record
 from ..names import FINAL, JOB, json_text
-from . import keys_scope, operation
+from . import in_its_project, keys_scope, operation
 from .claims import COMPLETED, KEPT, complete_task, fail_task, release
 from .events import append
 from .expiry import end_of, update_dependents
@@ -165,7 +165,7 @@ def submit_many(tx: Transaction, *, jobs: list[Json], agent: AgentId = "", proje
             checked.append(submit.checked({"agent": agent, "project": project, **job}))
         except Invalid as exc:
             raise Invalid(f"jobs[{i}]: {exc.message}", hint=exc.own_hint, reason=exc.reason) from None
-    return [submit(tx, **params) for params in checked]
+    return [submit(tx, **in_its_project(tx, submit, params)) for params in checked]
 
 
 # ── Working ──────────────────────────────────────────────────────────────────────────────────────────

@@ -67,6 +67,8 @@ class StrangersTransaction:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
+        self.shared = tx.shared
+        self.project_rows = tx.project_rows
         self.skips_locked_rows = tx.skips_locked_rows
         self.serialize = tx.serialize
         self.wait_for_locked = tx.wait_for_locked
@@ -174,6 +176,7 @@ class _StrangersOperation(Operation[..., "Any"]):
 
     def __init__(self, wanted: Operation[..., Any]) -> None:
         self.__dict__.update(wanted.__dict__)
+        self.merges_projects = False  # that may move rows of jobs
         self._wanted = wanted.function
         self.function = self._run
 

@@ -91,7 +91,10 @@ def _serve(context: Context, args: Args, board: str) -> int:
             open_jobs=args.open_jobs,
             called={"address": "--addr", "open": "--open", "token_file": "--token-file"},
         )
-        daemon = assemble_daemon(engine, settings, workers=args.workers, project=_project(args))
+        from ..board import Board
+
+        project = Board(engine, project=_project(args)).project if args.workers else ""
+        daemon = assemble_daemon(engine, settings, workers=args.workers, project=project)
         log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:
@@ -102,12 +105,13 @@ def _serve(context: Context, args: Args, board: str) -> int:
 
 
 def _project(args: Args) -> str:
-    """The project whose jobs the workers run: the one of the folder where the daemon is started."""
+    """The names of the project whose jobs the workers run: the one of the folder where the daemon is started."""
     from ..board import here
     from ..names import project
-    from ..repository import project_name
+    from ..project_identity import project_names
 
-    return project(args.project or os.environ.get("TIEBREAK_PROJECT") or project_name(here()))
+    given = args.project or os.environ.get("TIEBREAK_PROJECT")
+    return project(given) if given else project_names(here())
 
 
 def _tell(context: Context, daemon: Daemon) -> None:
@@ -130,7 +134,7 @@ def _arguments(args: Args, board: str) -> list[str]:
     for host in args.host:
         words += ["--host", host]
     if args.workers:
-        words += ["--workers", str(args.workers), "--project", _project(args)]
+        words += ["--workers", str(args.workers), "--project", _project(args).partition(" ")[0]]
     return [*words, *(f"--{name.replace('_', '-')}" for name in ("open", "open_jobs", "log_requests") if args[name])]
 
 

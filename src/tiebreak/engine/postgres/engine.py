@@ -30,6 +30,7 @@ from psycopg.types.string import StrDumper
 
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
 from ...limits import DEADLINE
+from ...operations import perform
 from ...operations.events import append_refusals
 from ..addresses import without_password
 from ..refusals import Refusals
@@ -64,6 +65,7 @@ CONNECTION_DEFAULTS = {
     "keepalives_count": 3,
 }
 """Parameters of a connection, unless the address has others: a broken network is noticed within seconds."""
+_LONGEST_NAMES = 1000
 LOOK_EVERY = 1.0
 """Seconds after which a waiter looks again, even if nothing woke it."""
 IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -83,6 +85,7 @@ class PostgresEngine:
         self.address = without_password(address)
         self.path: str | None = None
         self.writers = 4
+        self.shared = True
         self.follow = None
         self.deadline = deadline
         self.clock = clock
@@ -198,7 +201,7 @@ class PostgresEngine:
         params = operation.checked(params)
         if not operation.writes:
             return self._read(operation, params)
-        answer = self._write(operation.scopes(params, once), run_alone, operation, params, once)
+        answer = self._write(operation.scopes(params, once), _projects([params]), run_alone, operation, params, once)
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -222,12 +225,12 @@ class PostgresEngine:
 
     def _batch(self, calls: Sequence[Call]) -> list[Any]:
         """Run as many of these calls as possible in one transaction, at least the first; their answers."""
-        scopes = _scopes(calls)
+        scopes, projects = _scopes(calls), _projects([params for _, params, _ in calls])
         try:
             try:
-                return self._write(scopes, _run_calls, calls, run_without_savepoint)
+                return self._write(scopes, projects, _run_calls, calls, run_without_savepoint)
             except NeedsSavepoints:
-                return self._write(scopes, self._with_savepoints, calls)
+                return self._write(scopes, projects, self._with_savepoints, calls)
         except WouldWait as cut:
             return self._batch(calls[: max(1, cut.args[0])])
 
@@ -239,15 +242,15 @@ class PostgresEngine:
         """Always None: every call waits for the server."""
         return None
 
-    def _write(self, scopes: Sequence[Scope], work: Callable[..., T], *args: Any) -> T:
-        """Run `work(tx, *args)` in a transaction that begins with these scopes.
+    def _write(self, scopes: Sequence[Scope], projects: tuple[str, ...], work: Callable[..., T], *args: Any) -> T:
+        """Run `work(tx, *args)` in a transaction that begins with these scopes and the names of these projects.
 
         It is run again after a conflict, and after a broken connection if it was not committed.
         """
         end, tries, rejected = monotonic() + self.deadline, 0, False
         while True:
             connection = self._take()
-            attempt = WriteAttempt(self, connection, scopes, work, args, with_refusals=tries == 0)
+            attempt = WriteAttempt(self, connection, scopes, projects, work, args, with_refusals=tries == 0)
             try:
                 answer: T = attempt.run()
             except MissingScope as exc:
@@ -328,11 +331,20 @@ class PostgresEngine:
 
         def work(connection: Any) -> Any:
             settled = self.settled(connection) if operation.reads_log else 0
-            now = self.settings.reading(connection)
-            tx = PostgresTransaction(connection, self.refusals, now, lambda: settled, clock=self.clock)
+            projects = _projects([params])
+            now, rows = self.settings.reading(connection, projects)
+            tx = PostgresTransaction(
+                connection,
+                self.refusals,
+                now,
+                lambda: settled,
+                clock=self.clock,
+                projects=projects,
+                project_rows=rows,
+            )
             tx.reads_log = operation.reads_log
             try:
-                return operation.function(tx, **params)
+                return perform(tx, operation, params)
             finally:
                 if not connection.closed:
                     connection.execute("END")
@@ -437,6 +449,17 @@ def _scopes(calls: Sequence[Call]) -> list[Scope]:
         except TiebreakError:
             continue
     return list(needed)
+
+
+def _projects(calls: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """The names of all projects in the parameters of these calls, which need not have been checked."""
+    names: dict[str, None] = {}
+    for params in calls:
+        given = params.get("project")
+        if isinstance(given, str) and given.isprintable() and len(given) <= _LONGEST_NAMES:
+            names.update(dict.fromkeys(given.split(" ")))
+            names.update(dict.fromkeys(getattr(given, "others", ())))
+    return tuple(names)
 
 
 def _run_calls(tx: PostgresTransaction, calls: Sequence[Call], run: Callable[..., Any]) -> list[Any]:

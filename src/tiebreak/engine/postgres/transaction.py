@@ -64,11 +64,14 @@ _TYPED = ", ".join(f"{each} {'bigint' if each in _NUMBERS else 'text'}" for each
 _MANY = f"{_EVENTS}SELECT * FROM json_to_recordset(CAST(%s AS json)) AS event ({_TYPED})"  # noqa: S608
 FEW = 4
 """Up to this many events are sent in the same message as the COMMIT; more are quicker as one JSON list."""
-_translated: dict[tuple[str, bool, bool], tuple[str, bool, bool]] = {}
+_translated: dict[tuple[str, bool, bool], tuple[str, bool, bool, bool]] = {}
 
 
-def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool, bool]:
-    """The operation's SQL for psycopg, whether it uses the log of events, and whether it wants the settled part."""
+def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool, bool, bool]:
+    """The operation's SQL for psycopg, and three flags.
+
+    Whether it uses the log of events, whether it wants the settled part, and whether it writes names of projects.
+    """
     fragments = {
         **_FRAGMENTS,
         "skip_locked": "FOR UPDATE" if waits else "FOR UPDATE SKIP LOCKED",
@@ -78,7 +81,8 @@ def _translate(sql: str, waits: bool, given_clock: bool) -> tuple[str, bool, boo
     filled = sql.format_map(fragments).replace("%", "%%")
     filled = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", filled)
     settled = "{settled}" in sql or "{newest}" in sql
-    done = _translated[sql, waits, given_clock] = (filled, settled or "{log}" in sql, settled)
+    writes_projects = "INTO projects" in sql or "UPDATE projects" in sql
+    done = _translated[sql, waits, given_clock] = (filled, settled or "{log}" in sql, settled, writes_projects)
     return done
 
 
@@ -116,6 +120,7 @@ class PostgresTransaction(LocalTransaction):
         "_begun_here",
         "_clock",
         "_events",
+        "_projects",
         "_refusals",
         "_refused",
         "_scopes",
@@ -131,6 +136,8 @@ class PostgresTransaction(LocalTransaction):
     )
 
     skips_locked_rows = True
+    shared = True
+    """Other machines use the board, or may do so at any time."""
 
     def __init__(
         self,
@@ -141,8 +148,11 @@ class PostgresTransaction(LocalTransaction):
         *,
         clock: Callable[[], int] | None = None,
         scopes: Iterable[Scope] = (),
+        projects: tuple[str, ...] = (),
+        project_rows: list[list[str]] | None = None,
     ) -> None:
         self.connection = connection
+        self._projects = {name: [row for row in project_rows or () if row[0] == name] for name in projects}
         self._begun_at, self._begun_here, self._clock = now, monotonic(), clock
         self.now = clock() if clock else now
         self._scopes = set(scopes)
@@ -165,9 +175,11 @@ class PostgresTransaction(LocalTransaction):
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
         key = (sql, self._waits, self._clock is not None)
-        statement, uses_log, uses_settled = _translated.get(key) or _translate(*key)
+        statement, uses_log, uses_settled, writes_projects = _translated.get(key) or _translate(*key)
         if uses_log:
             self.write_events()
+        if writes_projects:
+            self._projects.clear()
         if uses_settled:
             params["settled"] = self._settled_number()
         params["now"] = self.now
@@ -176,6 +188,12 @@ class PostgresTransaction(LocalTransaction):
         if not result.command_status.startswith(b"SELECT"):
             self.changes += result.command_tuples or 0
         return cursor.fetchall() if result.nfields else []
+
+    def project_rows(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        """What table `projects` says about these names; known since the transaction began, unless it writes there."""
+        if not all(name in self._projects for name in names):
+            return super().project_rows(names)
+        return [tuple(row) for name in names for row in self._projects[name]]
 
     def _settled_number(self) -> int:
         if not self.reads_log:

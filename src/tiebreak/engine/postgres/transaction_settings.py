@@ -13,10 +13,12 @@ clients share sessions.
 
 The same message takes the scopes (advisory locks), each in a statement of its own and in the same order in every
 transaction, and reads the clock after them. So everything that the transaction reads is later, and includes what the
-previous holders of the scopes have committed.
+previous holders of the scopes have committed. Last, it reads what the names of the calls' projects mean.
 """
 
 from __future__ import annotations
+
+from psycopg import ClientCursor
 
 from ...names import checksum
 from ..schema import POSTGRES_PASS
@@ -64,27 +66,40 @@ class TransactionSettings:
             settings["transaction_timeout"] = 0
         self._settings = "".join(f"SET LOCAL {name} = {value}; " for name, value in settings.items())
 
-    def writing(self, connection: Any, scopes: Iterable[Scope]) -> tuple[Any, ...]:
+    def writing(self, connection: Any, scopes: Iterable[Scope], projects: tuple[str, ...] = ()) -> tuple[Any, ...]:
         """Begin a write transaction and take its scopes.
 
-        Returns the server's time, the number of the transaction, and the last number of the sequence of events.
+        Returns the server's time, what the board says about the names of these projects, the number of the transaction,
+        and the last number of the sequence of events.
         """
         begun = connection.execute(
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {self._settings}{POSTGRES_PASS}; {DURABLE}"
             f"{locks(scopes)}"
-            f"SELECT {CLOCK}, {_XID_AND_LAST_NUMBER}"
+            f"SELECT {CLOCK}, {_project_rows(connection, projects)}, {_XID_AND_LAST_NUMBER}"
         )
         return _row(begun, -1)
 
-    def reading(self, connection: Any) -> int:
-        """Begin a transaction that reads one snapshot; returns the server's time."""
-        begun = connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._settings}SELECT {CLOCK}")
-        return int(_row(begun, -1)[0])
+    def reading(self, connection: Any, projects: tuple[str, ...] = ()) -> tuple[Any, ...]:
+        """Begin a transaction that reads one snapshot; returns the server's time, and what is known of the projects."""
+        begun = connection.execute(
+            f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._settings}"
+            f"SELECT {CLOCK}, {_project_rows(connection, projects)}"
+        )
+        return _row(begun, -1)
 
     def asking(self, connection: Any, question: str) -> Any:
         """Run one query in a transaction of its own; returns the first column of its first row."""
         asked = connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {self._settings}{question}; END")
         return _row(asked, -2)[0]
+
+
+def _project_rows(connection: Any, names: tuple[str, ...]) -> str:
+    """An expression: what table `projects` says about these names, as a JSON list of rows; NULL if there is none."""
+    if not names:
+        return "NULL"
+    listed = ", ".join(["%s"] * len(names))
+    found = f"SELECT json_agg(json_build_array(name, project, rule)) FROM projects WHERE name IN ({listed})"  # noqa: S608
+    return f"({ClientCursor(connection).mogrify(found, names)})"
 
 
 def _row(cursor: Any, result: int) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from psycopg import ClientCursor
 from psycopg import errors as pg
 
 from ...errors import TiebreakError, as_answer
-from ...operations import perform
+from ...operations import PROJECTS, perform, scope
 from ...operations.events import append_refusals
 from .server_errors import CONFLICTS, MISSING, unavailable
 from .transaction import MissingScope, PostgresTransaction, WouldWait
@@ -50,6 +50,7 @@ class WriteAttempt:
         engine: PostgresEngine,
         connection: Any,
         scopes: Sequence[Scope],
+        projects: tuple[str, ...],
         work: Callable[..., Any],
         args: tuple[Any, ...],
         *,
@@ -59,7 +60,8 @@ class WriteAttempt:
         self._with_refusals = with_refusals
         self._connection = connection
         self._work, self._args = work, args
-        self._scopes = scopes
+        self._scopes = [*scopes, scope(PROJECTS, shared=True)]
+        self._projects = projects
         self.proof: dict[str, Any] = {}
         """An event of the transaction, the transaction's number, and the event number from which to search for it."""
         self.committing = False
@@ -76,7 +78,7 @@ class WriteAttempt:
     def run(self) -> Any:
         """Begin, run the operation, and commit if it has changed something."""
         connection, engine = self._connection, self._engine
-        now, *self._xid_and_last_number = engine.settings.writing(connection, self._scopes)
+        now, rows, *self._xid_and_last_number = engine.settings.writing(connection, self._scopes, self._projects)
         tx = PostgresTransaction(
             connection,
             engine.refusals,
@@ -84,6 +86,8 @@ class WriteAttempt:
             lambda: engine.settled_inside(connection),
             clock=engine.clock,
             scopes=self._scopes,
+            projects=self._projects,
+            project_rows=rows,
         )
         try:
             self.answer = self._work(tx, *self._args)

@@ -20,7 +20,7 @@ import apsw
 
 from ...errors import Refused, TiebreakError, Unavailable, as_answer
 from ...limits import DEADLINE, READ_DEADLINE
-from ...operations import perform
+from ...operations import perform, run_precheck
 from .. import fork_safety
 from ..refusals import Refusals
 from .board_files import BoardFiles
@@ -61,6 +61,7 @@ class SqliteEngine:
         self.path: str = os.path.realpath(path)
         self.address = self.full_address = self.path
         self.writers = 1
+        self.shared = False
         self.follow = None
         self.deadline = deadline
         self._given_clock = clock
@@ -124,11 +125,9 @@ class SqliteEngine:
         """Run one operation in a transaction of its own."""
         params = operation.checked(params)
         if not operation.writes:
-            return self._read(lambda tx: operation.function(tx, **params))
-        precheck = operation.precheck if once is None else None
-        answer = self._write(
-            perform, operation, params, once, precheck=None if precheck is None else lambda tx: precheck(tx, **params)
-        )
+            return self._read(lambda tx: perform(tx, operation, params))
+        precheck = run_precheck if operation.precheck is not None and once is None else None
+        answer = self._write(perform, operation, params, once, precheck=precheck)
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -189,7 +188,7 @@ class SqliteEngine:
         self,
         work: Callable[..., T],
         *args: Any,
-        precheck: Callable[[SqliteTransaction], None] | None = None,
+        precheck: Callable[..., None] | None = None,
     ) -> T:
         """Run `work(tx, *args)` in a write transaction.
 
@@ -202,7 +201,7 @@ class SqliteEngine:
             if precheck is not None:
                 self._check_files(self._writer)
                 self._tx.now = self._now()
-                precheck(self._tx)  # it needs no transaction: its first statement decides
+                precheck(self._tx, *args)  # it needs no transaction: its first statement decides
             try:
                 self._gate.enter()
                 return self._transact(work, *args)
@@ -228,6 +227,7 @@ class SqliteEngine:
         try:
             tx = self._tx
             tx.now = self._now()
+            tx.shared = self.shared
             before = writer.total_changes()
             tx.undone = 0
             tx.deferred_work.clear()
@@ -295,7 +295,7 @@ class SqliteEngine:
     def _read_on(self, reader: Reader, work: Callable[[SqliteTransaction], T]) -> T:
         connection = reader.connection
         self._check_files(connection)
-        tx = SqliteTransaction(connection, self._refusals)
+        tx = SqliteTransaction(connection, self._refusals, shared=self.shared)
         tx.now = self._now()
         reader.end = monotonic() + READ_DEADLINE  # during a read SQLite cannot reset the WAL
         connection.execute("BEGIN")  # all statements of the operation see one snapshot

@@ -81,11 +81,13 @@ def _no_parameters(_: dict[str, Any]) -> tuple[()]:
 class SqliteTransaction(LocalTransaction):
     """A transaction as operations see it."""
 
-    __slots__ = ("_cursor", "_refusals", "deferred_work", "now", "undone")
+    __slots__ = ("_cursor", "_refusals", "deferred_work", "now", "shared", "undone")
 
-    def __init__(self, connection: apsw.Connection, refusals: Refusals) -> None:
+    def __init__(self, connection: apsw.Connection, refusals: Refusals, *, shared: bool = False) -> None:
         self._cursor = connection.cursor()
         self._refusals = refusals
+        self.shared = shared
+        """Whether other machines use the board: only where a daemon serves them."""
         self.now = 0
         self.deferred_work: set[str] = set()
         """The projects in which this transaction has deferred work."""
