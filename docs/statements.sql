@@ -44,7 +44,7 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_seqscan = off;
 SET LOCAL jit = off;
 SET LOCAL transaction_timeout = 0;
-SET LOCAL tiebreak.schema = '3';
+SET LOCAL tiebreak.schema = '4';
 SELECT set_config(
     'synchronous_commit',
     CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true
@@ -52,7 +52,7 @@ SELECT set_config(
 SELECT pg_advisory_xact_lock_shared(29801, 641556620);
 SELECT pg_advisory_xact_lock(29801, 1441595432);
 SELECT
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id()::text,
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, pg_current_xact_id()::text,
     (SELECT last_value FROM events_number);
 
 -- ----------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ SELECT
 
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 -- SET LOCAL …: the settings above, without tiebreak.schema
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL;
 
 -- ----------------------------------------------------------------------------------------------------------------
 -- Before events are read
@@ -133,12 +133,14 @@ END;
 -- ----------------------------------------------------------------------------------------------------------------
 
 -- once (1), operations._run_once
+-- Run a call, or return its stored answer.
 SELECT request, answer
 FROM answers
 WHERE once = :key OR (once = :once AND request = :request)
 ORDER BY length(once) DESC;
 
 -- once (2), operations._run_once
+-- Run a call, or return its stored answer.
 INSERT INTO answers (once, request, answer, at)
 VALUES (:once, :request, :answer, :now);
 
@@ -4052,6 +4054,41 @@ RETURNING epoch;
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks
 --   jobs.submit (1): INSERT INTO tasks
+
+-- ================================================================================================================
+-- projects.resolve (reads)
+-- Return the name under which the board keeps the rows of a project.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- projects.show (reads)
+-- Return the names of a project and what is live in it.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- projects.list (reads)
+-- Return every project of the board.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- projects.alias (writes)
+-- Let a name mean this project too.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- projects.rename (writes)
+-- Rename a project: its rows move to the new name, and the old name means it too from now on.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- upkeep.status (reads)

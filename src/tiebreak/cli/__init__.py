@@ -48,6 +48,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "What happens": {"events": ("why", "wait", "events", "status")},
     "The board": {
+        "projects": ("project",),
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
         "mcp": ("mcp",),

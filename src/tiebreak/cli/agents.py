@@ -57,7 +57,7 @@ def leave(context: Context, args: Args) -> None:
 def agents(context: Context, args: Args) -> None:
     """Status: active (seen within a minute), idle (within half an hour), stale, or gone."""
     board = context.board
-    found = board.agents.list(project=None if args.every_project else board.project, status=args.status)
+    found = board.agents.list(project=None if args.every_project else board.project_names, status=args.status)
     if not args.all and not args.status:
         found = [agent for agent in found if agent.status != "gone"]
     if context.json:

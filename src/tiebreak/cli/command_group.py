@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 
 class CommandGroup:
-    """A command and its subcommands; every subcommand also takes the `shared` options."""
+    """A command and its subcommands; every subcommand also takes the `shared` options.
 
-    def __init__(self, name: str, *shared: Option) -> None:
+    `default` is the subcommand that runs if none is named.
+    """
+
+    def __init__(self, name: str, *shared: Option, default: str = "") -> None:
         self.name = name
+        self._fallback = default
         self.subcommands: dict[str, Command] = {}
         self._shared = shared
 
@@ -41,7 +45,7 @@ class CommandGroup:
     @property
     def parts(self) -> list[Argument | Option]:
         """What the outer command declares: the subcommand, its arguments, and the options of all subcommands."""
-        names = Argument("subcommand", ", ".join(self.subcommands))
+        names = Argument("subcommand", ", ".join(self.subcommands), optional=bool(self._fallback))
         words = Argument("words", "what the subcommand takes", many=True, optional=True)
         return [names, words, *self._options()]
 
@@ -50,10 +54,11 @@ class CommandGroup:
 
     def choose(self, args: Args) -> tuple[Command, Args]:
         """The subcommand and its values; raises `Invalid` for an option that it does not take."""
-        if args.subcommand not in self.subcommands:
+        chosen = args.subcommand or self._fallback
+        if chosen not in self.subcommands:
             known = ", ".join(self.subcommands)
             raise Invalid(f"{self.name}: unknown subcommand {args.subcommand!r}", hint=f"there are: {known}")
-        wanted = self.subcommands[args.subcommand]
+        wanted = self.subcommands[chosen]
         words = list(args.words)
         if args.rest and not wanted.rest:
             words += args.rest

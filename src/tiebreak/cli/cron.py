@@ -78,7 +78,7 @@ def local(at: float, zone: str) -> str:
 def listing(context: Context, args: Args) -> None:
     """Sorted by name."""
     board = context.board
-    found = board.schedules.list(project=None if args.every_project else board.project)
+    found = board.schedules.list(project=None if args.every_project else board.project_names)
     now = board.upkeep.now()
     rows = [_row(each, now) for each in found]
     header = ["NAME", "WHEN", "ZONE", "MISSED", "RUNS", "LAST", "NEXT", "COMMAND"]

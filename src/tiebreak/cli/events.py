@@ -37,7 +37,7 @@ FILTERS = (
 
 def _filters(context: Context, args: Args) -> dict[str, Any]:
     given = {key: args[key] for key in ("event", "kind", "name_contains", "state", "priority", "agent")}
-    given["project"] = None if args.every_project else context.board.project
+    given["project"] = None if args.every_project else context.board.project_names
     return given
 
 
@@ -176,7 +176,7 @@ def _daemon(address: str) -> dict[str, Any] | None:
 def status(context: Context, args: Args) -> None:
     """Counts tasks by state, holds, agents, messages and events."""
     board = context.board
-    found = board.upkeep.status(project=None if args.every_project else board.project)
+    found = board.upkeep.status(project=None if args.every_project else board.project_names)
     daemon = _daemon(board.engine.address)
     if context.json:
         context.answer({**encode(found), "daemon": daemon})

@@ -113,7 +113,7 @@ def holds(context: Context, args: Args) -> None:
     """Shows who holds what, for how much longer, and why."""
     board = context.board
     found = board.holds.list(
-        project=None if args.every_project else board.project,
+        project=None if args.every_project else board.project_names,
         agent=board.agent if args.mine else args.agent,
         matching=board.resource(args.matching) if args.matching else None,
     )

@@ -163,7 +163,7 @@ def jobs(context: Context, args: Args) -> None:
         name_contains=args.name_contains,
         before=args.before,
         limit=args.limit,
-        project=None if args.every_project else board.project,
+        project=None if args.every_project else board.project_names,
     )
     if context.json:
         context.answer(found)

@@ -108,7 +108,7 @@ def ps(context: Context, args: Args) -> int:
         from .advice import with_commands
 
         findings = with_commands(examine(board, repair=True))
-    found = board.sessions.list(project=None if args.every_project else board.project, every=args.all)
+    found = board.sessions.list(project=None if args.every_project else board.project_names, every=args.all)
     if context.json:
         _answer_json(context, args, found, findings)
     else:

@@ -240,7 +240,7 @@ def tasks(context: Context, args: Args) -> None:
     """Shows numbers, states, holders and ages."""
     board = context.board
     found = board.tasks.list(
-        project=None if args.every_project else board.project,
+        project=None if args.every_project else board.project_names,
         states=args.state or (None if args.all else OPEN),
         kind=args.kind,
         queue=args.queue,
