@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tiebreak.cli.help import SHELLS
+from tiebreak.cli.completion import SHELLS
 from tiebreak.program import names
 
 from .command import Tb

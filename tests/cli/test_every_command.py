@@ -230,7 +230,7 @@ def test_every_argument_and_option_has_a_help_text(name: str) -> None:
     assert all(argument.text.strip() for argument in command.arguments)
 
 
-@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"]])
 def test_help_lists_every_command_and_every_exit_code(words: list[str], cli: Callable[..., Answer]) -> None:
     answer = cli(*words)
     assert answer.code == 0
