@@ -45,7 +45,7 @@ def welcome(context: Context) -> int:
         return _tell_new(context, "There is no board yet; the first command makes it")
     try:
         board = context.board
-        status: Status = board.upkeep.status(project=board.project)
+        status: Status = board.upkeep.status(project=board.project, count_events=False)
         claims = board.tasks.list(states=["claimed"], limit=_LOOK_AT)
         holds = board.holds.list(limit=_LOOK_AT)
         agents = [agent for agent in board.agents.list() if agent.status in ("active", "idle")]
@@ -108,7 +108,7 @@ def _answer_in_json(
         {
             "where": "jobs failing" if failed else "at work",
             "agent": short(context.board.agent),
-            **encode(status),
+            **{name: value for name, value in encode(status).items() if name != "events"},
             "at_work": [encode(each) for each in agents],
             "claims": [encode(each) for each in claims[:_AT_WORK]],
             "failing": [encode(each) for each in failed[:_AT_WORK]],
