@@ -11,7 +11,6 @@ from ..limits import SENTENCES, SHOWN
 from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
-from ..user_folders import DEFAULT_ADDRESS
 from .claims import called, who
 from .parser import Argument, Option, command, number, whole
 from .tasks import STYLES
@@ -178,11 +177,11 @@ def _line(context: Context, event: Event) -> str:
     return "  ".join(parts)
 
 
-def _daemon(address: str) -> dict[str, Any] | None:
-    """The daemon that serves the board, if there is one."""
-    from ..daemon.lock import served
+def _daemons(address: str) -> list[dict[str, Any]]:
+    """The daemons on this machine that serve the board."""
+    from ..daemon.lock import daemons
 
-    return None if address.startswith(("http", "unix:")) else served(address, DEFAULT_ADDRESS) or None
+    return [] if address.startswith(("http", "unix:")) else list(daemons(address).values())
 
 
 @command(
@@ -195,15 +194,16 @@ def status(context: Context, args: Args) -> None:
     """Counts tasks by state, holds, agents, messages and events."""
     board = context.board
     found = board.upkeep.status(project=None if args.every_project else board.project)
-    daemon = _daemon(board.engine.address)
+    daemons = _daemons(board.engine.address)
     if context.json:
-        context.answer({**encode(found), "daemon": daemon})
+        context.answer({**encode(found), "daemon": daemons[0] if daemons else None, "daemons": daemons})
         return
     context.say(f"{context.styled('board', 'bold')}    {plain(board.engine.address)}")
-    if daemon:
+    for daemon in daemons:
         where = " and ".join(daemon["addresses"])
         context.say(
             f"{context.styled('daemon', 'bold')}   pid {daemon['pid']} at {plain(where)}, since {daemon['since']}"
+            + (", draining" if "draining" in daemon else "")
         )
     context.say(f"{context.styled('project', 'bold')}  {plain(found.project or 'all projects')}")
     counts = [[state, str(getattr(found, state))] for state in STATES]
