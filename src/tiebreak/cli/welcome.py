@@ -41,7 +41,7 @@ AT_WORK = (
 
 def welcome(context: Context) -> int:
     """Tell where you are. A board that cannot be opened is told in one line."""
-    if _is_missing(context.address):
+    if is_missing(context.address):
         return _tell_new(context, "There is no board yet; the first command makes it")
     try:
         board = context.board
@@ -64,7 +64,7 @@ def welcome(context: Context) -> int:
     return 0
 
 
-def _is_missing(address: str) -> bool:
+def is_missing(address: str) -> bool:
     """Whether the board is a file that does not exist and that any command would make."""
     from ..engine.addresses import path_of
 
