@@ -1,7 +1,7 @@
 """The words on the board that a shell completes: references of tasks, held resources, agents, queues and sessions.
 
 A shell asks at each press of a key, so this is quick, never fails and never prints an error. It makes no board, and
-gives up after half a second (a server that cannot be reached). What agents wrote is offered only if no shell could take
+gives up after two seconds (a server that cannot be reached). What agents wrote is offered only if no shell could take
 any of its characters for a command.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..model import Task
     from .context import Context
 
-PATIENCE = 0.5
+PATIENCE = 2.0
 _MOST = 200
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/+@#-")
 
