@@ -4136,12 +4136,18 @@ SELECT count(*)
 FROM tasks
 WHERE project = :project AND (state = 'claimed' AND until <= :now) AND attempts >= max_attempts;
 
--- upkeep.status (9), upkeep._count
+-- upkeep.status (9), upkeep.status
+-- SQLite: 9223372036854775807 instead of :settled.
+SELECT count(*)
+FROM events
+WHERE number <= :settled AND project = :project;
+
+-- upkeep.status (10), upkeep._count
 SELECT count(*)
 FROM holds
 WHERE project = :project AND (holder IS NOT NULL AND until > :now);
 
--- upkeep.status (10), upkeep._count
+-- upkeep.status (11), upkeep._count
 SELECT count(*)
 FROM messages
 WHERE project = :project;
@@ -4149,7 +4155,6 @@ WHERE project = :project;
 -- Also sends:
 --   agents.list (1): SELECT FROM agents
 --   holds.transfer (3): SELECT FROM events
---   events.last (1): SELECT
 
 -- ================================================================================================================
 -- upkeep.now (reads)

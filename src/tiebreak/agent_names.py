@@ -1,9 +1,10 @@
 """Default names of agents, and the session that they are derived from.
 
 A command runs for a moment, but what it claims must belong to something that lasts. That is the *session*: the coding
-agent or the shell under which the command runs. All commands of one session get the same agent name and the same
-session id, and two sessions never share them. There are two exceptions: machines that were cloned while running, and
-several agents in one shell. Set `TIEBREAK_SESSION` to keep those apart.
+agent or the shell under which the command runs. All commands of one session get the same agent id, `name~session`, and
+two sessions never share one. There are two exceptions: machines that were cloned while running, and several agents in
+one shell. Set `TIEBREAK_SESSION` to keep those apart. The name is two words that a person can say. Two sessions rarely
+share the words, and never the id (docs/decisions/032).
 """
 
 from __future__ import annotations
@@ -60,26 +61,38 @@ def session() -> Identity:
 
 
 def default_agent(environ: Mapping[str, str], known: tuple[str, str] = ("", "")) -> str:
-    """The name of an agent without a given name: `claude-…` or `login-…`, a different one for each session.
+    """The name of an agent without a given name: two words such as `brave-otter`, always the same for one session.
 
     `known` is the client and the client's own id for the session, if the caller knows them.
     """
+    from .agent_words import two_words
+
     given = environ.get("TIEBREAK_SESSION")
-    if given:
-        return f"{_login(environ)}-{_digest(given)}"
-    client, value = known if known[1] else _client_session(environ)
-    if value:
-        return f"{client}-{_digest(f'{client}={value}')}"
-    who, client = _session_process()
-    return f"{client or _login(environ)}-{_spread_digits(token(who))}"
+    # The login belongs to it: two people may choose the same short session id, and must not become one agent.
+    source = f"{_login(environ)}-{given}" if given else incarnation(environ, known)
+    number = checksum(source.encode("utf-8", "surrogatepass"))
+    return two_words(number >> 32 ^ number)  # the lower digits of a checksum alone differ too little
+
+
+def former_agent(agent: str, holder: str) -> str | None:
+    """The id that version 0.1 gave to this session, if `holder` is its name and `agent` has a default name now.
+
+    A session that was at work during the upgrade can so finish what it began under the old name.
+    """
+    from .agent_words import are_two_words
+
+    name, _, session = agent.partition("~")
+    if not are_two_words(name) or not session:
+        return None
+    endings = [session, _digest(session)]
+    if set(session) <= set(DIGITS):
+        endings.append(_spread_digits(session))
+    prefix, mark, ending = holder.rpartition("-")
+    return f"{holder}~{session}" if prefix and mark and ending in endings else None
 
 
 def _spread_digits(text: str) -> str:
-    """A token with other digits, so that people can tell two tokens apart at a glance; it stays unique.
-
-    Tokens of one machine differ in only one or two digits in the middle. Multiplying by a number that has no factor in
-    common with 36 changes every digit, and is reversible, so two tokens never become the same.
-    """
+    """A token as version 0.1 had it in its names: multiplied, so that all its digits differ from one to the next."""
     size = len(text)
     return base36(int(text, 36) * 0x9E3779B97F4A7C15 % 36**size).rjust(size, "0")
 

@@ -12,7 +12,7 @@ import os
 from . import operations
 from .clock import elapsed
 from .engine import connect, fork_safety
-from .errors import Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
+from .errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
 from .limits import CLAIM_LEASE, HOLD_LEASE, MAX_LIMIT
 from .names import agent as check_agent
 from .names import project as check_project
@@ -207,10 +207,26 @@ class Board:
         """Run an operation by its name. A repeated call with the same `once` key gets the answer of the first."""
         operation = operations.find(name)
         try:
-            return self.engine.run(operation, self._filled(operation, params or {}), once)
+            filled = self._filled(operation, params or {})
+            try:
+                return self.engine.run(operation, filled, once)
+            except (Lost, Fenced) as exc:
+                former = self._former_agent(exc, filled)
+                if former is None:
+                    raise
+            return self.engine.run(operation, {**filled, "agent": former}, once)
         finally:
             if self.engine.deferred_work:
                 self._finish_deferred_work()
+
+    def _former_agent(self, refusal: Lost | Fenced, params: Mapping[str, Any]) -> str | None:
+        """This very session under its name of version 0.1, if that is who has what this call was refused."""
+        holder = refusal.data.get("holder")
+        if not holder or params.get("agent") != self.agent:
+            return None
+        from .agent_names import former_agent
+
+        return former_agent(self.agent, str(holder))
 
     def batch(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run several operations in one transaction; each answer is a result, or the error that undid that call alone.

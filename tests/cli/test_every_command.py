@@ -16,7 +16,7 @@ import tiebreak
 from tiebreak.cli.parser import GLOBAL
 from tiebreak.program import find, main, names
 
-from .command import PATIENCE, TB, Answer, Tb, read_lines, until
+from .command import PATIENCE, TB, Answer, Tb, read_lines, until, until_asleep
 
 pytestmark = pytest.mark.usefixtures("counted")
 
@@ -198,6 +198,21 @@ def test_a_followed_stream_comes_line_by_line_also_into_a_pipe(form: list[str], 
         assert [json.loads(line)["event"] for line in lines] == ["task.posted"] * 2
 
 
+@pytest.mark.parametrize(("limit", "before"), [([], []), (["--limit", "2"], ["2", "3"]), (["--limit", "0"], [])])
+def test_a_followed_stream_begins_with_the_newest_that_were_asked_for(
+    limit: list[str], before: list[str], tb: Tb, board: tiebreak.Board
+) -> None:
+    for number in range(4):
+        board.tasks.post(name=f"task {number}")
+    with tb.start("events", "-f", *limit) as running:
+        lines = read_lines(running)
+        until(lambda: len(lines) == len(before), "the newest events arrive", PATIENCE)
+        until_asleep(running)
+        board.tasks.post(name="task new")
+        until(lambda: len(lines) == len(before) + 1, "the new event arrives", PATIENCE)
+    assert [line.split()[-1] for line in lines] == [*before, "new"]
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["--peek"]], ids=["human", "json", "peek"])
 def test_a_followed_inbox_comes_message_by_message(form: list[str], tb: Tb, board: tiebreak.Board) -> None:
     board.messages.send(body="one", to="bob")
@@ -230,7 +245,7 @@ def test_every_argument_and_option_has_a_help_text(name: str) -> None:
     assert all(argument.text.strip() for argument in command.arguments)
 
 
-@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"]])
 def test_help_lists_every_command_and_every_exit_code(words: list[str], cli: Callable[..., Answer]) -> None:
     answer = cli(*words)
     assert answer.code == 0

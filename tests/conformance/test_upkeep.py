@@ -28,6 +28,17 @@ def test_an_empty_board_counts_nothing(alice: Board) -> None:
     assert status.project == "demo"
 
 
+def test_the_events_of_other_projects_are_not_counted(alice: Board) -> None:
+    for name in ("one", "two", "three"):
+        alice.tasks.post(name=name, project="elsewhere")
+    alice.tasks.post(name="here")
+    assert alice.upkeep.status().events == 1
+    assert alice.upkeep.status(project="elsewhere").events == 3
+    assert alice.upkeep.status(project=None).events == 4
+    assert alice.upkeep.status(count_events=False).events == 0
+    assert alice.upkeep.status(count_events=False).pending == 1
+
+
 def test_every_task_is_counted_in_its_state(alice: Board) -> None:
     for i in range(6):
         alice.tasks.post(name=f"pending {i}", key=f"t{i}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tiebreak.agent_words import are_two_words
 from tiebreak.guard.client_hooks import respond
 from tiebreak.guard.hook_call import Answer
 
@@ -87,7 +88,7 @@ def test_what_is_free_is_held_and_let_pass_without_a_word(
     held = claude("ann").board.holds.list()
     wanted = {"file:a.py", "file:src/new.py"} if client == "codex" else {"file:a.py"}
     assert {hold.resource for hold in held} == wanted
-    assert all((hold.holder or "").startswith(f"{client}-") for hold in held)
+    assert all(are_two_words(hold.holder or "") for hold in held)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -151,7 +152,7 @@ def test_a_session_is_told_who_it_is(engine: Engine, repo: Path, client: str) ->
     event = "sessionStart" if client == "cursor" else "SessionStart"
     out = ask(engine, client, event, {**common, "cwd": str(repo), "source": "startup"}).out or {}
     told = out["additional_context"] if client == "cursor" else out["hookSpecificOutput"]["additionalContext"]
-    assert f"you are {client}-" in told
+    assert are_two_words(told.partition("you are ")[2].split()[0])
 
 
 @pytest.mark.parametrize(("client", "event"), [("codex", "Stop"), ("cursor", "stop"), ("gemini", "AfterAgent")])

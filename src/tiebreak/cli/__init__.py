@@ -25,6 +25,8 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
     },
+    "Files and locks": {"holds": ("hold", "drop", "holds", "waits", "renew", "transfer", "break"), "run": ("run",)},
+    "Messages": {"messages": ("send", "inbox", "ack")},
     "Jobs": {
         "jobs": ("submit", "jobs"),
         "work": ("work",),
@@ -34,44 +36,60 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "graph": ("graph",),
         "cron": ("cron",),
     },
-    "Holds": {"holds": ("hold", "drop", "holds", "waits", "renew", "transfer", "break"), "run": ("run",)},
-    "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
     "Sessions": {
         "sessions": ("spawn", "ps", "attach", "peek", "tell", "stop", "rm", "handoff", "drain", "rc"),
     },
-    "Guarding a repository": {
+    "Set-up of a repository": {
         "init": ("init",),
         "hook": ("hook",),
         "guard": ("guard",),
         "commit": ("commit",),
+        "mcp": ("mcp",),
     },
     "What happens": {"events": ("why", "wait", "events", "status")},
     "The board": {
         "projects": ("project",),
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
-        "mcp": ("mcp",),
         "migrate": ("migrate",),
     },
-    "Help": {"help": ("help", "completion", "version")},
+    "Help": {"help": ("help", "version"), "completion": ("completion",)},
 }
 _HELP = "Help"
 GROUPS: dict[str, list[str]] = {
     group: [name for names in modules.values() for name in names] for group, modules in _OWN.items()
 }
 """All commands, group by group, in the order in which help lists them."""
+THEMES = {
+    "tasks": "Tasks",
+    "files": "Files and locks",
+    "messages": "Messages",
+    "jobs": "Jobs",
+    "agents": "Agents",
+    "sessions": "Sessions",
+    "setup": "Set-up of a repository",
+    "events": "What happens",
+    "board": "The board",
+    "": "Help",
+}
+"""The word for each group: `tb help files`."""
 _DECLARED_IN: dict[str, str | Callable[[], object]] = {
     name: module for group in _OWN.values() for module, names in group.items() for name in names
 }
 """What declares each command: a module of this package, or a function that loads it from elsewhere."""
 
 
-def add_commands(group: str, loaders: dict[str, Callable[[], object]]) -> None:
-    """Add commands of a package above this one: for each name, a function that imports the module declaring it."""
+def add_commands(group: str, loaders: dict[str, Callable[[], object]], *, theme: str = "") -> None:
+    """Add commands of a package above this one: for each name, a function that imports the module declaring it.
+
+    A new group needs the word for its theme.
+    """
     if group not in GROUPS:
         GROUPS[group] = []
         GROUPS[_HELP] = GROUPS.pop(_HELP)  # it stays the last one
+        THEMES[theme] = group
+        THEMES[""] = THEMES.pop("")
     GROUPS[group] += [name for name in loaders if name not in GROUPS[group]]
     _DECLARED_IN.update(loaders)
 
@@ -160,6 +178,11 @@ def _run(context: Context, words: list[str]) -> int:
     from .parser import parse, split
 
     name, options, left = split(words)
+    if name is None and not options.help:
+        from .welcome import welcome
+
+        context.use(options)
+        return welcome(context)
     wanted = find(name or "help")
     args = parse(wanted, left, options)
     context.use(args)

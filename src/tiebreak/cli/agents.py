@@ -67,9 +67,12 @@ def agents(context: Context, args: Args) -> None:
         context.say("nobody is here")
         return
     now = board.upkeep.now()
+    named = [short(each.id) for each in found]
     rows = [
         [
-            short(each.id) + (" (you)" if each.id == board.agent else ""),
+            # Two sessions of one name are shown with their session, so that people can tell them apart.
+            (each.id if named.count(short(each.id)) > 1 else short(each.id))
+            + (" (you)" if each.id == board.agent else ""),
             Styled(each.status, STYLES[each.status]),
             ago(now - each.seen_at),
             f"{each.host}:{each.pid}" if each.pid else "-",

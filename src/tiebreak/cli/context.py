@@ -45,6 +45,24 @@ class Context:
         return self._board
 
     @property
+    def address(self) -> str:
+        """The address of the board, which is not opened for it."""
+        from ..board import default_address
+
+        return str(self._options.board or default_address())
+
+    def who(self) -> tuple[str, str]:
+        """The agent's name and the project, found without opening the board."""
+        from ..agent_names import default_agent
+        from ..board import here
+        from ..project_identity import project_names
+
+        given = self._options
+        agent = given["as"] or os.environ.get("TIEBREAK_AGENT") or default_agent(os.environ)
+        project = given.project or os.environ.get("TIEBREAK_PROJECT") or project_names(here())
+        return agent, project.partition(" ")[0]
+
+    @property
     def colour(self) -> bool:
         """Whether to colour standard output."""
         if self._colour is None:

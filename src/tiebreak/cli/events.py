@@ -11,15 +11,16 @@ from ..limits import SENTENCES, SHOWN
 from ..model import encode
 from ..names import FINAL, STATES, seconds
 from ..text import Styled, ago, plain, rfc3339, table
-from ..user_folders import DEFAULT_ADDRESS
 from .claims import called, who
 from .parser import Argument, Option, command, number, whole
 from .tasks import STYLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
+    from ..board import Board
     from ..model import Event
     from .context import Context
     from .parser import Args
@@ -121,23 +122,39 @@ def _until_changed(context: Context, seen: int, left: float, subject: str) -> No
     "Show what happened, oldest first.",
     *FILTERS,
     Option("after", "N", "only after this number", convert=whole),
-    Option("follow", text="continue with new events as they happen"),
-    number("limit", "at most this many of the newest", SHOWN),
-    example="tb events --follow --event task",
+    Option("follow", text="continue with new events as they happen, after the newest N with --limit N", short="f"),
+    Option("limit", "N", f"at most this many of the newest (default {SHOWN}; with --follow 0)", convert=whole),
+    example="tb events --follow --limit 20 --event task",
 )
 def events(context: Context, args: Args) -> None:
-    """With --json: a list, or with --follow one object on each line."""
+    """With --json: a list, or with --follow one object on each line.
+
+    With --follow, --limit N is what `tail -n N -f` does: the newest N first, then each new one until you stop it.
+    """
     board = context.board
     filters = _filters(context, args)
     if args.follow:
-        for event in board.follow(after=args.after, **filters):
+        for event in _followed(board, args.after, args.limit, filters):
             context.answer(event, "" if context.json else _line(context, event))
         return
-    found = board.events.read(after=args.after or 0, limit=args.limit, newest=args.after is None, **filters)
+    limit = SHOWN if args.limit is None else args.limit
+    found = board.events.read(after=args.after or 0, limit=limit, newest=args.after is None, **filters)
     if context.json:
         context.answer(found)
     for event in found if not context.json else []:
         context.say(_line(context, event))
+
+
+def _followed(board: Board, after: int | None, limit: int | None, filters: dict[str, Any]) -> Iterator[Event]:
+    """The newest `limit` events, then those that happen; without a limit those after a number, or from now on."""
+    if limit:
+        seen = board.events.last()  # before reading, so that no event falls between the two
+        found = board.events.read(after=after or 0, limit=limit, newest=True, **filters)
+        yield from found
+        after = max([seen, *(event.number for event in found)])
+    elif limit is not None:
+        after = None  # --limit 0: only what happens from now on
+    yield from board.follow(after=after, **filters)
 
 
 def _line(context: Context, event: Event) -> str:
@@ -160,11 +177,11 @@ def _line(context: Context, event: Event) -> str:
     return "  ".join(parts)
 
 
-def _daemon(address: str) -> dict[str, Any] | None:
-    """The daemon that serves the board, if there is one."""
-    from ..daemon.lock import served
+def _daemons(address: str) -> list[dict[str, Any]]:
+    """The daemons on this machine that serve the board."""
+    from ..daemon.lock import daemons
 
-    return None if address.startswith(("http", "unix:")) else served(address, DEFAULT_ADDRESS) or None
+    return [] if address.startswith(("http", "unix:")) else list(daemons(address).values())
 
 
 @command(
@@ -177,15 +194,16 @@ def status(context: Context, args: Args) -> None:
     """Counts tasks by state, holds, agents, messages and events."""
     board = context.board
     found = board.upkeep.status(project=None if args.every_project else board.project_names)
-    daemon = _daemon(board.engine.address)
+    daemons = _daemons(board.engine.address)
     if context.json:
-        context.answer({**encode(found), "daemon": daemon})
+        context.answer({**encode(found), "daemon": daemons[0] if daemons else None, "daemons": daemons})
         return
     context.say(f"{context.styled('board', 'bold')}    {plain(board.engine.address)}")
-    if daemon:
+    for daemon in daemons:
         where = " and ".join(daemon["addresses"])
         context.say(
             f"{context.styled('daemon', 'bold')}   pid {daemon['pid']} at {plain(where)}, since {daemon['since']}"
+            + (", draining" if "draining" in daemon else "")
         )
     context.say(f"{context.styled('project', 'bold')}  {plain(found.project or 'all projects')}")
     counts = [[state, str(getattr(found, state))] for state in STATES]

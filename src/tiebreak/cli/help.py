@@ -1,10 +1,10 @@
-"""Help, shell completion and version, made from the declarations of the commands."""
+"""Help and version, made from the declarations of the commands."""
 
 from __future__ import annotations
 
 from ..errors import Invalid
-from ..text import table
-from . import GROUPS, find, names
+from . import GROUPS, THEMES, find, names
+from .help_layout import brief, columns, entries, paragraphs, shell_command, wrapped
 from .parser import GLOBAL, Argument, command, usage
 
 TYPE_CHECKING = False
@@ -14,40 +14,59 @@ if TYPE_CHECKING:
 
 TITLE = "tiebreak: when N agents reach for the same thing, exactly one wins, and everyone can see who."
 EXITS = "Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable."
-SHELLS = ("bash", "zsh", "fish")
 
 
-def overview() -> str:
-    """All commands, by group."""
-    lines = [TITLE, "", "usage: tb [OPTIONS] COMMAND …", ""]
-    for group, members in GROUPS.items():
-        lines.append(f"{group}:")
-        lines.append(table([[f"  {name}", find(name).text] for name in members]))
-        lines.append("")
-    lines += ["Options for every command:", _options(GLOBAL), "", EXITS, "`tb help COMMAND` shows more."]
+def overview(limit: int = 0) -> str:
+    """All commands, by theme, in lines of at most `limit` columns."""
+    limit = limit or columns()
+    lines = [*wrapped(TITLE, limit), "", "usage: tb [OPTIONS] COMMAND …", ""]
+    before = max(map(len, names()))
+    for theme, group in THEMES.items():
+        lines.append(f"{group}:" if theme in (group.lower(), "") else f"{group} ({theme}):")
+        rows = [(name.ljust(before), brief(find(name).text, limit - before - 4)) for name in GROUPS[group]]
+        lines += [*entries(rows, limit), ""]
+    every = [option.shown for option in GLOBAL]
+    lines += [
+        *wrapped(f"Every command takes {', '.join(every[:-1])} and {every[-1]}.", limit),
+        *wrapped(EXITS, limit),
+        *wrapped("`tb help COMMAND` shows a command in full, `tb help THEME` all commands of a theme.", limit),
+    ]
     return "\n".join(lines)
 
 
-def describe(wanted: Command) -> str:
-    """The help of one command."""
+def theme_commands(theme: str, limit: int) -> list[str]:
+    """The commands of one theme, with their usage and what they do."""
+    group = THEMES[theme]
+    lines = [f"{group}:", ""]
+    for name in GROUPS[group]:
+        lines += [*wrapped(usage(find(name)), limit, first="  ", later="      ")]
+        lines += wrapped(find(name).text, limit, first="      ", later="      ")
+    return [*lines, "", *wrapped("`tb help COMMAND` shows a command in full.", limit)]
+
+
+def describe(wanted: Command, limit: int = 0) -> str:
+    """The help of one command, in lines of at most `limit` columns."""
+    limit = limit or columns()
     if wanted.name == "help":
-        return overview()
-    lines = [f"usage: {usage(wanted)}", "", wanted.text]
+        return overview(limit)
+    lines = [*wrapped(f"usage: {usage(wanted)}", limit, later="       "), "", *paragraphs(wanted.text, limit)]
     if wanted.run.__doc__:
-        lines += [wanted.run.__doc__.strip()]
+        lines += paragraphs(wanted.run.__doc__, limit)
     if wanted.arguments:
-        rows = [[f"  {argument.name.upper()}", argument.text] for argument in wanted.arguments]
-        lines += ["", "Arguments:", table(rows)]
+        rows = [(argument.name.upper(), argument.text) for argument in wanted.arguments]
+        lines += ["", "Arguments:", *entries(rows, limit)]
     if wanted.options:
-        lines += ["", "Options:", _options(wanted.options)]
-    lines += ["", "Options for every command:", _options(GLOBAL)]
+        lines += ["", "Options:", *_options(wanted.options, limit)]
+    lines += ["", "Options for every command:", *_options(GLOBAL, limit)]
     if wanted.example:
-        lines += ["", "Example:", f"  {wanted.example}"]
+        lines += ["", "Example:", *shell_command(wanted.example, limit)]
+    if wanted.name in THEMES:  # the name of a command and of a theme: `tb help tasks` shows both
+        lines += ["", *theme_commands(wanted.name, limit)]
     return "\n".join(lines)
 
 
-def _options(options: tuple[Option, ...]) -> str:
-    return table([[f"  {option.shown}", about(option)] for option in options])
+def _options(options: tuple[Option, ...], limit: int) -> list[str]:
+    return entries([(option.shown, about(option)) for option in options], limit)
 
 
 def about(option: Option) -> str:
@@ -66,11 +85,29 @@ def about(option: Option) -> str:
     return f"{text} (default {default})" if default is not None else text
 
 
-@command("help", "Show all commands, or one in full.", Argument("command", "the command", optional=True))
+@command(
+    "help",
+    "Show all commands by theme, those of one theme, or one in full.",
+    Argument("command", "a command or a theme", optional=True),
+    example="tb help claim",
+)
 def show_help(context: Context, args: Args) -> None:
-    """The same as COMMAND --help."""
-    text = describe(find(args.command)) if args.command else overview()
+    """`tb help COMMAND` is the same as `tb COMMAND --help`."""
+    text = _wanted(args.command) if args.command else overview()
     context.answer({"help": text}, text)
+
+
+def _wanted(word: str) -> str:
+    theme = _SPELLINGS.get(word.lower(), word.lower())
+    if theme in THEMES and theme not in names():
+        return "\n".join(theme_commands(theme, columns()))
+    try:
+        return describe(find(word))
+    except Invalid as exc:
+        raise Invalid(exc.message, hint=f"{exc.own_hint}; themes: {', '.join(filter(None, THEMES))}") from None
+
+
+_SPELLINGS = {"locks": "files", "set-up": "setup", "message": "messages", "session": "sessions", "file": "files"}
 
 
 @command("version", "Show the versions of tiebreak and SQLite.")
@@ -88,58 +125,3 @@ def version(context: Context, args: Args) -> None:
         "python": platform.python_version(),
     }
     context.answer(facts, " ".join(f"{name} {value}" for name, value in facts.items()))
-
-
-@command(
-    "completion",
-    "Print a completion script for your shell.",
-    Argument("shell", "bash, zsh or fish"),
-    example='eval "$(tb completion bash)"',
-)
-def completion(context: Context, args: Args) -> None:
-    """Evaluate it in your shell's start-up file, or store it where your shell looks for completions."""
-    if args.shell not in SHELLS:
-        raise Invalid(f"shell: one of {', '.join(SHELLS)}, got {args.shell!r}")
-    script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]()
-    context.answer({"script": script}, script)
-
-
-def _words(name: str) -> str:
-    more = {"help": " ".join(names()), "completion": " ".join(SHELLS)}.get(name, "")
-    return " ".join([more, *(f"--{option.name}" for option in (*find(name).options, *GLOBAL))]).strip()
-
-
-def _bash() -> str:
-    cases = "\n".join(f"    {name}) words='{_words(name)}' ;;" for name in names())
-    valued = "|".join(f"--{option.name}" for option in GLOBAL if option.metavar)
-    return f"""_tb() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} command='' skip='' word words
-  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    if [ -n "$skip" ]; then skip=''; continue; fi
-    case $word in {valued}) skip=1 ;; -*) ;; *) command=$word; break ;; esac
-  done
-  case $command in
-    '') words='{" ".join(names())} {" ".join(f"--{option.name}" for option in GLOBAL)}' ;;
-{cases}
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-  [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
-}}
-complete -F _tb tb tiebreak"""
-
-
-def _zsh() -> str:
-    return f"autoload -Uz bashcompinit && bashcompinit\n{_bash()}"
-
-
-def _fish() -> str:
-    lines = []
-    for name in names():
-        text = find(name).text.replace("'", "\\'")
-        lines.append(f"complete -c tb -n __fish_use_subcommand -f -a {name} -d '{text}'")
-        for option in (*find(name).options, *GLOBAL):
-            needs = " -r" if option.metavar else ""
-            told = about(option).replace("'", "\\'")
-            lines.append(f"complete -c tb -n '__fish_seen_subcommand_from {name}' -l {option.name}{needs} -d '{told}'")
-    lines.append("complete -c tiebreak -w tb")
-    return "\n".join(lines)

@@ -52,7 +52,7 @@ def send(context: Context, args: Args) -> None:
     Option("channel", "CHANNEL", "only on this channel"),
     Option("thread", "N", "only in this thread", convert=whole),
     Option("search", "WORDS", "search all your messages for these words"),
-    Option("follow", text="continue with new messages as they come"),
+    Option("follow", text="continue with new messages as they come", short="f"),
     number("limit", "at most this many", LISTED),
     example="tb inbox --follow",
 )

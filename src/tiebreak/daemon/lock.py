@@ -42,9 +42,10 @@ class DaemonLock:
         os.ftruncate(self._fd, 0)
 
     def sign(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts about this daemon into the file."""
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json(dict(facts)).encode() + b"\n", 0)
+        """Write the facts about this daemon into the file, in one piece: somebody may be reading it."""
+        line = json(dict(facts)).encode() + b"\n"
+        os.pwrite(self._fd, line, 0)
+        os.ftruncate(self._fd, len(line))
 
     def release(self) -> None:
         """Release the lock. The file stays."""
@@ -81,14 +82,39 @@ def place(board: str, address: str | None) -> str:
 
 def served(board: str, address: str | None = None) -> dict[str, Any] | None:
     """The daemon of a board: its pid, addresses and start time; {} while it is starting; None if there is none."""
+    return facts_in(place(board, address), board)
+
+
+def daemons(board: str) -> dict[str, dict[str, Any]]:
+    """The daemons of this user on this machine that serve a board, by their lock files.
+
+    A file has one at most, a board on a server any number. The address of a server may have another spelling than the
+    one that a daemon was started with.
+    """
+    if "://" not in board:
+        return {place(board, None): facts} if (facts := served(board)) else {}
+    from ..engine.addresses import is_same_database
+    from ..user_folders import private_folder
+
+    folder, found = private_folder(), {}
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        facts = facts_in(path, board) if name.endswith("-daemon") else None
+        if facts and is_same_database(str(facts.get("board")), board):
+            found[path] = facts
+    return found
+
+
+def facts_in(path: str, board: str) -> dict[str, Any] | None:
+    """What a lock file says about the daemon that has it locked; {} if nothing yet; None if nobody has it locked."""
     try:
-        fd = _opened(place(board, address), os.O_RDONLY, board)
+        fd = _opened(path, os.O_RDONLY, board)
     except (OSError, Unavailable):
         return None
     try:
         if try_lock(fd, shared=True):
             return None
-        found = read_json(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
+        found = read_json(os.pread(fd, 4096, 0).decode("utf-8", "replace").partition("\n")[0])
         return found if isinstance(found, dict) else {}
     except ValueError:
         return {}

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 DRAIN = 4.0
 """Seconds that running requests have to be answered after SIGTERM."""
+TELL, MAX_TOLD = 0.5, 50
+"""Seconds between two lines about what a draining daemon waits for, and the most pids in one."""
 FINISH = 0.8
 """More seconds for a commit that no request waits for, such as a sweep."""
 KEEP_ALIVE = 75
@@ -108,6 +110,7 @@ class Daemon:
 
         The engine cannot be closed cleanly then.
         """
+        self._since = moment(wall())
         self._stopping = False
         self._wake: Callable[[], object] = lambda: None
         self._lock = DaemonLock(engine.address, settings.address)
@@ -198,6 +201,7 @@ class Daemon:
             ready()
         try:
             await stop.wait()
+            background.append(asyncio.ensure_future(self._tell_draining()))
             for each in self._companions:
                 if each.pids:
                     log.info("stopping the workers", extra={"facts": {"pids": each.pids}})
@@ -237,6 +241,15 @@ class Daemon:
             for connection in list(state.connections):
                 connection.end_if_slow(since)  # type: ignore[union-attr]
 
+    async def _tell_draining(self) -> None:
+        """Tell in the lock file what is being waited for, again and again: `tb serve --stop` waits as long as it is."""
+        facts, beats = self.facts(), 0
+        while True:
+            pids = [pid for each in self._companions for pid in each.pids]
+            self._lock.sign({**facts, "draining": {"workers": pids[:MAX_TOLD], "beats": beats}})
+            await asyncio.sleep(TELL)
+            beats += 1
+
     def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -257,7 +270,7 @@ class Daemon:
 
     def facts(self) -> dict[str, Any]:
         """What the lock file says about this daemon and `tb status` shows."""
-        return {"pid": os.getpid(), "addresses": self.addresses, "since": moment(wall()), "board": self.engine.address}
+        return {"pid": os.getpid(), "addresses": self.addresses, "since": self._since, "board": self.engine.address}
 
     def serve(self, ready: Callable[[], None] | None = None) -> None:
         """Serve in a new event loop until the end. Removes all files except the lock file."""

@@ -899,8 +899,12 @@ class AsyncUpkeep(AsyncGroup):
     """The operations `upkeep.…` of a board."""
 
     @awaits
-    async def status(self, *, project: str | None = "") -> Status:
-        """Count the tasks in each state, and the live holds, agents, messages and events."""
+    async def status(self, *, project: str | None = "", count_events: bool = True) -> Status:
+        """Count the tasks in each state, and the live holds, agents, messages and events.
+
+        For all projects, `events` is the number of the newest event. The events of one project are counted in the whole
+        log, which takes a moment on a large board; without `count_events` they are 0.
+        """
 
     @awaits
     async def now(self) -> float:

@@ -13,8 +13,12 @@ class Upkeep(Group):
     """The operations `upkeep.…` of a board."""
 
     @sends("upkeep.status")
-    def status(self, *, project: str | None = "") -> Status:
-        """Count the tasks in each state, and the live holds, agents, messages and events."""
+    def status(self, *, project: str | None = "", count_events: bool = True) -> Status:
+        """Count the tasks in each state, and the live holds, agents, messages and events.
+
+        For all projects, `events` is the number of the newest event. The events of one project are counted in the whole
+        log, which takes a moment on a large board; without `count_events` they are 0.
+        """
 
     @sends("upkeep.now")
     def now(self) -> float:

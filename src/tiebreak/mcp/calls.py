@@ -75,7 +75,7 @@ async def look(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 
 async def _overview(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     me, sync = board.sync.agent, board.sync
-    status = await board.run(sync.upkeep.status)
+    status = await board.run(partial(sync.upkeep.status, count_events=False))
     mine = await board.run(partial(sync.tasks.list, agent=me, states=["claimed"], limit=FEW))
     held = await board.run(partial(sync.holds.list, agent=me, limit=FEW))
     unread = await board.run(partial(sync.messages.inbox, limit=LISTED))

@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 
 @operation("upkeep.status", writes=False, strangers=True, reads_log=True)
-def status(tx: Transaction, *, project: Project | None = "") -> Status:
-    """Count the tasks in each state, and the live holds, agents, messages and events."""
+def status(tx: Transaction, *, project: Project | None = "", count_events: bool = True) -> Status:
+    """Count the tasks in each state, and the live holds, agents, messages and events.
+
+    For all projects, `events` is the number of the newest event. The events of one project are counted in the whole
+    log, which takes a moment on a large board; without `count_events` they are 0.
+    """
     here = "project = :project" if project else "TRUE"
     counts = dict(
         tx.all(f"SELECT state, count(*) FROM tasks WHERE {here} AND finished_at > 0 GROUP BY state", project=project)
@@ -37,7 +41,11 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
         counts[state] = counts.get(state, 0) + sum(_count(tx, "tasks", f"{here} AND {each}", project) for each in where)
     states = [counts.get(s, 0) for s in ("blocked", "pending", "claimed", "completed", "failed", "cancelled")]
     present = sum(a.status != "gone" for a in agents(tx, project=project))
-    newest = tx.first("SELECT {newest}")
+    if project:
+        of_log = "SELECT count(*) FROM {log} WHERE number <= {settled} AND project = :project"
+        events = tx.first(of_log, project=project) if count_events else None
+    else:
+        events = tx.first("SELECT {newest}")
     return record(
         Status,
         (
@@ -46,7 +54,7 @@ def status(tx: Transaction, *, project: Project | None = "") -> Status:
             _count(tx, "holds", f"{here} AND {LIVE}", project),
             present,
             _count(tx, "messages", here, project),
-            (newest and newest[0]) or 0,
+            (events and events[0]) or 0,
             tx.now,
         ),
     )

@@ -27,4 +27,4 @@ def _coordination() -> None:
 
 
 add_commands("The board", {"serve": _serve})
-add_commands("Compatibility", {"coord": _coord, "coordination": _coordination})
+add_commands("Compatibility", {"coord": _coord, "coordination": _coordination}, theme="compat")

@@ -26,7 +26,7 @@ EXTRA = "pip install 'tiebreak[serve]'"
 @command(
     "serve",
     "Serve the board to many clients, over HTTP on loopback and a unix socket.",
-    Option("addr", "HOST:PORT", "where to listen; `none` for the unix socket alone", default=DEFAULT_ADDRESS),
+    Option("addr", "HOST:PORT", f"where to listen (default {DEFAULT_ADDRESS}); `none` for the unix socket alone"),
     Option("socket", "PATH", "the unix socket (default: in a private folder)"),
     Option("host", "NAME", "another host name that clients use (repeatable)", many=True),
     Option("token-file", "FILE", "a file with a lasting token; created if needed (default: a new token at each start)"),
@@ -36,7 +36,7 @@ EXTRA = "pip install 'tiebreak[serve]'"
     Option("log", "FORM", "format of the log: human or json", default="human"),
     Option("log-requests", text="log each request, not only those that fail"),
     Option("detach", text="run in the background; return when it is ready"),
-    Option("stop", text="stop the daemon of this board"),
+    Option("stop", text="stop the daemon of this board on this machine, and wait until it has ended"),
     Option("print-unit", text="print a service unit for systemd or launchd"),
     Option("for", "SYSTEM", "with --print-unit: systemd or launchd (default: this machine's)"),
     example="tb serve --detach",
@@ -53,7 +53,7 @@ def serve(context: Context, args: Args) -> int:
     if args.print_unit:
         return _print_unit(context, args, board)
     if args.stop:
-        return _stop(context, without_password(board), _addr(args))
+        return _stop(context, without_password(board), args.addr)
     if args.detach:
         return _detach(context, args, board)
     return _serve(context, args, board)
@@ -127,7 +127,14 @@ def _where(context: Context, facts: dict[str, Any]) -> str:
 def _arguments(args: Args, board: str) -> list[str]:
     """The arguments of `tb` that run the same daemon in the foreground."""
     secret = without_password(board) != board  # every user of the machine can see command lines
-    words = [*([] if secret else ["--board", board]), "serve", "--addr", args.addr, "--log", args.log]
+    words = [
+        *([] if secret else ["--board", board]),
+        "serve",
+        "--addr",
+        args.addr or DEFAULT_ADDRESS,
+        "--log",
+        args.log,
+    ]
     for name in ("socket", "token_file"):
         if args[name]:
             words += [f"--{name.replace('_', '-')}", os.path.abspath(args[name])]
@@ -176,27 +183,57 @@ def _detach(context: Context, args: Args, board: str) -> int:
 
 
 def _addr(args: Args) -> str | None:
-    return None if args.addr == "none" else str(args.addr)
+    return None if args.addr == "none" else str(args.addr or DEFAULT_ADDRESS)
 
 
 def _stop(context: Context, board: str, addr: str | None) -> int:
-    """Tell the daemon to stop, and wait until it has."""
+    """Tell the daemon to stop, and wait until it has: as long as it tells that it drains."""
     import signal
     import time
 
-    from ..daemon.lock import served
+    from ..daemon.lock import facts_in
 
-    facts = served(board, addr)
-    if not facts:
-        raise Refused(f"board {board}: no daemon serves it")
-    os.kill(facts["pid"], signal.SIGTERM)
-    end = time.monotonic() + DAEMON_PATIENCE
-    while (now := served(board, addr)) and now.get("pid") == facts["pid"]:
+    path, pid = _to_stop(board, addr)
+    os.kill(pid, signal.SIGTERM)
+    told, seen, end = "", None, time.monotonic() + DAEMON_PATIENCE
+    # {}: it says nothing at the moment, which is not its end.
+    while (now := facts_in(path, board)) is not None and now.get("pid", pid) == pid:
+        draining = now.get("draining")
+        if draining and draining != seen:
+            seen, end = draining, time.monotonic() + DAEMON_PATIENCE
+            text = _waits_for(draining["workers"])
+            if text != told and not context.json:
+                context.say(text)
+            told = text
         if time.monotonic() > end:
-            raise Unavailable(f"pid {facts['pid']} still serves after {DAEMON_PATIENCE:g} s")
+            raise Unavailable(f"pid {pid} still serves after {DAEMON_PATIENCE:g} s")
         time.sleep(0.02)
-    context.answer({"stopped": facts["pid"]}, f"stopped pid {facts['pid']}")
+    context.answer({"stopped": pid}, f"stopped pid {pid}")
     return 0
+
+
+def _to_stop(board: str, addr: str | None) -> tuple[str, int]:
+    """The lock file and pid of the daemon that is meant: the only one of the board here, or the one at this address."""
+    from ..daemon.lock import daemons, place
+
+    found = daemons(board)
+    if addr is not None and "://" in board:
+        mine = place(board, None if addr == "none" else addr)
+        found = {path: each for path, each in found.items() if path == mine or f"http://{addr}" in each["addresses"]}
+    if not found:
+        raise Refused(f"board {board}: no daemon serves it" + (" on this machine" if "://" in board else ""))
+    if len(found) > 1:
+        where = ", ".join(each["addresses"][-1] for each in found.values())
+        raise Refused(f"board {board}: {len(found)} daemons serve it: {where}", hint="choose one with --addr HOST:PORT")
+    [(path, facts)] = found.items()
+    return path, int(facts["pid"])
+
+
+def _waits_for(workers: list[int]) -> str:
+    if not workers:
+        return "waiting for the requests that are being answered"
+    count = "a worker to finish its job" if len(workers) == 1 else f"{len(workers)} workers to finish their jobs"
+    return f"waiting for {count}: pid {', '.join(map(str, workers))}"
 
 
 def _print_unit(context: Context, args: Args, board: str) -> int:
