@@ -51,6 +51,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
         "mcp": ("mcp",),
+        "web": ("web",),
         "migrate": ("migrate",),
     },
     "Help": {"help": ("help", "completion", "version")},

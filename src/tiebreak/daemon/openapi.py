@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ABOUT = (
     "The operations of a tiebreak board over HTTP. JSON-RPC runs each of them by its name (`x-operations` lists "
     "them), a stream tells what happens, and further routes speak the protocols of other programs. "
-    "Each GET route also answers HEAD."
+    "Each GET route also answers HEAD, and tells errors as a page to a client that accepts text/html."
 )
 EVERYWHERE = {
     400: "The request is wrong: the message says where.",
