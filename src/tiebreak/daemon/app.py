@@ -64,7 +64,7 @@ class App:
     async def _answer(self, scope: Any, receive: Any, number: str) -> Response:
         headers = dict(scope["headers"])
         service = self._service
-        peer = scope["state"]["peer"]
+        peer, user = scope["state"]["peer"], scope["state"]["user"]
         if len(headers) < len(scope["headers"]):
             _refuse_repeated(scope["headers"])
         method = scope["method"]
@@ -72,9 +72,9 @@ class App:
         try:
             route, parameters = self._table.find("GET" if method == "HEAD" else method, scope["path"])
         except Problem:
-            service.access.check_route(None, method, headers, peer)
+            service.access.check_route(None, method, headers, peer, user)
             raise
-        service.access.check_route(route, method, headers, peer)
+        service.access.check_route(route, method, headers, peer, user)
         if service.draining:
             raise Problem(503, Unavailable("this daemon is shutting down"), (b"retry-after", b"1"), close=True)
         request = Request(scope, receive, headers, number)

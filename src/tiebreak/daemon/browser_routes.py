@@ -53,7 +53,7 @@ async def new_link(service: Service, request: Request) -> Response:
     https = boolean(parse_object(request.body).get("https", False), "https")
     if not service.access.url:
         raise Problem(409, Refused("this daemon listens on its unix socket alone, which no browser can reach"))
-    path = enter_path(service.access.sessions.new_code(https=https))
+    path = enter_path(service.access.sessions.new_code(request.user(), https=https))
     return Response(msgspec.json.encode({"path": path, "url": service.access.url, "seconds": CODE_LIFE}))
 
 
@@ -77,8 +77,8 @@ async def enter(service: Service, request: Request) -> Response:
         raise Invalid("code: is missing")
     if request.method == "HEAD":
         return Response(type=HTML)
-    cookie = service.access.sessions.exchange(code)
-    if cookie is None and not service.access.sessions.signed_in(request.headers):
+    cookie = service.access.sessions.exchange(code, request.user)
+    if cookie is None and not service.access.sessions.signed_in(request.headers, request.user):
         raise Problem(
             401,
             Unauthorised("this link was used already, or is older than a minute", reason="token-missing"),

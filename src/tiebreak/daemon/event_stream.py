@@ -103,7 +103,7 @@ async def _stream(service: Service, request: Request, params: dict[str, Any], sl
 
 def _admitted(service: Service, request: Request) -> bool:
     """Whether the stream may go on. A browser's stream ends when the browser is signed out."""
-    return caller() is not Caller.BROWSER or service.access.sessions.signed_in(request.headers)
+    return caller() is not Caller.BROWSER or service.access.sessions.signed_in(request.headers, request.user)
 
 
 def _shown(event: Any) -> bytes:

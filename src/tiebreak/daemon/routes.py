@@ -28,7 +28,7 @@ HTML = b"text/html; charset=utf-8"
 class Request:
     """A request that has passed all access checks, with its whole body."""
 
-    __slots__ = ("_receive", "body", "headers", "id", "method", "parameters", "path", "peer", "query_string")
+    __slots__ = ("_receive", "body", "headers", "id", "method", "parameters", "path", "peer", "query_string", "user")
 
     def __init__(self, scope: Mapping[str, Any], receive: Any, headers: dict[bytes, bytes], number: str) -> None:
         self.method: str = scope["method"]
@@ -37,6 +37,8 @@ class Request:
         self.headers = headers
         self.id = number
         self.peer: str = scope["state"]["peer"]
+        self.user: Callable[[], int | None] = scope["state"]["user"]
+        """Finds out which user of this machine asks, where that is known."""
         self.body = b""
         self.parameters: dict[str, str] = {}
         self._receive = receive

@@ -28,6 +28,7 @@ from .browser_sessions import BrowserSessions
 from .routes import Problem, Public, Route
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..operations import Call, Operation
@@ -131,25 +132,32 @@ class AccessCheck:
         if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Problem(403, Refused("Sec-Fetch-Site: pages of other sites may not use this daemon"), close=True)
 
-    def check_route(self, route: Route | None, method: str, headers: dict[bytes, bytes], peer: str) -> None:
+    def check_route(
+        self, route: Route | None, method: str, headers: dict[bytes, bytes], peer: str, user: Callable[[], int | None]
+    ) -> None:
         """Find out who asks, and raise `Problem` 401 if the route is not for them.
 
         `route` is None if there is none. Then only those who may see the routes get past this, and learn of it.
         """
-        found = self._identify(route, method in ("GET", "HEAD"), headers, peer)
+        reads = method in ("GET", "HEAD")
+        found = self._caller_without_cookie(route, reads, headers, peer)
+        for_browsers = reads and (route is None or route.browsers) and b"authorization" not in headers
+        if found is not Caller.OWNER and for_browsers and self.sessions.signed_in(headers, user):
+            found = Caller.BROWSER
         if found is None:
             raise unauthorised()
         _caller.set(found)
 
-    def _identify(self, route: Route | None, reads: bool, headers: dict[bytes, bytes], peer: str) -> Caller | None:
+    def _caller_without_cookie(
+        self, route: Route | None, reads: bool, headers: dict[bytes, bytes], peer: str
+    ) -> Caller | None:
         if peer.startswith("unix") or self._access.open_jobs or self._has_token(headers):
             return Caller.OWNER
-        shows_token = b"authorization" in headers  # a wrong one: its sender has to learn that, whatever else it has
-        if reads and not shows_token and (route is None or route.browsers) and self.sessions.signed_in(headers):
-            return Caller.BROWSER
         if self._access.open and (route is None or route.strangers):
             return Caller.STRANGER
-        if reads and not shows_token and route is not None and self._is_public(route, headers, peer):
+        if b"authorization" in headers:  # a wrong one: its sender has to learn that
+            return None
+        if reads and route is not None and self._is_public(route, headers, peer):
             return Caller.VISITOR
         return None
 

@@ -260,7 +260,7 @@ class Daemon:
 
     def link(self) -> str:
         """A link that signs one browser in; "" if no browser can reach this daemon."""
-        return self._check.url and self._check.url + enter_path(self._check.sessions.new_code(https=False))
+        return self._check.url and self._check.url + enter_path(self._check.sessions.new_code(os.geteuid()))
 
     def facts(self) -> dict[str, Any]:
         """What the lock file says about this daemon and `tb status` shows."""
