@@ -368,7 +368,7 @@ def test_asking_for_health_without_a_token_again_and_again_does_not_keep_the_dis
     from tiebreak.engine.sqlite.engine import SqliteEngine
 
     probes = list[SqliteEngine]()
-    monkeypatch.setattr(SqliteEngine, "probe", probes.append)
+    monkeypatch.setattr(SqliteEngine, "probe", lambda engine: probes.append(engine))
     door = door_of(start())
     monkeypatch.setattr("tiebreak.daemon.admin_routes.monotonic", lambda: 5.0)
     assert {door.ask("GET", "/health", NOBODY).status for _ in range(10)} == {200}
