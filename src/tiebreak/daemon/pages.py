@@ -245,6 +245,8 @@ def _route(route: Route) -> tuple[str, str, str]:
         text += f'<br><span class="note">with</span> {", ".join(f"<code>{html(name)}</code>" for name in names)}'
     if not route.strangers:
         text += '<br><span class="tag must">always wants the token</span>'
+    if route.browsers:
+        text += '<br><span class="tag reads">for signed-in browsers</span>'
     answers = _list(f"<b>{status}</b> {prose(said)}" for status, said in route.answers.items())
     return f'<span class="route">{method} <code>{html(route.path)}</code></span>', text, answers
 
