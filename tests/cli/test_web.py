@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemons import Serving, free_port, serving
+from tiebreak.cli.web import site_of
 
 from .command import PATIENCE, TB, Tb, complaint, until
 from .terminals import shown, terminal
@@ -56,6 +57,18 @@ def test_the_link_is_the_same_whichever_way_the_daemon_is_asked(way: str, tb: Tb
     assert answer["link"].startswith(f"{daemon.url}/web/enter?code=")
     assert (answer["opened"], answer["seconds"]) == (False, 60)
     assert "Now" in read(answer["link"])
+
+
+@pytest.mark.parametrize(
+    ("address", "site"),
+    [
+        ("http://127.0.0.1", "http://127.0.0.1:7777"),
+        ("http://[::1]:7778/", "http://[::1]:7778"),
+        ("https://board.example/", "https://board.example"),
+    ],
+)
+def test_an_address_without_a_port_leads_a_browser_to_the_same_daemon(address: str, site: str) -> None:
+    assert site_of(address) == site
 
 
 def test_whoever_has_no_token_gets_no_link(tb: Tb, daemon: Serving) -> None:

@@ -42,7 +42,7 @@ def web(context: Context, args: Args) -> None:
         made = _asked(engine, "/web/code", {"https": address.startswith("https:")})
     finally:
         engine.close()
-    site = made["url"] if address.startswith("unix:") else address.rstrip("/")
+    site = made["url"] if address.startswith("unix:") else site_of(address)
     link = site + made["path"]
     opened = not args.print and not context.json and _can_open() and _open(link)
     answer = {"link": link, "daemon": address, "seconds": made["seconds"], "opened": opened}
@@ -74,6 +74,17 @@ def _daemon(board: str | None) -> str:
             hint="start it with --addr HOST:PORT",
         )
     return str(facts["addresses"][0])
+
+
+def site_of(address: str) -> str:
+    """Where a browser finds the daemon of an http or https address, which may leave the port out as boards do."""
+    from ..user_folders import host_and_port
+
+    scheme, _, rest = address.partition("://")
+    if scheme == "https":
+        return address.rstrip("/")
+    host, port = host_and_port(rest.rstrip("/"), "board")
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _asked(engine: RemoteEngine, target: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,10 @@ async def enter(service: Service, request: Request) -> Response:
     if cookie is None and not service.access.sessions.signed_in(request.headers, request.user):
         raise Problem(
             401,
-            Unauthorised("this link was used already, or is older than a minute", reason="token-missing"),
+            Unauthorised(
+                "this link was used already, is older than a minute, or was made for another user",
+                reason="token-missing",
+            ),
             (b"www-authenticate", b"Bearer"),
         )
     headers = [(b"location", b"/"), *browser_pages.POLICY]
