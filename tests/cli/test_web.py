@@ -154,13 +154,15 @@ def words_of_make_serve(tb: Tb, folder: Path, port: int, path: str) -> list[str]
     make = ["make", "--no-print-directory", "-C", str(makefile_copy(folder)), "serve", f"ARGS=--addr 127.0.0.1:{port}"]
     with terminal(columns=200) as screen:
         running = screen.start(tb, *make, env={"PATH": path, "NO_COLOR": "1"})
-        assert screen.read(until=f"{STEPS[-1]}\n".encode()), screen.screen
-        said = screen.screen.decode()
-        [link] = LINK.findall(said)
-        assert "Now" in read(link)
-        screen.type("\x03")
-        assert screen.read(), "it did not end"
-        running.wait(PATIENCE)
+        try:
+            assert screen.read(until=f"{STEPS[-1]}\n".encode()), screen.screen
+            said = screen.screen.decode()
+            [link] = LINK.findall(said)
+            assert "Now" in read(link)
+        finally:
+            screen.type("\x03")
+            assert screen.read(), "it did not end"
+            running.wait(PATIENCE)
     return [line.strip() for line in said.splitlines()]
 
 
