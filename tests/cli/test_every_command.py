@@ -83,6 +83,7 @@ CASES = {
     "batch": ["batch"],
     "serve": ["serve", "--print-unit"],
     "mcp": ["mcp", "--help"],
+    "web": ["web", "--help"],
     "migrate": ["migrate", "--to", "new.db", "--dry-run"],
     "coord": ["coord", "version"],
     "coordination": ["coordination", "status"],

@@ -125,7 +125,7 @@ def test_no_secret_is_logged(form: str, telling: Serving, human: Serving) -> Non
     asked = [
         place.ask("GET", "/health"),
         place.ask("GET", "/health", token="wrong-token-of-somebody"),
-        place.ask("GET", "/health?token=in-the-query", token=None),
+        place.ask("GET", "/metrics?token=in-the-query", token=None),
         place.ask("POST", "/rpc", {**request("tasks.post", name="secret name", **WHO), "once": "secret-key-1"}),
         place.ask("POST", "/rpc", request("tasks.post", payload="secret payload", **WHO)),
         place.ask("POST", "/rpc", b'{"secret": '),

@@ -132,7 +132,7 @@ def test_another_user_who_enters_the_folder_cannot_even_connect(tmp_path: Path) 
 
 
 def status(daemon: Serving, token: str | None) -> int:
-    return daemon.ask("GET", "/health", token=token).status
+    return daemon.ask("GET", "/metrics", token=token).status
 
 
 @pytest.mark.usefixtures("careless")

@@ -52,6 +52,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "projects": ("project",),
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
+        "web": ("web",),
         "migrate": ("migrate",),
     },
     "Help": {"help": ("help", "version"), "completion": ("completion",)},

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import TiebreakError, Unavailable
 from .advice import body_of
-from .routes import ADMINISTRATION, Response, problem_of, route
-from .rpc import RpcError, parse_json
-from .security import refuse_strangers
+from .routes import ADMINISTRATION, Public, Response, problem_of, route
+from .rpc import parse_object
+from .security import Caller, caller, refuse_strangers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +34,7 @@ _HEALTH = {
         "up_seconds": {"type": "number", "minimum": 0},
         "pid": {"type": "integer", "minimum": 1},
     },
-    "required": ["healthy", "written", "up_seconds", "pid"],
+    "required": ["healthy", "up_seconds"],
 }
 _FINDING = {
     "title": "Finding",
@@ -51,9 +52,26 @@ _FINDING = {
     content={"application/json": _HEALTH},
     group=ADMINISTRATION,
     strangers=True,
+    browsers=True,
+    public=Public.LOOPBACK,
 )
 async def health(service: Service, request: Request) -> Response:
+    """The whole finding, or for visitors only whether the board is healthy and since when the daemon runs.
+
+    Visitors share one check a second, so that no program without the token can keep the disk busy.
+    """
+    if caller() is not Caller.VISITOR:
+        return _health_answer(await _check(service))
+    last = service.visitors_check
+    if last is None or (last[1].done() and monotonic() - last[0] > 1.0):
+        last = service.visitors_check = monotonic(), asyncio.ensure_future(_check(service))
+    found = await asyncio.shield(last[1])
+    return _health_answer({name: found[name] for name in ("healthy", "up_seconds", "message", "hint") if name in found})
+
+
+async def _check(service: Service) -> dict[str, Any]:
     """Write to the board, read the write back, and let the engine check its database."""
+    up = round(time() - service.began, 1)
     try:
         written = await service.call("upkeep.probe", {})
         seen = await service.call("upkeep.probed", {})
@@ -61,17 +79,21 @@ async def health(service: Service, request: Request) -> Response:
             raise Unavailable("a write was acknowledged but cannot be read back")
         await service.threaded(service.engine.probe)
     except TiebreakError as exc:
-        body = {"healthy": False, **body_of(exc)}
-        return Response(msgspec.json.encode(body), status=503, headers=((b"retry-after", b"5"),))
-    facts = {
+        return {"healthy": False, "up_seconds": up, **body_of(exc)}
+    return {
         "healthy": True,
         "written": written,
-        "up_seconds": round(time() - service.began, 1),
+        "up_seconds": up,
         "pid": os.getpid(),
         "wal_bytes": _wal_size(service.engine.path),
         "wal_kept_by": service.wal_kept_by,
     }
-    return Response(msgspec.json.encode(facts))
+
+
+def _health_answer(found: dict[str, Any]) -> Response:
+    if found["healthy"]:
+        return Response(msgspec.json.encode(found))
+    return Response(msgspec.json.encode(found), status=503, headers=((b"retry-after", b"5"),))
 
 
 @route(
@@ -82,6 +104,7 @@ async def health(service: Service, request: Request) -> Response:
     content={"text/plain": _TEXT},
     group=ADMINISTRATION,
     strangers=True,
+    browsers=True,
 )
 async def metrics(service: Service, request: Request) -> Response:
     """All counters and gauges."""
@@ -123,24 +146,12 @@ async def doctor(service: Service, request: Request) -> Response:
     """What the engine finds. A repair needs the token."""
     from ..names import boolean
 
-    given = _object(request.body)
+    given = parse_object(request.body)
     repair = boolean(given.get("repair", False), "repair")
     if repair:
         refuse_strangers()
     findings = await service.threaded(lambda: service.engine.diagnose(repair=repair))
     return Response(msgspec.json.encode([dict(zip(("level", "what", "details"), f, strict=True)) for f in findings]))
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    from ..errors import Invalid
-
-    try:
-        given = parse_json(body) if body else {}
-    except RpcError as exc:
-        raise Invalid(str(exc)) from None
-    if not isinstance(given, dict):
-        raise Invalid("the body must be a JSON object")
-    return given
 
 
 @route(

@@ -56,7 +56,8 @@ REQUESTS = {
     "task-is-yours": "tasks.extend with ref #{number} keeps it",
     "task-unknown": "tasks.list lists them",
     "task-waits": "wait for its next event at /events, or find other work with tasks.next",
-    "token-missing": "send it as `Authorization: Bearer TOKEN`",
+    "token-missing": "send it as `Authorization: Bearer TOKEN`; on the daemon's machine its user finds it in "
+    "`{token_file}`",
 }
 
 

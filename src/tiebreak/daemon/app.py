@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..advice import advice
 from ..errors import Invalid, TiebreakError, Unavailable
 from ..limits import MAX_BODY
-from . import admin_routes, event_stream, hook_route, mcp_route, pages, rpc  # noqa: F401  (each declares its routes)
+from . import (  # noqa: F401  (each declares its routes)
+    admin_routes,
+    browser_pages,
+    browser_routes,
+    event_stream,
+    hook_route,
+    mcp_route,
+    pages,
+    rpc,
+)
 from .advice import REQUESTS, body_of
-from .routes import JSON, ROUTES, Problem, Request, Response, RouteTable, problem_of
+from .routes import HTML, JSON, ROUTES, Problem, Request, Response, RouteTable, problem_of
 from .service import internal
 
 if TYPE_CHECKING:
@@ -40,11 +50,11 @@ class App:
         try:
             response = await self._answer(scope, receive, number)
         except Problem as problem:
-            response = _of_problem(problem)
+            response = self._refusal(problem, scope)
         except TiebreakError as exc:
-            response = _of_problem(problem_of(exc))
+            response = self._refusal(problem_of(exc), scope)
         except Exception as exc:
-            response = _of_problem(Problem(500, internal(exc, number)))
+            response = self._refusal(Problem(500, internal(exc, number)), scope)
         requests = self._service.metrics.requests
         requests[response.status] = requests.get(response.status, 0) + 1
         if response.status >= 400 or log.isEnabledFor(logging.DEBUG):
@@ -54,15 +64,19 @@ class App:
     async def _answer(self, scope: Any, receive: Any, number: str) -> Response:
         headers = dict(scope["headers"])
         service = self._service
-        peer = scope["state"]["peer"]
+        peer, user = scope["state"]["peer"], scope["state"]["user"]
         if len(headers) < len(scope["headers"]):
             _refuse_repeated(scope["headers"])
+        method = scope["method"]
         service.access.check(headers, peer)
+        try:
+            route, parameters = self._table.find("GET" if method == "HEAD" else method, scope["path"])
+        except Problem:
+            service.access.check_route(None, method, headers, peer, user)
+            raise
+        service.access.check_route(route, method, headers, peer, user)
         if service.draining:
             raise Problem(503, Unavailable("this daemon is shutting down"), (b"retry-after", b"1"), close=True)
-        method = scope["method"]
-        route, parameters = self._table.find("GET" if method == "HEAD" else method, scope["path"])
-        service.access.check_route(route, headers, peer)
         request = Request(scope, receive, headers, number)
         request.parameters = parameters
         if route.body is not None:
@@ -74,9 +88,21 @@ class App:
         try:
             return await route.handler(service, request)
         except Problem as problem:
-            return _of_problem(problem, route.group.words)
+            return self._refusal(problem, scope, route.group.words)
         except TiebreakError as exc:
-            return _of_problem(problem_of(exc), route.group.words)
+            return self._refusal(problem_of(exc), scope, route.group.words)
+
+    def _refusal(self, problem: Problem, scope: Any, words: Mapping[str, str] = REQUESTS) -> Response:
+        """The answer to a refused request: JSON for programs, a page for browsers."""
+        if problem.error.reason == "token-missing":
+            problem.error.data["token_file"] = self._service.access.token_file
+        closing = ((b"connection", b"close"),) if problem.close else ()
+        headers = (*problem.headers, *closing)
+        if scope["method"] in ("GET", "HEAD") and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
+            page = browser_pages.refusal(problem, advice(problem.error, words), self._service.access.url)
+            return Response(page.encode(), status=problem.status, type=HTML, headers=(*headers, *browser_pages.POLICY))
+        body = msgspec.json.encode(body_of(problem.error, words))
+        return Response(body, status=problem.status, headers=headers)
 
     def _log(self, scope: Any, response: Response, number: str, took: float) -> None:
         facts = {
@@ -129,12 +155,6 @@ async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes:
 
 def _too_large() -> Problem:
     return Problem(413, Invalid(f"the body is larger than {MAX_BODY} bytes"), close=True)
-
-
-def _of_problem(problem: Problem, words: Mapping[str, str] = REQUESTS) -> Response:
-    body = msgspec.json.encode(body_of(problem.error, words))
-    closing = ((b"connection", b"close"),) if problem.close else ()
-    return Response(body, status=problem.status, headers=(*problem.headers, *closing))
 
 
 async def _send(send: Any, response: Response, number: str, head_only: bool) -> None:

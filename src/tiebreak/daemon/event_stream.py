@@ -17,6 +17,7 @@ from ..limits import STREAM_HEARTBEAT
 from ..model import encode
 from ..operations import find
 from .routes import CLIENT_HEADER, EVENTS, Response, route
+from .security import Caller, caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,6 +54,7 @@ _SSE = b"text/event-stream; charset=utf-8"
     content={"text/event-stream": {"type": "string"}},
     group=EVENTS,
     strangers=True,
+    browsers=True,
 )
 async def events(service: Service, request: Request) -> Response:
     """Check the filters and begin the stream."""
@@ -82,7 +84,7 @@ async def _stream(service: Service, request: Request, params: dict[str, Any], sl
         gone = asyncio.ensure_future(request.gone())
         try:
             yield b"retry: 1000\n\n"
-            while not gone.done() and not service.draining:
+            while not gone.done() and not service.draining and _admitted(service, request):
                 question = dict(params)
                 found = await service.waiters.wait(
                     lambda question=question: service.engine.run(read, question),  # type: ignore[misc]
@@ -97,6 +99,11 @@ async def _stream(service: Service, request: Request, params: dict[str, Any], sl
                     yield b": still here\n\n"
         finally:
             gone.cancel()
+
+
+def _admitted(service: Service, request: Request) -> bool:
+    """Whether the stream may go on. A browser's stream ends when the browser is signed out."""
+    return caller() is not Caller.BROWSER or service.access.sessions.signed_in(request.headers, request.user)
 
 
 def _shown(event: Any) -> bytes:

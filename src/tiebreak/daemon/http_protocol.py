@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..limits import MAX_CONNECTIONS, MAX_HEAD, MAX_HEADERS
+from .peer_user import PeerUser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,11 +133,12 @@ class HttpProtocol(HttpToolsProtocol):
         """Accept the connection, unless another user connects or there are too many connections."""
         self._buffered = BufferedTransport(transport, self._flush_queue, self._arriving)
         super().connection_made(self._buffered)  # type: ignore[arg-type]
-        peer = peer_of(transport.get_extra_info("socket"))
+        connected = transport.get_extra_info("socket")
+        peer = peer_of(connected)
         if peer is None or len(self.connections) > MAX_CONNECTIONS:
             log.warning("connection refused", extra={"facts": {"why": "another user" if peer is None else "too many"}})
             transport.abort()
-        self.app_state = {"peer": peer or "nobody"}
+        self.app_state = {"peer": peer or "nobody", "user": PeerUser(connected)}
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrives, and count the bytes of the request and of its headers."""

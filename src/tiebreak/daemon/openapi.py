@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..limits import LONGEST_WAIT, MOST_IN_A_BATCH
 from ..operations import description
-from .routes import ONCE, ROUTES, groups
+from .routes import ONCE, ROUTES, Public, groups
 from .routes import ref as _ref
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ABOUT = (
     "The operations of a tiebreak board over HTTP. JSON-RPC runs each of them by its name (`x-operations` lists "
     "them), a stream tells what happens, and further routes speak the protocols of other programs. "
-    "Each GET route also answers HEAD."
+    "Each GET route also answers HEAD, and tells errors as a page to a client that accepts text/html."
 )
 EVERYWHERE = {
     400: "The request is wrong: the message says where.",
@@ -104,7 +104,7 @@ def _route(route: Route) -> Schema:
     made: Schema = {
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.text,
-        "description": "Needs no token under `--open`." if route.strangers else "Needs the token even under `--open`.",
+        "description": _who(route),
         "tags": [route.group.heading],
         "parameters": _parameters(route),
         "responses": {str(status): _response(route, status, text) for status, text in statuses(route).items()},
@@ -115,6 +115,16 @@ def _route(route: Route) -> Schema:
     if not route.strangers:
         made["x-strangers"] = False
     return made
+
+
+def _who(route: Route) -> str:
+    """Who may use a route, in words."""
+    told = ["Needs no token under `--open`." if route.strangers else "Needs the token even under `--open`."]
+    if route.public is not Public.NO:
+        told.append(f"Can be read without a token by {route.public.value}.")
+    if route.browsers:
+        told.append("A browser that is signed in may read it.")
+    return " ".join(told)
 
 
 def _parameters(route: Route) -> list[Schema]:

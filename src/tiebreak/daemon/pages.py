@@ -23,7 +23,7 @@ from ..text import html
 from ..user_folders import DEFAULT_ADDRESS
 from . import openapi, rpc
 from .routes import DOCUMENTATION as GROUP
-from .routes import ROUTES, Response, groups, route
+from .routes import HTML, ROUTES, Public, Response, groups, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +49,7 @@ _DOCUMENT = {
     content={"application/json": _DOCUMENT},
     group=GROUP,
     strangers=True,
+    browsers=True,
 )
 async def openapi_json(service: Service, request: Request) -> Response:
     """The OpenAPI document, which is the same for all clients."""
@@ -63,11 +64,13 @@ async def openapi_json(service: Service, request: Request) -> Response:
     content={"text/html": {"type": "string"}},
     group=GROUP,
     strangers=True,
+    browsers=True,
+    public=Public.LOOPBACK,
 )
 async def docs(service: Service, request: Request) -> Response:
     """The page. Its examples use the host name of the request."""
     host = request.headers.get(b"host", b"").decode("latin-1")
-    return Response(page(host), type=b"text/html; charset=utf-8", headers=_POLICY)
+    return Response(page(host), type=HTML, headers=_POLICY)
 
 
 @cache
@@ -75,15 +78,18 @@ def _style() -> str:
     return (STATIC / "docs.css").read_text(encoding="utf-8")
 
 
-_HASH = b64encode(sha256(_style().encode()).digest())
-_POLICY = (
-    (
-        b"content-security-policy",
-        b"default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        % _HASH,
-    ),
-    (b"referrer-policy", b"no-referrer"),
-)
+def page_policy(style: str) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of a page that has this style, no scripts, and loads nothing."""
+    allowed = b64encode(sha256(style.encode()).digest())
+    policy = b"default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return (
+        (b"content-security-policy", policy % allowed),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+    )
+
+
+_POLICY = page_policy(_style())
 
 
 def page(host: str) -> bytes:
@@ -198,13 +204,13 @@ def _line(line: str) -> str:
 # ── Parts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """One paragraph, with `code` between backticks."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html(" ".join(text.split())))
 
 
 def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{_prose(part)}</p>" for part in text.split("\n\n"))
+    return "".join(f"<p>{prose(part)}</p>" for part in text.split("\n\n"))
 
 
 def _link(name: str, shown: str = "") -> str:
@@ -234,12 +240,14 @@ def _routes(routes: list[Route]) -> str:
 
 def _route(route: Route) -> tuple[str, str, str]:
     method = f'<span class="method {html(route.method.lower())}">{html(route.method)}</span>'
-    text = _prose(route.text)
+    text = prose(route.text)
     if names := [*route.query, *route.headers]:
         text += f'<br><span class="note">with</span> {", ".join(f"<code>{html(name)}</code>" for name in names)}'
     if not route.strangers:
         text += '<br><span class="tag must">always wants the token</span>'
-    answers = _list(f"<b>{status}</b> {_prose(said)}" for status, said in route.answers.items())
+    if route.browsers:
+        text += '<br><span class="tag reads">for signed-in browsers</span>'
+    answers = _list(f"<b>{status}</b> {prose(said)}" for status, said in route.answers.items())
     return f'<span class="route">{method} <code>{html(route.path)}</code></span>', text, answers
 
 
@@ -261,7 +269,7 @@ def _operation(operation: OperationDescription) -> str:
 def _parameter(parameter: Parameter) -> tuple[str, str, str]:
     about = _kind(parameter.kind)
     if parameter.kind.base != "bool":
-        about += f' <span class="note">· {_prose(parameter.about)}</span>'
+        about += f' <span class="note">· {prose(parameter.about)}</span>'
     default = '<span class="tag must">required</span>'
     if not parameter.required and not parameter.filled:
         written = msgspec.json.encode(parameter.default).decode().removesuffix(".0")
@@ -288,9 +296,9 @@ def _record(record: RecordDescription) -> str:
 
 def _codes() -> str:
     """The error codes: those of JSON-RPC, then those of the board."""
-    rows = [(str(code), html(name), _prose(text)) for code, (name, text) in _OF_JSON_RPC.items()]
+    rows = [(str(code), html(name), prose(text)) for code, (name, text) in _OF_JSON_RPC.items()]
     for each in description.error_kinds():
-        rows.append((str(each.code), f"<b>{html(each.name)}</b>", _prose(each.text.partition("\n\n")[0])))
+        rows.append((str(each.code), f"<b>{html(each.name)}</b>", prose(each.text.partition("\n\n")[0])))
     return _table(("code", "error", "meaning"), rows)
 
 
@@ -311,7 +319,7 @@ _STATUSES = {
     429: "Too many open waits: close one, or try again later.",
     **openapi.EVERYWHERE,
 }
-_STATUSES = {status: _prose(text) for status, text in sorted(_STATUSES.items())}
+_STATUSES = {status: prose(text) for status, text in sorted(_STATUSES.items())}
 
 
 def _limits() -> dict[str, str]:

@@ -6,6 +6,7 @@ table, so a new route is access-checked, documented and tested without further c
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError, Unavailable
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     Schema = dict[str, Any]
 
 JSON = b"application/json"
+HTML = b"text/html; charset=utf-8"
 
 
 class Request:
     """A request that has passed all access checks, with its whole body."""
 
-    __slots__ = ("_receive", "body", "headers", "id", "method", "parameters", "path", "peer", "query_string")
+    __slots__ = ("_receive", "body", "headers", "id", "method", "parameters", "path", "peer", "query_string", "user")
 
     def __init__(self, scope: Mapping[str, Any], receive: Any, headers: dict[bytes, bytes], number: str) -> None:
         self.method: str = scope["method"]
@@ -35,6 +37,8 @@ class Request:
         self.headers = headers
         self.id = number
         self.peer: str = scope["state"]["peer"]
+        self.user: Callable[[], int | None] = scope["state"]["user"]
+        """Finds out which user of this machine asks, where that is known."""
         self.body = b""
         self.parameters: dict[str, str] = {}
         self._receive = receive
@@ -129,8 +133,9 @@ EVENTS = RouteGroup("Events", "What happens on a board, as it happens.")
 ADMINISTRATION = RouteGroup("Administration", "Health, metrics, findings and backups.")
 HOOKS = RouteGroup("Agent client hooks", "What coding agents ask before and after their tools run.")
 LANGUAGE_MODELS = RouteGroup("Language models", "The tools of the Model Context Protocol.")
+BROWSER = RouteGroup("Browser", "A page for people, and how a browser is signed in for it.")
 DOCUMENTATION = RouteGroup("Documentation", "This description, for programs and for people.")
-OWN_GROUPS = (OPERATIONS, EVENTS, ADMINISTRATION, HOOKS, LANGUAGE_MODELS, DOCUMENTATION)
+OWN_GROUPS = (OPERATIONS, EVENTS, ADMINISTRATION, HOOKS, LANGUAGE_MODELS, BROWSER, DOCUMENTATION)
 
 
 def ref(name: str) -> Schema:
@@ -151,6 +156,14 @@ CLIENT_HEADER = {
     "Tiebreak-Client": {"type": "string", "description": "a name for this client, by which its open waits are counted"}
 }
 """For routes that wait as `Request.client`."""
+
+
+class Public(Enum):
+    """Who may read a route without the token and without a cookie."""
+
+    NO = "nobody"
+    LOOPBACK = "programs on the daemon's machine"
+    WITH_CODE = "whoever has the one-time code that the route asks for"
 
 
 class Route(NamedTuple):
@@ -181,6 +194,10 @@ class Route(NamedTuple):
     """The body of a successful answer: its content type, or each that it can have, with its JSON Schema."""
     error: Schema = ERROR
     """The JSON Schema of the body of the errors in `answers`."""
+    browsers: bool = False
+    """Whether a browser that is signed in may read it. Such a route must not change anything."""
+    public: Public = Public.NO
+    """Who may read it without the token and without a cookie."""
 
     @property
     def words(self) -> list[str]:
@@ -206,15 +223,21 @@ def route(
     answers: dict[int, str] | None = None,
     content: dict[str, Schema] = ANY_JSON,
     error: Schema = ERROR,
+    browsers: bool = False,
+    public: Public = Public.NO,
 ) -> Callable[[Handler], Handler]:
     """Declare a function as the handler of a route.
 
-    `strangers` has no default, so that no route is opened to strangers by omission.
+    `strangers` has no default, so that no route is opened to strangers by omission. `browsers` and `public` are for
+    routes that are read with GET alone.
     """
+    if method != "GET" and (browsers or public is not Public.NO):
+        raise ValueError(f"{method} {path}: only GET can be read by browsers or without a token")
 
     def declare(handler: Handler) -> Handler:
         parts = (method, path, handler, text, body, query or {}, answers or {200: "done"})
-        ROUTES.append(Route(*parts, strangers, group, body_required, headers or {}, required, content, error))
+        more = (body_required, headers or {}, required, content, error, browsers, public)
+        ROUTES.append(Route(*parts, strangers, group, *more))
         return handler
 
     return declare

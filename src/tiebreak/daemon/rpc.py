@@ -127,6 +127,17 @@ def parse_json(body: bytes) -> Any:
         raise RpcError(PARSE, f"not JSON: {exc}") from None
 
 
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Decode the body of a route that takes an object or nothing. Raises `Invalid` if it is something else."""
+    try:
+        given = parse_json(body) if body else {}
+    except RpcError as exc:
+        raise Invalid(str(exc)) from None
+    if not isinstance(given, dict):
+        raise Invalid("the body must be a JSON object")
+    return given
+
+
 async def _batch(service: Service, request: Request, messages: list[Any]) -> Response:
     """Answer each request of a batch. If one of them writes, all run together, as one batch of the engine."""
     if not 1 <= len(messages) <= MOST_IN_A_BATCH:

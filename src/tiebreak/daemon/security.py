@@ -1,41 +1,66 @@
-"""Access checks: every request must pass Host, Origin and token, in this order, before its body is read.
+"""Access checks: every request must pass Host and Origin, then its caller must be one that the route is for.
 
-Host and Origin keep web pages out, also pages whose own host name resolves to this machine (DNS rebinding). The token
-keeps other users and other programs out. On the unix socket no token is needed, because the kernel tells which user
-is connected. No route is exempt.
+Host and Origin keep web pages out, also pages whose own host name resolves to this machine (DNS rebinding). They are
+checked first, on every route and for every caller. There are four kinds of callers (`Caller`):
 
-A daemon started with `--open` accepts requests on loopback without a token. Such a request comes from a *stranger*.
-Strangers may use only the routes and operations that are declared open to them.
+- The **owner** has the token, which keeps other users and other programs out. On the unix socket no token is needed,
+  because the kernel tells which user is connected. Only the owner can use every route.
+- A **browser** that is signed in has a cookie (see `browser_sessions`). It reads the routes that are declared
+  `browsers`, and sees what a stranger would see: other servers on this machine can get hold of its cookie.
+- A **stranger** has nothing, but the daemon was started with `--open`. Strangers may use only the routes and
+  operations that are declared open to them.
+- A **visitor** has nothing and gets only the routes that are declared `public`.
+
+Everybody else is refused with 401, and cannot tell a route from one that does not exist.
 """
 
 from __future__ import annotations
 
 from contextvars import ContextVar
+from enum import Enum
 from hmac import compare_digest
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Invalid, Refused, Unauthorised
 from ..user_folders import LOOPBACK
-from .routes import Problem, Route
+from .browser_sessions import BrowserSessions
+from .routes import Problem, Public, Route
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..operations import Call, Operation
 
-_stranger: ContextVar[bool] = ContextVar("stranger", default=False)
-"""Whether the current request comes from a stranger: it has no token, and the daemon is open."""
+
+class Caller(Enum):
+    """Who sent a request."""
+
+    OWNER = "owner"
+    BROWSER = "browser"
+    STRANGER = "stranger"
+    VISITOR = "visitor"
+
+
+_caller: ContextVar[Caller] = ContextVar("caller", default=Caller.OWNER)
+"""Who sent the current request. What the daemon does by itself counts as done by the owner."""
+
+
+def caller() -> Caller:
+    """Who sent the current request."""
+    return _caller.get()
 
 
 def refuse_strangers() -> None:
-    """Raise `Problem` 401 if the current request comes from a stranger."""
-    if _stranger.get():
+    """Raise `Problem` 401 unless the current request comes from the owner."""
+    if caller() is not Caller.OWNER:
         raise unauthorised()
 
 
 def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[..., Any]:
     """The version of an operation that the current caller may run. Raises `Problem` 401 if there is none for it."""
-    if not _stranger.get():
+    if caller() is Caller.OWNER:
         return wanted
     if not wanted.open_to_strangers(params):
         raise unauthorised()
@@ -46,7 +71,7 @@ def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[.
 
 def all_admitted(calls: list[Call]) -> list[Call]:
     """`admitted` for each of several calls. Raises `Problem` 401 if one of them is closed to the caller."""
-    if not _stranger.get():
+    if caller() is Caller.OWNER:
         return calls
     return [(admitted(wanted, params), params, once) for wanted, params, once in calls]
 
@@ -72,6 +97,8 @@ class Access(NamedTuple):
     """Whether no token is needed, except for what is closed to strangers (`Route.strangers`, `Operation.strangers`)."""
     open_jobs: bool = False
     """Whether no token is needed for that either."""
+    url: str = ""
+    """Where a browser on this machine reaches the daemon; "" if it listens on its unix socket alone."""
 
 
 class AccessCheck:
@@ -84,33 +111,81 @@ class AccessCheck:
         if access.port in (0, 80):
             self._hosts |= {name.encode() for name in names}
         self._origins = {b"http://" + host for host in self._hosts}
+        self._here = {host for host in self._hosts if _name_of(host) in LOOPBACK}
         self._bearer = b"Bearer " + access.token.encode()
+        self.url = access.url
+        self.sessions = BrowserSessions(access.port)
+
+    @property
+    def token_file(self) -> str:
+        """Where this daemon's user finds the token, in words that tell other users nothing about this one."""
+        return f"${{XDG_STATE_HOME:-~/.local/state}}/tiebreak/run/{self._access.port}.token"
 
     def check(self, headers: dict[bytes, bytes], peer: str) -> None:
-        """Check Host, Origin and token. Raises `Problem` 421, 403 or 401."""
-        local = peer.startswith("unix")
+        """Check Host and Origin. Raises `Problem` 421 or 403."""
         host = headers.get(b"host", b"").lower()
-        if host not in self._hosts and not (local and host == b"localhost"):
+        if host not in self._hosts and not (peer.startswith("unix") and host == b"localhost"):
             raise Problem(421, Invalid("Host: this is not a name of this daemon"), close=True)
         origin = headers.get(b"origin")
         if origin is not None and origin not in self._origins:
             raise Problem(403, Refused("Origin: pages of other sites may not use this daemon"), close=True)
         if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Problem(403, Refused("Sec-Fetch-Site: pages of other sites may not use this daemon"), close=True)
-        if not (local or self._access.open or self._has_token(headers)):
-            raise unauthorised()
 
-    def check_route(self, route: Route, headers: dict[bytes, bytes], peer: str) -> None:
-        """Refuse strangers on routes that are closed to them, and mark them as strangers on the others."""
-        if not self._access.open or self._access.open_jobs or peer.startswith("unix") or self._has_token(headers):
-            return
-        if not route.strangers:
+    def check_route(
+        self, route: Route | None, method: str, headers: dict[bytes, bytes], peer: str, user: Callable[[], int | None]
+    ) -> None:
+        """Find out who asks, and raise `Problem` 401 if the route is not for them.
+
+        `route` is None if there is none. Then only those who may see the routes get past this, and learn of it.
+        """
+        reads = method in ("GET", "HEAD")
+        found = self._caller_without_cookie(route, reads, headers, peer)
+        for_browsers = reads and (route is None or route.browsers) and b"authorization" not in headers
+        if found is not Caller.OWNER and for_browsers and self.sessions.signed_in(headers, user):
+            found = Caller.BROWSER
+        if found is None:
             raise unauthorised()
-        _stranger.set(True)
+        _caller.set(found)
+
+    def _caller_without_cookie(
+        self, route: Route | None, reads: bool, headers: dict[bytes, bytes], peer: str
+    ) -> Caller | None:
+        if peer.startswith("unix") or self._access.open_jobs or self._has_token(headers):
+            return Caller.OWNER
+        if self._access.open and (route is None or route.strangers):
+            return Caller.STRANGER
+        if b"authorization" in headers:  # a wrong one: its sender has to learn that
+            return None
+        if reads and route is not None and self._is_public(route, headers, peer):
+            return Caller.VISITOR
+        return None
+
+    def _is_public(self, route: Route, headers: dict[bytes, bytes], peer: str) -> bool:
+        if route.public is Public.LOOPBACK:
+            return self._comes_from_here(headers, peer)
+        return route.public is Public.WITH_CODE
+
+    def _comes_from_here(self, headers: dict[bytes, bytes], peer: str) -> bool:
+        """Whether a program on this machine asks for itself. A proxy on this machine asks for others."""
+        address = ip_address(peer.removeprefix("tcp:").partition("%")[0])
+        loopback = getattr(address, "ipv4_mapped", None) or address
+        direct = headers.get(b"host", b"").lower() in self._here and not _PROXIED & headers.keys()
+        return bool(loopback.is_loopback) and direct
 
     def _has_token(self, headers: dict[bytes, bytes]) -> bool:
         token = self._access.token
         return bool(token) and compare_digest(headers.get(b"authorization", b""), self._bearer)
+
+
+_PROXIED = frozenset((b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"))
+"""Headers by which proxies tell for whom they ask."""
+
+
+def _name_of(host: bytes) -> str:
+    """The name in a Host header."""
+    name = host.decode("latin-1")
+    return name[1 : name.index("]")] if name.startswith("[") else name.partition(":")[0]
 
 
 def unauthorised(error: Unauthorised | None = None) -> Problem:

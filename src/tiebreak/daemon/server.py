@@ -31,6 +31,7 @@ from ..limits import MIN_TOKEN, RECEIPT
 from ..text import moment
 from ..user_folders import DEFAULT_ADDRESS, LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
+from .browser_routes import enter_path
 from .http_protocol import ALWAYS, FlushQueue, HttpProtocol
 from .lock import DaemonLock
 from .security import Access, AccessCheck
@@ -115,7 +116,7 @@ class Daemon:
         self._wake: Callable[[], object] = lambda: None
         self._lock = DaemonLock(engine.address, settings.address)
         try:
-            self._access = self._prepare()
+            self._check = AccessCheck(self._prepare())
         except BaseException:
             self._clean_up()
             raise
@@ -144,7 +145,10 @@ class Daemon:
         self.addresses.append(f"http://{shown}:{port}")
         self.token = self._publish_token(port)
         names = tuple(dict.fromkeys((*LOOPBACK, host.lower(), *(name.lower() for name in self.settings.hosts))))
-        return Access(self.token, names, port, self.settings.open, self.settings.open and self.settings.open_jobs)
+        here = ip_address(found[-1][0].partition("%")[0])
+        url = f"http://127.0.0.1:{port}" if here.is_unspecified else self.addresses[-1]
+        open_jobs = self.settings.open and self.settings.open_jobs
+        return Access(self.token, names, port, self.settings.open, open_jobs, url)
 
     def _refuse_exposure(self, host: str) -> None:
         if self.settings.open:
@@ -174,7 +178,7 @@ class Daemon:
         self._wake = lambda: loop.call_soon_threadsafe(stop.set)
         if self._stopping:
             stop.set()
-        service = Service(self.engine, AccessCheck(self._access))
+        service = Service(self.engine, self._check)
         config = uvicorn.Config(
             App(service),
             lifespan="off",
@@ -267,6 +271,10 @@ class Daemon:
         """Begin to drain. May be called from any thread."""
         self._stopping = True
         self._wake()
+
+    def link(self) -> str:
+        """A link that signs one browser in; "" if no browser can reach this daemon."""
+        return self._check.url and self._check.url + enter_path(self._check.sessions.new_code(os.geteuid()))
 
     def facts(self) -> dict[str, Any]:
         """What the lock file says about this daemon and `tb status` shows."""

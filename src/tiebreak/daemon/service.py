@@ -65,6 +65,8 @@ class Service:
         self.draining = False
         self._me = f"daemon~{token(identity())}.{os.urandom(3).hex()}"
         self.tries: dict[str, int] = {}
+        self.visitors_check: tuple[float, asyncio.Future[dict[str, Any]]] | None = None
+        """When the last check of health for callers without the token began, and its result."""
         self.wal_kept_by: list[str] = []
         """Processes whose long reads keep the write-ahead log from being shortened."""
         self._readers = ThreadPoolExecutor(READERS, "tiebreak-read")

@@ -115,13 +115,42 @@ def _project(args: Args) -> str:
 
 
 def _tell(context: Context, daemon: Daemon) -> None:
-    context.answer(daemon.facts(), _where(context, daemon.facts()))
+    """What a daemon in the foreground says when it serves. Its terminal is taken, so the rest is for another one."""
+    facts = daemon.facts()
+    link = daemon.link() if sys.stdout.isatty() else ""  # elsewhere it would stay in a log
+    context.answer(facts, "\n".join([_where(context, facts, link), *_next_steps(context)]))
 
 
-def _where(context: Context, facts: dict[str, Any]) -> str:
+def _where(context: Context, facts: dict[str, Any], link: str = "") -> str:
+    """Board, addresses, and how to get at them by `tb` and by a browser."""
     lines = [f"serving {context.styled(plain(facts['board']), 'bold')}"]
     lines += [f"  {plain(address)}" for address in facts["addresses"]]
-    return "\n".join([*lines, context.styled(f"  export TIEBREAK_BOARD={facts['addresses'][-1]}", "dim")])
+    lines.append(context.styled(f"  export TIEBREAK_BOARD={facts['addresses'][-1]}", "dim"))
+    if facts["addresses"][-1].startswith("http"):
+        lines.append(
+            f"  browser: {plain(link)} (once, within a minute; later: tb web)" if link else "  browser: tb web"
+        )
+    return "\n".join(lines)
+
+
+def _next_steps(context: Context) -> list[str]:
+    """Three commands that work when they are pasted, after a line for the PATH if `tb` is not there."""
+    steps = ["tb post 'fix the login bug' --key login-bug", "tb claim login-bug", "tb why login-bug"]
+    folder = _folder_to_add()
+    if folder:
+        steps.insert(0, f'export PATH="{plain(folder)}:$PATH"')
+    return ["try next, in another terminal:", *(f"  {context.styled(step, 'accent')}" for step in steps)]
+
+
+def _folder_to_add() -> str:
+    """The folder of this `tb` if a shell would not find it by its name; "" if it would."""
+    from shutil import which
+
+    folder = os.path.dirname(os.path.abspath(sys.executable))
+    if not os.path.exists(os.path.join(folder, "tb")):
+        return ""  # installed without its scripts
+    found = which("tb")
+    return "" if found and os.path.realpath(found) == os.path.realpath(os.path.join(folder, "tb")) else folder
 
 
 def _arguments(args: Args, board: str) -> list[str]:
