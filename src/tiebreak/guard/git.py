@@ -103,7 +103,8 @@ def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
     if held and held[0].hash != digest(file.path):
         raise Refused(
             f"{file.name} changed while a command of {short(by)} ran and {short(holder)} holds it",
-            hint=f"{short(holder)} reads it again first (`tb renew {file.name}` says so); `tb guard clear {file.name}` when a person has looked at it",
+            hint=f"{short(holder)} reads it again first (`tb renew {file.name}` says so); `tb guard clear {file.name}` "
+            "when a person has looked at it",
         )
     clear(file.path)
 

@@ -188,8 +188,8 @@ def _report(taken: list[GuardedFile], theirs: list[tuple[GuardedFile, str]], mor
         names = ", ".join(f"{plain(file.name)} (held by {holder})" for file, holder in theirs[:SHOWN])
         lines.append(
             f"tiebreak: these files changed while that command ran, and other agents hold them: {names}"
-            f"{_and_more(theirs)}. They cannot be committed, and their holders were told. If your command changed them, "
-            f"undo that by hand; ask with `tb send {theirs[0][1]} …`."
+            f"{_and_more(theirs)}. They cannot be committed, and their holders were told. If your command changed "
+            f"them, undo that by hand; ask with `tb send {theirs[0][1]} …`."
         )
     if taken:
         names = ", ".join(plain(file.name) for file in taken[:SHOWN])
