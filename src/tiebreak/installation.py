@@ -44,24 +44,35 @@ class Installation:
         editable = ["--editable"] if self._folder_facts().get("editable") else []
         return shlex.join([*begin, *editable, self._requirement(",".join(sorted(wanted)))])
 
+    def putting_on_path(self) -> str:
+        """The command that puts `tb` where every shell of the user finds it."""
+        import shlex
+
+        if self.way == UV_TOOL:
+            return "uv tool update-shell"
+        if self.way == PIPX:
+            return "pipx ensurepath"
+        editable = ["--editable"] if self._folder_facts().get("editable") else []
+        return shlex.join(["uv", "tool", "install", *editable, self._requirement(",".join(self.extras))])
+
     def _folder_facts(self) -> dict[str, Any]:
         facts = self.source.get("dir_info")
         return facts if isinstance(facts, dict) else {}
 
     def _requirement(self, extras: str) -> str:
         """What to install: from the index, or from where this was installed."""
-        url = self.source.get("url")
+        url, extras = self.source.get("url"), f"[{extras}]" if extras else ""
         if not isinstance(url, str):
-            return f"tiebreak[{extras}]"
+            return f"tiebreak{extras}"
         if "dir_info" in self.source:
             from urllib.parse import unquote, urlsplit
 
-            return f"{unquote(urlsplit(url).path)}[{extras}]"
+            return f"{unquote(urlsplit(url).path)}{extras}"
         version = self.source.get("vcs_info")
         if isinstance(version, dict):
             revision = version.get("requested_revision")
             url = f"{version.get('vcs', 'git')}+{url}" + (f"@{revision}" if revision else "")
-        return f"tiebreak[{extras}] @ {url}"
+        return f"tiebreak{extras} @ {url}"
 
 
 def this_installation() -> Installation:
