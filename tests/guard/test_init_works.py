@@ -112,6 +112,29 @@ def test_another_program_of_that_name_is_not_taken_for_tiebreak(tb: Tb, repo: Pa
     assert f"not ok: codex hooks: .codex/hooks.json: `tb hook codex PreToolUse` runs {tmp_path}/other/tb" in done.out
 
 
+def test_a_server_with_a_command_and_variables_of_the_teams_own_is_run_as_it_is(tb: Tb, repo: Path) -> None:
+    server = {"command": "env", "args": ["tb", "--project", "ours", "mcp"], "env": {"TIEBREAK_AGENT": "ann~1"}}
+    put(repo / ".mcp.json", json.dumps({"mcpServers": {"tiebreak": server}}))
+    hook = {"type": "command", "command": "TIEBREAK_PROJECT=ours tb hook claude PreToolUse"}
+    put(repo / ".claude/settings.json", json.dumps({"hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
+    done = tb("doctor")
+    assert done.code == 0, done
+    assert "`env tb --project ours mcp` answers" in done.out
+    assert "`TIEBREAK_PROJECT=ours tb hook claude PreToolUse` answers" in done.out
+
+
+def test_what_a_shells_start_up_leaves_running_is_not_waited_for(tb: Tb, repo: Path, tmp_path: Path) -> None:
+    """It has inherited the shell's output, and would keep a pipe open."""
+    put(tmp_path / "runs", "")
+    lasting = f"while [ -e {tmp_path}/runs ]; do sleep 0.1; done &"
+    profile(tb, f"PATH={os.path.dirname(TB)}:$PATH\n{lasting}\n")
+    try:
+        done = tb("init", "--yes", "--no-mcp", "--client", "cursor", env={"PATH": BARE})
+    finally:
+        (tmp_path / "runs").unlink()
+    assert done.code == 0, done
+
+
 def test_the_doctor_runs_what_was_set_up(tb: Tb, repo: Path, tmp_path: Path) -> None:
     def findings(code: int = 0) -> dict[str, str]:
         answer = tb("doctor", "--json")
@@ -119,7 +142,7 @@ def test_the_doctor_runs_what_was_set_up(tb: Tb, repo: Path, tmp_path: Path) -> 
         return {each["what"]: each["level"] for each in answer.json}
 
     assert not {"claude hooks", "claude MCP", "git hooks"} & set(findings())
-    tb.ok("init", "--yes", "--client", "claude")
+    tb.ok("init", "--yes", "--force", "--client", "claude")
     found = findings()
     assert (found["claude hooks"], found["claude MCP"], found["git hooks"]) == ("ok", "ok", "ok")
     profile(tb, f"PATH={without_mcp(tmp_path)}:$PATH\n")

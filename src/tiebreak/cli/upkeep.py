@@ -70,7 +70,6 @@ def _findings(context: Context, repair: bool) -> list[tuple[str, str, str]]:
 def _setup() -> list[tuple[str, str, str]]:
     """What `tb init` set up in this repository, if it did; each command is run."""
     from ..board import here
-    from ..errors import TiebreakError
     from ..repository import repository
 
     found = repository(here())
@@ -79,10 +78,7 @@ def _setup() -> list[tuple[str, str, str]]:
     from ..guard.init import CLIENTS
     from ..guard.setup_check import check
 
-    try:
-        return check(found, CLIENTS)
-    except TiebreakError as exc:  # git itself fails
-        return [("warn", "guard", f"cannot be checked: {exc.message}")]
+    return check(found, CLIENTS)
 
 
 def _unavailable(exc: Unavailable) -> tuple[str, str, str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from typing import TYPE_CHECKING, NamedTuple
+
+from .bounded_command import run_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,20 +56,8 @@ def _login_path(environ: Mapping[str, str]) -> str | None:
     """The PATH of a new login shell. It is an interactive one, as editors ask it: many set their PATH only there."""
     words = [_shell(environ), "-i", "-l", "-c", f'printf "\\n{_MARK}%s\\n" "$PATH"']
     clean = {name: environ[name] for name in _KEPT if name in environ} | {"PATH": LEAST, "TERM": "dumb"}
-    try:
-        done = subprocess.run(
-            words,
-            env=clean,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
-            start_new_session=True,  # an interactive shell would take the terminal
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    lines = os.fsdecode(done.stdout).splitlines()
+    done = run_bounded(words, clean, None, b"", PATIENCE)
+    lines = done.out.splitlines()
     found = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
     return found[-1] if found and found[-1] else None
 

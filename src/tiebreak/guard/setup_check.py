@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryFile
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import TiebreakError
 from ..text import plain
 from . import git_hooks
+from .bounded_command import Done, end_group, run_bounded
 from .client_path import LEAST, client_path
 from .config_merge import load_json
 from .hook_call import BEFORE
@@ -43,12 +47,17 @@ class WrittenCommand(NamedTuple):
     file: str
     kind: str
     words: tuple[str, ...]
+    environ: tuple[tuple[str, str], ...] = ()
+    """Variables that the configuration sets for a server."""
 
 
 def check(found: Repository, clients: tuple[Any, ...], environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """A finding for each command that is set up in this repository; none if nothing is."""
     commands = [each for client in clients for each in written(found.root, client)]
-    guarded = git_hooks.GitHooks(found)
+    try:
+        guarded = git_hooks.GitHooks(found)
+    except TiebreakError as exc:
+        return [("bad", "git hooks", f"git fails here: {plain(exc.message)}")]
     states = git_hooks.status(guarded)
     has_git = any(state.startswith("guarded") for state in states.values())
     if not commands and not has_git:
@@ -56,7 +65,7 @@ def check(found: Repository, clients: tuple[Any, ...], environ: Mapping[str, str
     path = client_path(environ)
     groups: dict[object, list[WrittenCommand]] = {}
     for one in commands:  # clients share the command of the MCP server, which is run once
-        groups.setdefault((one.words, one.client.DESKTOP), []).append(one)
+        groups.setdefault((one.words, one.environ, one.client.DESKTOP), []).append(one)
     with ThreadPoolExecutor(4) as threads:
         problems = threads.map(lambda group: _problem(group[0], found.root, path, environ), groups.values())
         findings = [
@@ -74,8 +83,8 @@ def written(root: str, client: Any) -> Iterator[WrittenCommand]:
         content = _content(os.path.join(root, file))
         for command in _hook_commands(content, client):
             yield WrittenCommand(client, file, HOOK, ("/bin/sh", "-c", command))
-        for words in _servers(content):
-            yield WrittenCommand(client, file, SERVER, words)
+        for words, variables in _servers(content):
+            yield WrittenCommand(client, file, SERVER, words, variables)
 
 
 def _content(path: str) -> Any:
@@ -97,13 +106,14 @@ def _hook_commands(content: Any, client: Any) -> list[str]:
     return list(dict.fromkeys(command for command in found if ours and ours.search(command)))
 
 
-def _servers(content: Any) -> Iterator[tuple[str, ...]]:
+def _servers(content: Any) -> Iterator[tuple[tuple[str, ...], tuple[tuple[str, str], ...]]]:
     for one in _objects(content):
         named = one.get("tiebreak")
         server = one if one.get("name") == "tiebreak" else named if isinstance(named, dict) else {}
-        command, args = server.get("command"), server.get("args", [])
+        command, args, variables = server.get("command"), server.get("args", []), server.get("env", {})
         if isinstance(command, str) and isinstance(args, list):
-            yield (command, *map(str, args))
+            given = variables.items() if isinstance(variables, dict) else ()
+            yield (command, *map(str, args)), tuple((str(name), str(value)) for name, value in given)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -118,7 +128,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 def _problem(one: WrittenCommand, root: str, path: ClientPath, environ: Mapping[str, str]) -> str:
     """Run a command as its client does; why it does not work, "" if it does."""
-    used = {**environ, "PATH": path.for_client(desktop=one.client.DESKTOP)}
+    used = {**environ, "PATH": path.for_client(desktop=one.client.DESKTOP), **dict(one.environ)}
     return _not_tiebreak(one, used) or (_ask_hook if one.kind == HOOK else _ask_server)(one, root, used)
 
 
@@ -137,47 +147,31 @@ def _finding(one: WrittenCommand, problem: str, path: ClientPath) -> Finding:
 
 
 def _program(one: WrittenCommand) -> str:
+    """The program of a command; a hook's command may begin with variables."""
+    if one.kind == SERVER:
+        return one.words[0]
     try:
-        return shlex.split(one.words[-1])[0] if one.kind == HOOK else one.words[0]
-    except (ValueError, IndexError):
+        words = shlex.split(one.words[-1])
+    except ValueError:
         return ""
+    return next((word for word in words if not re.match(r"\w+=", word)), "")
 
 
 def _not_tiebreak(one: WrittenCommand, environ: dict[str, str]) -> str:
-    """Why the program of a command is not tiebreak; "" if it is. A hook that allows a tool prints nothing to tell."""
+    """Why the program of a command is not tiebreak; "" if it is, or if it is one that starts `tb`, such as uvx.
+
+    A hook that allows a tool prints nothing, so its answer does not tell.
+    """
     import shutil
 
     program = shutil.which(_program(one), path=environ["PATH"])
     if program is None:
         where = "in a new login shell, from which it takes its PATH" if one.client.DESKTOP else "on the PATH"
         return f"cannot run: {_program(one) or 'its program'} is not found {where}"
-    done = _run([program, "--version"], environ, None)
+    if os.path.basename(program) not in ("tb", "tiebreak"):
+        return ""
+    done = run_bounded([program, "--version"], environ, None, b"", PATIENCE)
     return "" if done.out.startswith("tiebreak ") else f"runs {program}, which is not tiebreak or does not start"
-
-
-class _Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def _run(words: list[str], environ: Mapping[str, str], cwd: str | None, given: str = "") -> _Done:
-    try:
-        done = subprocess.run(
-            words,
-            input=given.encode(),
-            capture_output=True,
-            cwd=cwd,
-            env=dict(environ),
-            timeout=PATIENCE,
-            start_new_session=True,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return _Done(-1, "", f"gave no answer in {PATIENCE:g} s")
-    except OSError as exc:
-        return _Done(-1, "", exc.strerror or str(exc))
-    return _Done(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr))
 
 
 def _ask_hook(one: WrittenCommand, root: str, environ: dict[str, str]) -> str:
@@ -185,11 +179,11 @@ def _ask_hook(one: WrittenCommand, root: str, environ: dict[str, str]) -> str:
     session = "conversation_id" if one.client.NAME == "cursor" else "session_id"
     event = one.words[-1].split()[-1]
     given = {session: SESSION, "cwd": root, "hook_event_name": event, "tool_name": "Look", "tool_input": {}}
-    done = _run(list(one.words), environ, root, json.dumps(given))
+    done = run_bounded(one.words, environ, root, json.dumps(given).encode(), PATIENCE)
     return "" if done.code == 0 else f"fails: {_last_line(done)}"
 
 
-def _last_line(done: _Done) -> str:
+def _last_line(done: Done) -> str:
     lines = [line.strip() for line in (done.err or done.out).splitlines() if line.strip()]
     return plain("; ".join(lines[:2])[:400]) or f"exit code {done.code}"
 
@@ -199,29 +193,33 @@ def _ask_server(one: WrittenCommand, root: str, environ: dict[str, str]) -> str:
     about = {"name": SESSION, "version": "1"}
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    try:
-        with subprocess.Popen(
-            list(one.words),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=root,
-            env=environ,
-            start_new_session=True,
-        ) as server:
+    with TemporaryFile() as err:
+        try:
+            server = subprocess.Popen(
+                one.words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                cwd=root,
+                env=environ,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            return f"cannot run: {exc.strerror or exc}"
+        with server:
             try:
                 line = _greet(server, json.dumps(hello).encode() + b"\n")
-                return "" if b'"serverInfo"' in line else f"gives no greeting: {_ending(server)}"
+                _close(server)
             finally:
-                server.kill()
-    except OSError as exc:
-        return f"cannot run: {exc.strerror or exc}"
+                end_group(server)
+        if b'"serverInfo"' in line:
+            return ""
+        err.seek(0)
+        return f"gives no greeting: {_last_line(Done(server.returncode, os.fsdecode(line), os.fsdecode(err.read())))}"
 
 
 def _greet(server: subprocess.Popen[bytes], hello: bytes) -> bytes:
-    """The first line of the answer; b"" if there is none in time."""
-    import select
-
+    """The first line of the answer, or what there is of it in time."""
     assert server.stdin is not None  # noqa: S101  (asked for above)
     assert server.stdout is not None  # noqa: S101
     try:
@@ -229,17 +227,23 @@ def _greet(server: subprocess.Popen[bytes], hello: bytes) -> bytes:
         server.stdin.flush()
     except OSError:
         return b""  # it has ended
-    ready, _, _ = select.select([server.stdout], [], [], PATIENCE)
-    return server.stdout.readline() if ready else b""
+    line, end = b"", monotonic() + PATIENCE
+    while not line.endswith(b"\n") and select.select([server.stdout], [], [], max(0.0, end - monotonic()))[0]:
+        piece = os.read(server.stdout.fileno(), 1 << 16)
+        if not piece:
+            break
+        line += piece
+    return line
 
 
-def _ending(server: subprocess.Popen[bytes]) -> str:
-    """What a server that gave no greeting said at its end."""
+def _close(server: subprocess.Popen[bytes]) -> None:
+    """Let a server end by itself, which it does when its input ends."""
+    assert server.stdin is not None  # noqa: S101
     try:
-        out, err = server.communicate(timeout=1)
-    except subprocess.TimeoutExpired:
-        return f"nothing came in {PATIENCE:g} s"
-    return _last_line(_Done(server.returncode, os.fsdecode(out), os.fsdecode(err)))
+        server.stdin.close()
+        server.wait(2)
+    except (OSError, subprocess.TimeoutExpired):
+        pass  # it is ended by force
 
 
 def _check_git(
@@ -253,7 +257,7 @@ def _check_git(
     lookups = {git_hooks.lookup(guarded.script(name)) for name in own} or {'tb=$(command -v tb); "$tb" --version'}
     used = {**environ, "PATH": LEAST if own else path.for_client(desktop=True)}
     for lookup in lookups:
-        done = _run(["/bin/sh", "-c", lookup], used, guarded.root)
+        done = run_bounded(["/bin/sh", "-c", lookup], used, guarded.root, b"", PATIENCE)
         if not done.out.startswith("tiebreak "):
             return "bad", "git hooks", f"they do not find tb: {_last_line(done)}; `tb guard install` mends it"
     if not all(os.access(guarded.script(name), os.X_OK) for name in own):
