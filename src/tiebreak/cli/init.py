@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..guard.init import Plan
-    from ..guard.setup_check import Finding
+    from ..guard.setup_check import SetupFinding
     from ..repository import Repository
     from .context import Context
     from .parser import Args
@@ -89,13 +89,13 @@ def _no_mcp() -> str:
     return f"MCP: the extra 'mcp' is not installed. `{adding('mcp')}`, then `tb init` again; or --no-mcp"
 
 
-def _check(found: Repository, clients: list[Any]) -> list[Finding]:
+def _check(found: Repository, clients: list[Any]) -> list[SetupFinding]:
     from ..guard.setup_check import check
 
     return check(found, tuple(clients))
 
 
-def _told(context: Context, checks: list[Finding]) -> list[str]:
+def _told(context: Context, checks: list[SetupFinding]) -> list[str]:
     """A line for each command that was run."""
     words = {"ok": context.styled("ok", "good"), "warn": context.styled("ok", "warn"), "bad": "not ok"}
     words["bad"] = context.styled(words["bad"], "bad")

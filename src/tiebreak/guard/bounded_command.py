@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Done(NamedTuple):
+class CommandOutcome(NamedTuple):
     """How a command ended, and what it printed."""
 
     code: int
@@ -26,7 +26,7 @@ class Done(NamedTuple):
 
 def run_bounded(
     words: Sequence[str], environ: Mapping[str, str], cwd: str | None, given: bytes, patience: float
-) -> Done:
+) -> CommandOutcome:
     """Run a command to its end; a code of -1 if it cannot be started or takes longer than `patience` seconds."""
     with TemporaryFile() as source, TemporaryFile() as out, TemporaryFile() as err:
         source.write(given)
@@ -42,12 +42,12 @@ def run_bounded(
                 start_new_session=True,  # so that it never touches our terminal, and can be ended as a whole
             )
         except OSError as exc:
-            return Done(-1, "", exc.strerror or str(exc))
+            return CommandOutcome(-1, "", exc.strerror or str(exc))
         try:
             code = running.wait(patience)
         except subprocess.TimeoutExpired:
             end_group(running)
-            return Done(-1, "", f"gave no answer in {patience:g} s")
+            return CommandOutcome(-1, "", f"gave no answer in {patience:g} s")
         except BaseException:
             end_group(running)
             raise
@@ -55,7 +55,7 @@ def run_bounded(
         for file in (out, err):
             file.seek(0)
             texts.append(os.fsdecode(file.read(1 << 20)))
-        return Done(code, *texts)
+        return CommandOutcome(code, *texts)
 
 
 def end_group(running: subprocess.Popen[bytes]) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import TiebreakError
 from ..text import plain
 from . import git_hooks
-from .bounded_command import Done, end_group, run_bounded
+from .bounded_command import CommandOutcome, end_group, run_bounded
 from .client_path import LEAST, client_path
 from .config_merge import load_json
 from .hook_call import BEFORE
@@ -36,7 +36,7 @@ PATIENCE = 20.0
 """Seconds for one command. A client waits longer for its hooks."""
 HOOK, SERVER = "hooks", "MCP"
 SESSION = "tiebreak-check"
-Finding = tuple[str, str, str]
+SetupFinding = tuple[str, str, str]
 """`ok`, `warn` or `bad`; what; details."""
 
 
@@ -51,7 +51,7 @@ class WrittenCommand(NamedTuple):
     """Variables that the configuration sets for a server."""
 
 
-def check(found: Repository, clients: tuple[Any, ...], environ: Mapping[str, str] = os.environ) -> list[Finding]:
+def check(found: Repository, clients: tuple[Any, ...], environ: Mapping[str, str] = os.environ) -> list[SetupFinding]:
     """A finding for each command that is set up in this repository; none if nothing is."""
     commands = [each for client in clients for each in written(found.root, client)]
     try:
@@ -132,7 +132,7 @@ def _problem(one: WrittenCommand, root: str, path: ClientPath, environ: Mapping[
     return _not_tiebreak(one, used) or (_ask_hook if one.kind == HOOK else _ask_server)(one, root, used)
 
 
-def _finding(one: WrittenCommand, problem: str, path: ClientPath) -> Finding:
+def _finding(one: WrittenCommand, problem: str, path: ClientPath) -> SetupFinding:
     shown = one.words[-1] if one.kind == HOOK else shlex.join(one.words)
     what = f"{one.client.NAME} {one.kind}"
     if problem:
@@ -183,7 +183,7 @@ def _ask_hook(one: WrittenCommand, root: str, environ: dict[str, str]) -> str:
     return "" if done.code == 0 else f"fails: {_last_line(done)}"
 
 
-def _last_line(done: Done) -> str:
+def _last_line(done: CommandOutcome) -> str:
     lines = [line.strip() for line in (done.err or done.out).splitlines() if line.strip()]
     return plain("; ".join(lines[:2])[:400]) or f"exit code {done.code}"
 
@@ -215,7 +215,8 @@ def _ask_server(one: WrittenCommand, root: str, environ: dict[str, str]) -> str:
         if b'"serverInfo"' in line:
             return ""
         err.seek(0)
-        return f"gives no greeting: {_last_line(Done(server.returncode, os.fsdecode(line), os.fsdecode(err.read())))}"
+        outcome = CommandOutcome(server.returncode, os.fsdecode(line), os.fsdecode(err.read()))
+        return f"gives no greeting: {_last_line(outcome)}"
 
 
 def _greet(server: subprocess.Popen[bytes], hello: bytes) -> bytes:
@@ -248,7 +249,7 @@ def _close(server: subprocess.Popen[bytes]) -> None:
 
 def _check_git(
     guarded: git_hooks.GitHooks, states: dict[str, str], path: ClientPath, environ: Mapping[str, str]
-) -> Finding:
+) -> SetupFinding:
     """Whether git's hooks find a `tb`, also for a git that was not started from a shell."""
     missing = [name for name, state in states.items() if not state.startswith("guarded")]
     if missing:
