@@ -3151,7 +3151,7 @@ ORDER BY slot;
 
 -- ================================================================================================================
 -- holds.release (writes)
--- Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile.
+-- Release holds, all of them or none; the answer says for each file whether its hash is another than the last one.
 -- ================================================================================================================
 
 -- holds.release (1), holds.release

@@ -9,9 +9,15 @@ from .globs import is_glob, unescape
 
 def fingerprint(resource: str, root: str) -> str | None:
     """The fingerprint of a held file; None for a glob, and for a resource that is not a file."""
+    path = file_of(resource, root)
+    return digest(path) if path else None
+
+
+def file_of(resource: str, root: str) -> str:
+    """The path of a held file in a checkout; "" for a glob, and for a resource that is not a file."""
     if not resource.startswith("file:") or is_glob(resource[5:]):
-        return None
-    return digest(os.path.join(root, *(unescape(part) for part in resource[5:].split("/"))))
+        return ""
+    return os.path.join(root, *(unescape(part) for part in resource[5:].split("/")))
 
 
 def digest(path: str) -> str | None:

@@ -197,7 +197,7 @@ class Holding(Grant):
     def vouch(self) -> None:
         """Renew, and declare the present contents of the files the holder's own.
 
-        `release` then reports a later difference as a change by somebody else.
+        `release` then tells whether a file has changed since. It does not know by whom.
         """
         with self._lock:
             asked = elapsed()
@@ -205,7 +205,7 @@ class Holding(Grant):
             self._expires = asked + self.lease
 
     def release(self) -> list[Released]:
-        """Release them; the answer says for each file whether somebody else changed it."""
+        """Release them; the answer says for each file whether it has changed since it was taken or vouched for."""
         self.released = self._finish(lambda: self.board.holds.release(hashes=self._hashes(), **self._params()))
         return self.released
 

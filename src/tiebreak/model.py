@@ -278,7 +278,7 @@ class Released(Record):
     """The answer about a hold that was released.
 
     `changed` compares a file with the hash that its holder gave last (when taking or renewing the hold). True means
-    that somebody else wrote to it meanwhile, None that nothing is known.
+    that the contents are others now. It does not say who wrote them: usually the holder did. None: nothing is known.
     """
 
     resource: str

@@ -11,7 +11,7 @@ import pytest
 
 from tiebreak.engine import connect
 
-from ..cli.command import Tb, measured
+from ..cli.command import TB, Tb, measured
 from .actors import Claude, repository
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def tb(tmp_path: Path, repo: Path) -> Tb:
     """The real command, called in the repository."""
     made = Tb(tmp_path)
     made.environment.pop("TIEBREAK_PROJECT")
-    made.environment.update(measured(), HOME=str(tmp_path / "home"))
+    made.environment.update(measured(), HOME=str(tmp_path / "home"), SHELL="/bin/sh")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.profile").write_text(f"PATH={os.path.dirname(TB)}:$PATH\n")  # new shells find it, too
     made.folder = repo
     return made

@@ -143,7 +143,7 @@ def test_a_command_that_changed_files_is_reported_where_the_client_looks(
     put(repo / "a.py", "1\ntwo\n")
     out = ask(engine, client, last, {**common, "cwd": str(repo), **given, "tool_response": {}}).out or {}
     told = out["additional_context"] if client == "cursor" else out["hookSpecificOutput"]["additionalContext"]
-    assert "that command changed a.py; you hold them now" in told
+    assert "while that command ran, a.py changed; you hold them now" in told
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -18,6 +18,8 @@ from ..cli.command import Tb
 from .actors import git, put
 
 ALL = [word for client in CLIENTS for word in ("--client", client.NAME)]
+INIT = ("init", "--yes", "--force")
+"""Without the check at the end, which runs every command: `test_init_works` is about that."""
 HOOKS = {".claude/settings.json": "claude", ".codex/hooks.json": "codex", ".gemini/settings.json": "gemini"}
 
 EXISTING = {
@@ -71,10 +73,10 @@ def lived_in(repo: Path) -> Path:
 def test_init_twice_and_undo_restores_every_byte(kind: str, tb: Tb, request: pytest.FixtureRequest) -> None:
     place: Path = request.getfixturevalue(kind)
     before, dirs = everything(place), folders(place)
-    tb.ok("init", "--yes", *ALL)
+    tb.ok(*INIT, *ALL)
     once = everything(place)
     assert once != before
-    assert "all files are as they should be" in tb.ok("init", "--yes", *ALL)
+    assert "all files are as they should be" in tb.ok(*INIT, *ALL)
     assert everything(place) == once
     tb.ok("init", "--undo")
     assert everything(place) == before
@@ -100,7 +102,7 @@ def test_init_changes_nothing_without_consent(lived_in: Path, tb: Tb) -> None:
 
 
 def test_what_was_there_is_still_there_with_its_comments(lived_in: Path, tb: Tb) -> None:
-    tb.ok("init", "--yes", *ALL)
+    tb.ok(*INIT, *ALL)
     settings = json.loads((lived_in / ".claude/settings.json").read_text())
     assert settings["permissions"] == {"allow": ["Bash(ls:*)"]}
     first, second = settings["hooks"]["PreToolUse"]
@@ -123,7 +125,7 @@ def test_what_was_there_is_still_there_with_its_comments(lived_in: Path, tb: Tb)
 
 
 def test_every_hook_in_the_files_is_a_command_that_the_guard_knows(repo: Path, tb: Tb) -> None:
-    tb.ok("init", "--yes", *ALL)
+    tb.ok(*INIT, *ALL)
     from tiebreak.guard.client_hooks import client_module
 
     for name, client in {**HOOKS, ".cursor/hooks.json": "cursor"}.items():
@@ -134,7 +136,7 @@ def test_every_hook_in_the_files_is_a_command_that_the_guard_knows(repo: Path, t
 
 
 def test_a_hook_from_the_settings_works_as_it_stands(repo: Path, tb: Tb) -> None:
-    tb.ok("init", "--yes", "--client", "claude")
+    tb.ok(*INIT, "--client", "claude")
     settings = json.loads((repo / ".claude/settings.json").read_text())
     command = settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]
     given = json.dumps({"session_id": "s", "cwd": str(repo), "hook_event_name": "SessionStart"})
@@ -147,7 +149,7 @@ def test_only_the_clients_that_are_here_are_set_up(repo: Path, tb: Tb, tmp_path:
     put(bin_folder / "codex", "#!/bin/sh\n")
     (bin_folder / "codex").chmod(0o755)
     (repo / ".gemini").mkdir()
-    (tmp_path / "home" / ".cursor").mkdir(parents=True)
+    (tmp_path / "home" / ".cursor").mkdir()
     path = f"{tb.environment['PATH'].partition(':')[0]}:{bin_folder}:/usr/bin:/bin"
     answer = tb("init", "--dry-run", "--json", env={"PATH": path})
     assert answer.json["clients"] == ["codex", "cursor", "gemini"]
@@ -157,7 +159,7 @@ def test_a_file_that_cannot_be_understood_is_left_alone_and_named(repo: Path, tb
     put(repo / ".mcp.json", '{"mcpServers": {,}}')
     put(repo / ".claude/settings.json", '{"hooks": []}')
     put(repo / ".codex/config.toml", "mcp_servers = {}\n")
-    answer = tb("init", "--yes", *ALL)
+    answer = tb(*INIT, *ALL)
     assert answer.code == 1
     assert "not changed: .mcp.json: line 1" in answer.out
     assert "not changed: .claude/settings.json: line 1: an object was expected" in answer.out
@@ -167,7 +169,7 @@ def test_a_file_that_cannot_be_understood_is_left_alone_and_named(repo: Path, tb
 
 
 def test_what_was_changed_since_is_not_undone(repo: Path, tb: Tb) -> None:
-    tb.ok("init", "--yes", "--client", "claude")
+    tb.ok(*INIT, "--client", "claude")
     with (repo / "AGENTS.md").open("a") as file:
         file.write("\nMy own words.\n")
     answer = tb("init", "--undo")
@@ -180,7 +182,7 @@ def test_what_was_changed_since_is_not_undone(repo: Path, tb: Tb) -> None:
 def test_a_link_to_another_file_of_the_repository_stays_a_link(repo: Path, tb: Tb) -> None:
     put(repo / "CLAUDE.md", "# Rules\n")
     (repo / "AGENTS.md").symlink_to("CLAUDE.md")
-    tb.ok("init", "--yes", "--client", "claude")
+    tb.ok(*INIT, "--client", "claude")
     assert (repo / "AGENTS.md").is_symlink()
     assert "tiebreak:begin" in (repo / "CLAUDE.md").read_text()
     tb.ok("init", "--undo")
@@ -192,12 +194,12 @@ def test_links_to_nothing_yet_and_two_links_to_one_file_are_undone_too(repo: Pat
     put(repo / ".claude/settings.json", "{}")
     (repo / ".gemini").mkdir()
     (repo / ".gemini/settings.json").symlink_to("../.claude/settings.json")
-    tb.ok("init", "--yes", "--client", "claude", "--client", "gemini")
+    tb.ok(*INIT, "--client", "claude", "--client", "gemini")
     assert "tiebreak:begin" in (repo / "docs/rules/agents.md").read_text()
     both = (repo / ".claude/settings.json").read_text()
     assert "tb hook claude PreToolUse" in both
     assert "tb hook gemini BeforeTool" in both
-    assert "all files are as they should be" in tb.ok("init", "--yes", "--client", "claude", "--client", "gemini")
+    assert "all files are as they should be" in tb.ok(*INIT, "--client", "claude", "--client", "gemini")
     tb.ok("init", "--undo")
     assert (repo / "AGENTS.md").is_symlink()
     assert not (repo / "docs/rules").exists()
@@ -207,7 +209,7 @@ def test_links_to_nothing_yet_and_two_links_to_one_file_are_undone_too(repo: Pat
 
 def test_a_file_where_a_folder_has_to_be_is_named_and_the_rest_is_done(repo: Path, tb: Tb) -> None:
     put(repo / ".claude", "a file\n")
-    answer = tb("init", "--yes", "--client", "claude")
+    answer = tb(*INIT, "--client", "claude")
     assert answer.code == 1
     assert ".claude/settings.json: nothing can be written in .claude" in answer.out
     assert (repo / ".mcp.json").exists()
@@ -219,7 +221,7 @@ def test_a_file_where_a_folder_has_to_be_is_named_and_the_rest_is_done(repo: Pat
 def test_undoing_in_one_worktree_leaves_the_others(repo: Path, tb: Tb, tmp_path: Path) -> None:
     git("worktree", "add", "--quiet", str(tmp_path / "tree"), cwd=repo)
     for folder in (repo, tmp_path / "tree"):
-        assert tb("init", "--yes", "--client", "claude", cwd=folder).code == 0
+        assert tb(*INIT, "--client", "claude", cwd=folder).code == 0
     assert tb("init", "--undo", cwd=repo).code == 0
     assert not (repo / ".mcp.json").exists()
     assert (tmp_path / "tree/.mcp.json").exists()
@@ -230,13 +232,13 @@ def test_undoing_in_one_worktree_leaves_the_others(repo: Path, tb: Tb, tmp_path:
 def test_a_link_out_of_the_repository_is_not_followed(repo: Path, tb: Tb, tmp_path: Path) -> None:
     put(tmp_path / "outside.md", "not yours\n")
     (repo / "AGENTS.md").symlink_to(tmp_path / "outside.md")
-    assert tb("init", "--yes", "--client", "claude").code == 1
+    assert tb(*INIT, "--client", "claude").code == 1
     assert (tmp_path / "outside.md").read_text() == "not yours\n"
 
 
 def test_in_a_worktree_the_checkout_there_is_set_up(repo: Path, tb: Tb, tmp_path: Path) -> None:
     git("worktree", "add", "--quiet", str(tmp_path / "tree"), cwd=repo)
-    assert tb("init", "--yes", "--client", "claude", cwd=tmp_path / "tree").code == 0
+    assert tb(*INIT, "--client", "claude", cwd=tmp_path / "tree").code == 0
     assert (tmp_path / "tree" / ".mcp.json").exists()
     assert not (repo / ".mcp.json").exists()
     assert tb("init", "--undo", cwd=tmp_path / "tree").code == 0
@@ -244,7 +246,7 @@ def test_in_a_worktree_the_checkout_there_is_set_up(repo: Path, tb: Tb, tmp_path
 
 
 def test_what_gets_committed_has_no_secrets_and_no_paths_of_this_machine(repo: Path, tb: Tb) -> None:
-    tb.ok("init", "--yes", *ALL)
+    tb.ok(*INIT, *ALL)
     for name, (content, _) in everything(repo).items():
         if not name.startswith(".git"):
             assert str(repo).encode() not in content, name

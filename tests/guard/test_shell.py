@@ -21,7 +21,7 @@ def holders(agent: Claude) -> dict[str, str | None]:
 def test_free_files_that_a_command_changed_are_held_and_told(claude: Start) -> None:
     ann = claude("ann")
     told = ann.bash("sed -i s/one/ONE/ a.py && echo new > src/new.py")
-    assert "that command changed a.py, src/new.py; you hold them now" in told
+    assert "while that command ran, a.py, src/new.py changed; you hold them now" in told
     assert holders(ann) == {"file:a.py": ann.name, "file:src/new.py": ann.name}
 
 
@@ -37,10 +37,10 @@ def test_a_file_of_somebody_else_is_quarantined_and_both_are_told(claude: Start)
     told = ben.bash("sed -i s/two/TWO/ a.py")
     assert f"a.py (held by {ann.name})" in told
     assert "cannot be committed" in told
-    assert "changed a.py while you hold it" in ann.board.messages.inbox()[0].body
+    assert f"a.py changed while a shell command of {ben.name} ran" in ann.board.messages.inbox()[0].body
     with pytest.raises(Lost, match=f"a.py by {ann.name}"):
         ben.commit("a.py")
-    with pytest.raises(Refused, match=f"was changed by a command of {ben.name}"):
+    with pytest.raises(Refused, match=f"changed while a command of {ben.name} ran"):
         ann.commit("a.py")
     with pytest.raises(Denied, match="was changed since you last saw it"):
         ann.write("a.py", "mine\n")
@@ -136,7 +136,7 @@ def test_a_held_file_is_found_among_many_others(claude: Start, monkeypatch: pyte
     ann.board.holds.take(resources=["file:www/**"])
     told = ben.bash("touch 1 2 3 4 5 6; mkdir www; echo x > www/page; echo x >> src/b.py")
     assert f"src/b.py (held by {ann.name}), www/page (held by {ann.name})" in told
-    assert "it changed 5 more files" in told
+    assert "5 more files changed" in told
 
 
 def test_a_failing_git_status_does_not_mean_that_nothing_was_changed(claude: Start, repo: Path) -> None:

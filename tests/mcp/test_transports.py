@@ -18,6 +18,7 @@ import tiebreak
 from tests.cli.command import TB
 from tests.daemons import Serving
 from tiebreak import Board
+from tiebreak.installation import adding
 
 from .conftest import PATIENCE, Tools, bad, good, over_http
 
@@ -45,7 +46,7 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path) -> Non
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert made.returncode == 3
-    assert "pip install 'tiebreak[mcp]'" in made.stderr
+    assert adding("mcp") in made.stderr
     assert "Traceback" not in made.stderr
 
 

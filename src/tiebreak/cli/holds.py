@@ -51,7 +51,7 @@ def hold(context: Context, args: Args) -> None:
 
 @command("renew", "Renew holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
 def renew(context: Context, args: Args) -> None:
-    """Also records the files as they are now: `tb drop` warns if they differ later."""
+    """Also records the files as they are now: these contents are yours, and lift a quarantine."""
     from ..fingerprints import fingerprint
 
     board = context.board
@@ -63,18 +63,16 @@ def renew(context: Context, args: Args) -> None:
 
 @command(
     "drop",
-    "Release holds; warns about files that somebody else may have changed.",
+    "Release holds; names the files that changed during another agent's command.",
     Argument(RESOURCES.name, RESOURCES.text, many=True, optional=True),
     Option("all", text="all your holds in this project"),
-    Option("mine", text="you made the changes in these files: do not warn"),
+    Option("mine", text="the changes in these files are yours: do not name them"),
     EPOCH,
     SLOT,
     example="tb drop src/auth.py",
 )
 def drop(context: Context, args: Args) -> None:
     """Refused if a hold is no longer yours."""
-    from ..fingerprints import fingerprint
-
     board = context.board
     wanted = [board.resource(text) for text in args.resources]
     slots: list[int] = [args.slot] * len(wanted) if args.slot is not None else []
@@ -86,18 +84,29 @@ def drop(context: Context, args: Args) -> None:
             return
     if not wanted:
         raise Invalid("drop: RESOURCES is missing", hint="usage: tb drop RESOURCES…, or tb drop --all")
-    hashes = [None if args.mine else fingerprint(resource, board.root()) for resource in wanted]
-    epochs = [args.epoch] * len(wanted)
-    given = {"resources": wanted, "slots": slots, "epochs": epochs, "hashes": hashes}
+    # Without hashes: in the ordinary cycle the holder changed the file, and another worktree has contents of its own.
+    given = {"resources": wanted, "slots": slots, "epochs": [args.epoch] * len(wanted)}
     released: list[Released] = board.call("holds.release", given)
-    context.answer(released)
-    for each in released if not context.json else []:
-        context.say(f"{context.styled('dropped', 'good')} {plain(each.resource.removeprefix('file:'))}")
-        if each.changed:
-            context.say(
-                context.styled("  has changed since you took or renewed it: if you did not write it, ", "warn")
-                + context.styled("somebody else did", "bad")
-            )
+    if context.json:
+        context.answer(released)
+        return
+    for each in released:
+        name = plain(each.resource.removeprefix("file:"))
+        context.say(f"{context.styled('dropped', 'good')} {name}")
+        by = None if args.mine else _changed_during_command(context, each)
+        if by:
+            told = f"  {name} changed while a command of {plain(short(by))} ran and you held it: look at it"
+            context.say(context.styled(told, "warn"))
+
+
+def _changed_during_command(context: Context, dropped: Released) -> str | None:
+    """The other agent during whose command the file changed while it was held; None if none is known."""
+    from ..fingerprints import file_of
+    from ..guard.quarantine import quarantined
+
+    path = file_of(dropped.resource, context.board.root())
+    mark = quarantined(path) if path else None
+    return mark[0] if mark and mark[1:] == (context.board.agent, dropped.epoch) else None
 
 
 @command(

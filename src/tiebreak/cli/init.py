@@ -8,7 +8,10 @@ from .parser import Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..guard.init import Plan
+    from ..guard.setup_check import SetupFinding
     from ..repository import Repository
     from .context import Context
     from .parser import Args
@@ -22,10 +25,15 @@ if TYPE_CHECKING:
     Option("dry-run", text="show what would change, and change nothing"),
     Option("undo", text="restore every changed file as it was"),
     Option("no-git", text="do not install git hooks"),
+    Option("no-mcp", text="do not set up the MCP server"),
+    Option("force", text="write even what cannot run here, and do not check it"),
     example="tb init --dry-run",
 )
 def init(context: Context, args: Args) -> int:
-    """Shows the changes first and asks. Exit 1 if something has to be done by hand, or the answer was no."""
+    """Shows the changes first and asks; at the end, runs each command that it wrote, as its client would.
+
+    Exit 1 if something does not work or has to be done by hand, or if the answer was no.
+    """
     from ..board import here
     from ..errors import Invalid
     from ..guard import init as setup
@@ -37,27 +45,70 @@ def init(context: Context, args: Args) -> int:
     if args.undo:
         return _undo(context, found, git=not args.no_git)
     clients = setup.named(args.client) if args.client else setup.present(found.root)
-    intended = setup.plan(found, clients)
+    if not args.force:
+        _refuse_without_tb()
+    lacking = "" if args.force or args.no_mcp or not clients else _no_mcp()
+    intended = setup.plan(found, clients, tools=not (lacking or args.no_mcp))
+    facts = _facts(intended, lacking)
     if not context.json:
-        _show(context, intended)
+        _show(context, intended, lacking)
     if args.dry_run:
-        context.answer(_facts(intended, []))
-        return 1 if intended.problems else 0
+        context.answer(facts)
+        return 1 if facts["problems"] else 0
     if intended.changes and not (args.yes or _agreed()):
-        context.answer(_facts(intended, []), "nothing was changed")
+        context.answer(facts, "nothing was changed")
         return 1
     setup.carry_out(found, intended)
     done = [] if args.no_git else _guard_git(found)
-    context.answer(_facts(intended, done), "\n".join([*done, *_next_steps(intended)]))
-    return 1 if intended.problems or any(line.startswith("git: ") for line in done) else 0
+    checks = [] if args.force else _check(found, clients)
+    facts |= {"git": done, "checks": [dict(zip(("level", "what", "details"), each, strict=True)) for each in checks]}
+    context.answer(facts, "\n".join([*done, *_told(context, checks), *_next_steps(intended)]))
+    failed = any(level == "bad" for level, _, _ in checks) or any(line.startswith("git: ") for line in done)
+    return 1 if facts["problems"] or failed else 0
 
 
-def _facts(intended: Plan, git: list[str]) -> dict[str, object]:
+def _refuse_without_tb() -> None:
+    """Refuse to write a name into configuration files that nothing would find."""
+    from ..errors import Refused
+    from ..guard.client_path import client_path
+    from ..installation import this_installation
+
+    if not client_path().anywhere():
+        raise Refused(
+            "init: no agent client would find tb, because it is not on the PATH: nothing was written",
+            hint=f"`{this_installation().putting_on_path()}` puts it there, for new shells; --force writes anyway",
+        )
+
+
+def _no_mcp() -> str:
+    """Why the MCP server cannot be set up; "" if it can."""
+    from ..installation import adding, has_extra
+
+    if has_extra("mcp"):
+        return ""
+    return f"MCP: the extra 'mcp' is not installed. `{adding('mcp')}`, then `tb init` again; or --no-mcp"
+
+
+def _check(found: Repository, clients: list[Any]) -> list[SetupFinding]:
+    from ..guard.setup_check import check
+
+    return check(found, tuple(clients))
+
+
+def _told(context: Context, checks: list[SetupFinding]) -> list[str]:
+    """A line for each command that was run."""
+    words = {"ok": context.styled("ok", "good"), "warn": context.styled("ok", "warn"), "bad": "not ok"}
+    words["bad"] = context.styled(words["bad"], "bad")
+    return [f"{words[level]}: {what}: {details}" for level, what, details in checks]
+
+
+def _facts(intended: Plan, lacking: str) -> dict[str, Any]:
     return {
         "clients": intended.clients,
         "changed": [change.path for change in intended.changes],
-        "problems": _problems(intended),
-        "git": git,
+        "problems": [*_problems(intended), *([lacking] if lacking else [])],
+        "git": [],
+        "checks": [],
     }
 
 
@@ -79,7 +130,7 @@ def _guard_git(found: Repository) -> list[str]:
         return [f"git: {in_one_line(exc)}"]
 
 
-def _show(context: Context, intended: Plan) -> None:
+def _show(context: Context, intended: Plan, lacking: str) -> None:
     from ..text import block
 
     found = ", ".join(intended.clients)
@@ -88,6 +139,8 @@ def _show(context: Context, intended: Plan) -> None:
         context.say(block(change.difference()).rstrip("\n"))
     for problem in _problems(intended):
         context.say(context.styled(f"not changed: {problem}", "warn"))
+    if lacking:
+        context.say(context.styled(f"not set up: {lacking}", "warn"))
     if not intended.changes:
         context.say("all files are as they should be")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from ..errors import Unavailable
 from .parser import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
     from .parser import Args
-
-EXTRA = "pip install 'tiebreak[mcp]'"
 
 
 @command(
@@ -25,7 +22,9 @@ def mcp(context: Context, _: Args) -> None:
     try:
         import mcp.server.stdio  # noqa: F401
     except ModuleNotFoundError:
-        raise Unavailable("mcp: the MCP SDK is not installed", hint=EXTRA) from None
+        from ..installation import missing_extra
+
+        raise missing_extra("mcp: the MCP SDK is not installed", "mcp") from None
     asyncio.run(_serve(context))
 
 

@@ -44,7 +44,7 @@ def backup(context: Context, args: Args) -> None:
 
 @command(
     "doctor",
-    "Check the board: integrity, permissions, versions, WAL, disk, clock, holds of dead processes, sessions.",
+    "Check the board (files, versions, disk, clock, holds, sessions), and run what `tb init` set up here.",
     Option("repair", text="repair what can be repaired safely"),
     example="tb doctor --repair",
 )
@@ -64,7 +64,21 @@ def doctor(context: Context, args: Args) -> int:
 
 
 def _findings(context: Context, repair: bool) -> list[tuple[str, str, str]]:
-    return [*context.board.doctor(repair=repair), *_sessions(context, repair)]
+    return [*context.board.doctor(repair=repair), *_sessions(context, repair), *_setup()]
+
+
+def _setup() -> list[tuple[str, str, str]]:
+    """What `tb init` set up in this repository, if it did; each command is run."""
+    from ..board import here
+    from ..repository import repository
+
+    found = repository(here())
+    if found is None:
+        return []
+    from ..guard.init import CLIENTS
+    from ..guard.setup_check import check
+
+    return check(found, CLIENTS)
 
 
 def _unavailable(exc: Unavailable) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..aio import AsyncBoard
 from ..board import Board
-from ..errors import Invalid, Unavailable
+from ..errors import Invalid
 from ..names import RESOURCE_TYPES
 from ..names import agent as check_agent
 from ..names import resource as check_resource
@@ -85,7 +85,9 @@ def _manager() -> Callable[[], Any]:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
     except ModuleNotFoundError:
-        raise Unavailable("mcp: the MCP SDK is not installed", hint="pip install 'tiebreak[mcp]'") from None
+        from ..installation import missing_extra
+
+        raise missing_extra("mcp: the MCP SDK is not installed", "mcp") from None
     from ..mcp.server import server
 
     off = TransportSecuritySettings(enable_dns_rebinding_protection=False)

@@ -36,10 +36,9 @@ def _postgres(address: str, clock: Callable[[], int] | None) -> Engine:
     try:
         from .postgres.engine import PostgresEngine
     except ImportError as exc:
-        from ..errors import Unavailable
+        from ..installation import missing_extra
 
-        hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
-        raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
+        raise missing_extra(f"board: {exc.name} is not installed", "postgres") from exc
     return PostgresEngine(address, _copy_to_file, clock=clock)
 
 

@@ -51,7 +51,7 @@ class Holds(Group):
     ) -> builtins.list[Hold]:
         """Renew holds for another lease, all of them or none.
 
-        A hash declares that the file's present content is the holder's own: a later change was made by somebody else.
+        A hash replaces the one that the hold was taken with: `holds.release` compares with the last one.
         """
 
     @sends("holds.release", "resources")
@@ -65,7 +65,10 @@ class Holds(Group):
         slots: Sequence[int] = (),
         hashes: Sequence[str | None] = (),
     ) -> builtins.list[Released]:
-        """Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile."""
+        """Release holds, all of them or none; the answer says for each file whether its hash is another than the last one.
+
+        Who changed a file does not follow from that: its holder usually did (docs/decisions/007-vouching-for-a-file.md).
+        """
 
     @sends("holds.transfer", "resource")
     def transfer(

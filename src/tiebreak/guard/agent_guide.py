@@ -35,7 +35,7 @@ description: Coordinate with other coding agents in this repository. Use it befo
 - An edit was refused because somebody holds the file: do other work, ask with `tb send NAME 'may I have src/auth.py?'`,
   or wait with `tb hold src/auth.py --wait 10m`.
 - An edit was refused because the file has changed: read it again, then repeat the edit on what is there now.
-- A command of yours changed a file that somebody else holds: say so to them, and undo your change in it.
+- A file of somebody else changed while your command ran: if your command did it, say so to them, and undo it.
 
 ## Commits
 - `tb commit PATH… -m 'what and why'` commits exactly these paths, whatever else is staged or changed.

@@ -98,13 +98,16 @@ MARKS = (".claude", "CLAUDE.md", ".mcp.json")
 PROGRAMS = ("claude",)
 HOMES = (".claude",)
 SKILLS = ".claude/skills"
+DESKTOP = False
+"""Whether it is an editor with a window, which takes its PATH from a login shell (`client_path`)."""
 
 
-def files() -> list[tuple[str, str, Any]]:
-    """Its settings files: the path, how to merge, and what must be in it."""
+def files(*, tools: bool = True) -> list[tuple[str, str, Any]]:
+    """Its settings files: the path, how to merge, and what must be in it; `tools` are those of the MCP server."""
     matchers = {"PreToolUse": "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*", "PostToolUse": "*"}
+    servers = (".mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}})
     return [
-        (".mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}),
+        *([servers] if tools else []),
         (".claude/settings.json", "json", {"hooks": groups(NAME, EVENTS, matchers, timeout=60)}),
     ]
 

@@ -59,12 +59,14 @@ MARKS = (".codex",)
 PROGRAMS = ("codex",)
 HOMES = (".codex",)
 SKILLS = ""
+DESKTOP = False
 
 
-def files() -> list[tuple[str, str, Any]]:
-    """Its settings files: the path, how to merge, and what must be in it."""
+def files(*, tools: bool = True) -> list[tuple[str, str, Any]]:
+    """Its settings files: the path, how to merge, and what must be in it; `tools` are those of the MCP server."""
     matchers = {"PreToolUse": "Bash|apply_patch|mcp__.*", "PostToolUse": "Bash|apply_patch|mcp__.*"}
+    server = (".codex/config.toml", "toml", '[mcp_servers.tiebreak]\ncommand = "tb"\nargs = ["mcp"]\n')
     return [
-        (".codex/config.toml", "toml", '[mcp_servers.tiebreak]\ncommand = "tb"\nargs = ["mcp"]\n'),
+        *([server] if tools else []),
         (".codex/hooks.json", "json", {"hooks": claude.groups(NAME, EVENTS, matchers, timeout=60)}),
     ]

@@ -130,6 +130,17 @@ def read(text: str) -> JsonPart:
     return whole
 
 
+def load_json(text: str) -> Any:
+    """The value of a text with comments and trailing commas; raises `Invalid` with the line if it is not JSON."""
+    return _loaded(read(text))
+
+
+def _loaded(part: JsonPart) -> Any:
+    if part.members is not None:
+        return {name: _loaded(each) for name, each in part.members.items()}
+    return [_loaded(each) for each in part.items] if part.items is not None else part.value
+
+
 def merge_json(text: str, wanted: dict[str, Any]) -> str:
     """The text with the missing parts of `wanted` added; existing members stay as they are."""
     if not text.strip("\ufeff \t\r\n"):

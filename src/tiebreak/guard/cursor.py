@@ -103,12 +103,14 @@ MARKS = (".cursor", ".cursorrules")
 PROGRAMS = ("cursor", "cursor-agent")
 HOMES = (".cursor",)
 SKILLS = ""
+DESKTOP = True
 
 
-def files() -> list[tuple[str, str, Any]]:
-    """Its settings files: the path, how to merge, and what must be in it."""
+def files(*, tools: bool = True) -> list[tuple[str, str, Any]]:
+    """Its settings files: the path, how to merge, and what must be in it; `tools` are those of the MCP server."""
     made = {event: [{"command": f"tb hook {NAME} {event}", "timeout": 60}] for event in EVENTS}
+    servers = (".cursor/mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}})
     return [
-        (".cursor/mcp.json", "json", {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}),
+        *([servers] if tools else []),
         (".cursor/hooks.json", "json", {"version": 1, "hooks": made}),
     ]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .guarded_file import GuardedFile
     from .hook_context import HookContext
 
+HELD = ("hold.taken", "hold.renewed", "hold.released", "hold.expired", "hold.transferred")
+"""The events by which an agent is known to have held a file at that time."""
 ENOUGH = 600.0
 """A hold that lasts this many seconds more is not taken again."""
 
@@ -156,19 +158,20 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
     if not reading_tool:  # without a reading tool, this refusal shows the agent the changes
         read_set.remember(hook.state, file.path)
         again = "Look at the difference, then repeat the edit on what is there now."
-    by = ", by your own command" if own else f", not by you{_by(hook, file)}"
-    return f"tiebreak: {file.name} was changed since you last saw it{by}. {again}\n{difference}"
+    by = "by your own command" if own else _by(hook, file, read_set.age(hook.state, file.path))
+    return f"tiebreak: {file.name} was changed since you last saw it, {by}. {again}\n{difference}"
 
 
-def _by(hook: HookContext, file: GuardedFile) -> str:
-    """Who held the file last, as a guess at who changed it."""
-    events = hook.board.events.read(subject=file.resource, project=file.project, event="hold.taken", newest=True)
-    others = [e for e in events if e.agent and e.agent != short(hook.agent)]
-    return f" (it was last held by {others[-1].agent})" if others else ""
+def _by(hook: HookContext, file: GuardedFile, age: float) -> str:
+    """Which other agent held the file in the last `age` seconds: what else changed a file, tiebreak does not know."""
+    since = hook.board.upkeep.now() - age
+    events = hook.board.events.read(subject=file.resource, project=file.project, event="hold", newest=True)
+    others = [e.agent for e in events if e.event in HELD and e.at >= since and e.agent not in (None, short(hook.agent))]
+    return f"while {others[-1]} held it" if others else "by nobody that tiebreak knows"
 
 
 def _unseen(hook: HookContext, file: GuardedFile) -> str:
-    """Why the edit would replace a new file of somebody else that the agent has never read; "" if it would not."""
+    """Why the edit would replace a new file that the agent has never read; "" if it would not."""
     if not hook.call.replaces_file or read_set.knows(hook.state, file.path):
         return ""
     try:
@@ -179,8 +182,8 @@ def _unseen(hook: HookContext, file: GuardedFile) -> str:
     if not began or written < began:
         return ""
     return (
-        f"tiebreak: {file.name} was written by somebody since you started, and you have never read it"
-        f"{_by(hook, file)}. Read it first, then decide whether to replace it."
+        f"tiebreak: {file.name} was written since you started, {_by(hook, file, hook.state.age('born'))}, and you have "
+        "never read it. Read it first, then decide whether to replace it."
     )
 
 

@@ -57,13 +57,12 @@ MARKS = (".gemini", "GEMINI.md")
 PROGRAMS = ("gemini",)
 HOMES = (".gemini",)
 SKILLS = ""
+DESKTOP = False
 
 
-def files() -> list[tuple[str, str, Any]]:
-    """Its settings files: the path, how to merge, and what must be in it."""
+def files(*, tools: bool = True) -> list[tuple[str, str, Any]]:
+    """Its settings files: the path, how to merge, and what must be in it; `tools` are those of the MCP server."""
     matchers = {"BeforeTool": "write_file|replace|edit|run_shell_command|mcp_.*", "AfterTool": ".*"}
-    wanted = {
-        "mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}},
-        "hooks": groups(NAME, EVENTS, matchers, timeout=60_000),
-    }
-    return [(".gemini/settings.json", "json", wanted)]
+    servers = {"mcpServers": {"tiebreak": {"command": "tb", "args": ["mcp"]}}}
+    hooks = {"hooks": groups(NAME, EVENTS, matchers, timeout=60_000)}
+    return [(".gemini/settings.json", "json", {**(servers if tools else {}), **hooks})]

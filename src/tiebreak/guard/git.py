@@ -102,8 +102,9 @@ def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
     held = [h for h in holds if h.resource == file.resource and h.epoch == epoch and holder_id(h) == holder]
     if held and held[0].hash != digest(file.path):
         raise Refused(
-            f"{file.name} was changed by a command of {short(by)} while {short(holder)} holds it",
-            hint=f"{short(holder)} reads it again first; `tb guard clear {file.name}` when a person has looked at it",
+            f"{file.name} changed while a command of {short(by)} ran and {short(holder)} holds it",
+            hint=f"{short(holder)} reads it again first (`tb renew {file.name}` says so); `tb guard clear {file.name}` "
+            "when a person has looked at it",
         )
     clear(file.path)
 

@@ -142,6 +142,12 @@ def script(name: str) -> str:
     return SCRIPT.replace("@NAME@", name).replace("@TB@", shlex.quote(tb))
 
 
+def lookup(path: str) -> str:
+    """A script that finds `tb` as the installed hook does, and asks for its version."""
+    lines = [line for line in _read(path).splitlines() if line.startswith("tb=")]
+    return "\n".join([*lines, '"$tb" --version'])
+
+
 def uninstall(installed: GitHooks) -> list[str]:
     """Remove the guard, and restore the hooks that were there before."""
     done = []

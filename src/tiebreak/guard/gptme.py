@@ -11,9 +11,10 @@ MARKS = ("gptme.toml",)
 PROGRAMS = ("gptme",)
 HOMES = (".config/gptme",)
 SKILLS = ""
+DESKTOP = False
 
 
-def files() -> list[tuple[str, str, Any]]:
-    """Its settings files: the path, how to merge, and what must be in it."""
+def files(*, tools: bool = True) -> list[tuple[str, str, Any]]:
+    """Its settings files: the path, how to merge, and what must be in it; `tools` are those of the MCP server."""
     server = '[[mcp.servers]]\nname = "tiebreak"\nenabled = true\ncommand = "tb"\nargs = ["mcp"]\n'
-    return [("gptme.toml", "toml", ["[mcp]\nenabled = true\n\n" + server, server])]
+    return [("gptme.toml", "toml", ["[mcp]\nenabled = true\n\n" + server, server])] if tools else []

@@ -75,9 +75,9 @@ def named(names: list[str]) -> list[Any]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def plan(found: Repository, clients: list[Any]) -> Plan:
-    """What would be written. A file that cannot be merged is listed as a problem and not changed."""
-    wanted: list[tuple[str, str, Any]] = [each for client in clients for each in client.files()]
+def plan(found: Repository, clients: list[Any], *, tools: bool = True) -> Plan:
+    """What would be written, with or without the MCP `tools`. A file that cannot be merged is listed as a problem."""
+    wanted: list[tuple[str, str, Any]] = [each for client in clients for each in client.files(tools=tools)]
     wanted.append(("AGENTS.md", "section", SECTION))
     folders = [".agents/skills", *(client.SKILLS for client in clients if client.SKILLS)]
     wanted += [(f"{folder}/{SKILL_FILE}", "whole", SKILL) for folder in folders]

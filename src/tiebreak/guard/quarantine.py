@@ -1,4 +1,4 @@
-"""Quarantine: files that one agent's shell command changed while another agent held them.
+"""Quarantine: files that changed while one agent's shell command ran and another agent held them.
 
 A quarantined file cannot be committed until its holder has read or edited it, or a person has cleared it with
 `tb guard clear`. The quarantine also ends with the holder's grant, and when the contents are again those that the
@@ -13,12 +13,12 @@ from .agent_state import AgentState, folder, key
 
 
 def quarantine(path: str, *, by: str, holder: str, epoch: int) -> None:
-    """Mark a file: agent `by` changed it while `holder` held it under this epoch."""
+    """Mark a file: it changed while a command of `by` ran and `holder` held it under this epoch."""
     _marks().put(key(os.path.realpath(path)), f"{by}\n{holder}\n{epoch}\n".encode())
 
 
 def quarantined(path: str) -> tuple[str, str, int] | None:
-    """Who changed the file, who held it, and under which epoch; None when it is not in quarantine."""
+    """During whose command the file changed, who held it, and under which epoch; None when it is not in quarantine."""
     found = _marks().get(key(os.path.realpath(path)))
     if found is None:
         return None

@@ -94,6 +94,11 @@ def knows(state: AgentState, path: str) -> bool:
     return state.moment(f"reads/{key(os.path.realpath(path))}") > 0
 
 
+def age(state: AgentState, path: str) -> float:
+    """Seconds since the agent last saw the file; infinite if it never did."""
+    return state.age(f"reads/{key(os.path.realpath(path))}")
+
+
 def changed(state: AgentState, path: str) -> str | None:
     """What has changed since the agent last saw the file; None if nothing has, or if it never saw the file."""
     real = os.path.realpath(path)

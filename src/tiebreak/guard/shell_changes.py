@@ -2,8 +2,9 @@
 
 A hook cannot know beforehand what a command will write. So the time before the command is remembered. Afterwards two
 kinds of files are checked: those that git reports as changed, and those that somebody holds. A file whose inode changed
-after that time (its ctime) counts as changed by the command. If nobody holds it, this agent does from now on. If
-another agent holds it, it is put in quarantine, and both agents are told.
+after that time (its ctime) has changed while the command ran. If nobody holds it, this agent does from now on. If
+another agent holds it, it is put in quarantine, and both agents are told. They are told when it changed and not who
+changed it: the holder may have saved it at the same time.
 """
 
 from __future__ import annotations
@@ -174,8 +175,8 @@ def _held_by_another(
     quarantine(file.path, by=hook.agent, holder=holder, epoch=lost.epoch)
     hook.board.messages.send(
         to=lost.holder,
-        body=f"A shell command of {short(hook.agent)} changed {file.name} while you hold it. It cannot be committed "
-        "before you have read it again.",
+        body=f"{file.name} changed while a shell command of {short(hook.agent)} ran and you hold it. It cannot be "
+        "committed before you have read it again.",
         importance="high",
         channel="guard",
     )
@@ -186,15 +187,15 @@ def _report(taken: list[GuardedFile], theirs: list[tuple[GuardedFile, str]], mor
     if theirs:
         names = ", ".join(f"{plain(file.name)} (held by {holder})" for file, holder in theirs[:SHOWN])
         lines.append(
-            f"tiebreak: that command changed files that other agents hold: {names}{_and_more(theirs)}. They cannot be "
-            "committed, and their holders were told. If it was not meant, undo your change there by hand; ask with "
-            f"`tb send {theirs[0][1]} …`."
+            f"tiebreak: these files changed while that command ran, and other agents hold them: {names}"
+            f"{_and_more(theirs)}. They cannot be committed, and their holders were told. If your command changed "
+            f"them, undo that by hand; ask with `tb send {theirs[0][1]} …`."
         )
     if taken:
         names = ", ".join(plain(file.name) for file in taken[:SHOWN])
-        lines.append(f"tiebreak: that command changed {names}{_and_more(taken)}; you hold them now.")
+        lines.append(f"tiebreak: while that command ran, {names}{_and_more(taken)} changed; you hold them now.")
     if more > 0:
-        lines.append(f"tiebreak: it changed {more} more files, which are not held for you.")
+        lines.append(f"tiebreak: {more} more files changed, which are not held for you.")
     return "\n".join(lines)
 
 

@@ -11,9 +11,10 @@ MARKS = (".vscode",)
 PROGRAMS = ("code",)
 HOMES = ()
 SKILLS = ""
+DESKTOP = True
 
 
-def files() -> list[tuple[str, str, Any]]:
-    """Its settings files: the path, how to merge, and what must be in it."""
+def files(*, tools: bool = True) -> list[tuple[str, str, Any]]:
+    """Its settings files: the path, how to merge, and what must be in it; `tools` are those of the MCP server."""
     server = {"type": "stdio", "command": "tb", "args": ["mcp"]}
-    return [(".vscode/mcp.json", "json", {"servers": {"tiebreak": server}})]
+    return [(".vscode/mcp.json", "json", {"servers": {"tiebreak": server}})] if tools else []

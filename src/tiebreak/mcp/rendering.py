@@ -79,8 +79,8 @@ def hold_token(one: Hold) -> str:
 
 
 def released(one: Released) -> dict[str, Any]:
-    """A released hold. `changed` says that somebody else wrote to the file meanwhile."""
-    return _without_none(resource=one.resource, epoch=one.epoch, changed=one.changed)
+    """A released hold."""
+    return {"resource": one.resource, "epoch": one.epoch}
 
 
 def wait(one: Wait) -> dict[str, Any]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any
 
-EXTRA = "pip install 'tiebreak[cron]'"
 NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -44,7 +43,9 @@ def library() -> Any:
     try:
         import cronsim
     except ImportError as exc:
-        raise Unavailable("schedules: cronsim is not installed here", hint=f"schedules need an extra: {EXTRA}") from exc
+        from ..installation import missing_extra
+
+        raise missing_extra("schedules: cronsim is not installed here", "cron") from exc
     return cronsim
 
 

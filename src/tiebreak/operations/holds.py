@@ -193,7 +193,7 @@ def renew(
 ) -> list[Hold]:
     """Renew holds for another lease, all of them or none.
 
-    A hash declares that the file's present content is the holder's own: a later change was made by somebody else.
+    A hash replaces the one that the hold was taken with: `holds.release` compares with the last one.
     """
     _check_lists(resources, epochs, slots)
     held = {}
@@ -217,7 +217,10 @@ def release(
     slots: list[Number] = [],  # noqa: B006
     hashes: list[Label | None] = [],  # noqa: B006
 ) -> list[Released]:
-    """Release holds, all of them or none; the answer says for each file whether somebody else changed it meanwhile."""
+    """Release holds, all of them or none; the answer says for each file whether its hash is another than the last one.
+
+    Who changed a file does not follow from that: its holder usually did (docs/decisions/007-vouching-for-a-file.md).
+    """
     _check_lists(resources, epochs, slots)
     out = {}
     for i, resource in _in_order(resources):
@@ -234,8 +237,7 @@ def release(
             raise stale(tx, resource, slot, agent, project, epoch)
         given, now = record(Hold, row), _at(hashes, i, None)
         changed = None if now is None or given.hash is None else now != given.hash
-        note = "the file was changed by somebody else meanwhile" if changed else None
-        hold_event(tx, "hold.released", given, agent=agent, note=note)
+        hold_event(tx, "hold.released", given, agent=agent)
         out[i] = record(Released, (resource, slot, given.epoch, changed))
     return [out[i] for i in range(len(resources))]
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..cli.parser import Args
     from ..daemon.server import Daemon
 
-EXTRA = "pip install 'tiebreak[serve]'"
-
 
 @command(
     "serve",
@@ -77,7 +75,9 @@ def _serve(context: Context, args: Args, board: str) -> int:
         from ..daemon.server import Settings
         from .daemon_assembly import assemble_daemon
     except ImportError as exc:
-        raise Unavailable(f"serve: {exc.name} is not installed", hint=f"the daemon is an extra: {EXTRA}") from exc
+        from ..installation import missing_extra
+
+        raise missing_extra(f"serve: {exc.name} is not installed", "serve") from exc
     from ..engine import connect
 
     engine = connect(board)

@@ -6,7 +6,6 @@ import os
 
 import apsw
 
-from ...errors import Unavailable
 from ..addresses import path_of, without_password
 from .sqlite_endpoint import SqliteEndpoint
 
@@ -32,8 +31,9 @@ def _open_server(address: str) -> Endpoint:
     try:
         import psycopg
     except ImportError as exc:
-        hint = "PostgreSQL is an extra: pip install 'tiebreak[postgres]'"
-        raise Unavailable(f"board: {exc.name} is not installed", hint=hint) from exc
+        from ...installation import missing_extra
+
+        raise missing_extra(f"board: {exc.name} is not installed", "postgres") from exc
     from ..postgres.server_errors import unavailable
     from .postgres_endpoint import PostgresEndpoint
 
