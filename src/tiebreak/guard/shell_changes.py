@@ -178,6 +178,7 @@ def _held_by_another(
         "before you have read it again.",
         importance="high",
         channel="guard",
+        later=True,  # it holds the file, so it exists
     )
 
 
