@@ -176,6 +176,8 @@ def key(value: Any, what: str = "key") -> str:
 
 
 _KEY_MARK = "key:"
+MOST_DIGITS = 15
+"""The longest number of a task."""
 
 
 def key_of(ref: str) -> str:
@@ -197,7 +199,17 @@ def ref(value: Any, what: str = "ref") -> str:
     """A task's number with or without `#`, its id, the unique beginning of its id, or its key."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER:
         return f"#{value}"
-    return _line(value, what, MAX_KEY)
+    out = _line(value, what, MAX_KEY)
+    if out.startswith("#"):
+        number_of(out, what)
+    return out
+
+
+def number_of(ref: str, what: str = "ref") -> int:
+    """The number in `#42`; raises `Invalid` if there is none."""
+    if not is_digits(ref[1:]) or len(ref) > 1 + MOST_DIGITS:
+        raise Invalid(f"{what}: {shown(ref)} is not a task number such as #42")
+    return int(ref[1:])
 
 
 def is_uuid(value: str) -> bool:

@@ -9,7 +9,7 @@ from ..limits import CLAIM_LEASE, MAX_COUNT
 from ..model import created_by_claim, encode
 from ..names import seconds, short
 from ..text import plain, span
-from .parser import Argument, Option, command, duration, json_argument, whole
+from .parser import Argument, Option, command, duration, json_argument, one_tag, tags, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ REF = Argument("ref", "the task: its number, key, id or a unique beginning of th
 EPOCH = Option("epoch", "N", "the epoch of your claim (default: the current one)", default=0, convert=whole)
 LEASE = duration("lease", "how long the claim lasts unless renewed", CLAIM_LEASE)
 WAIT = Option("wait", "DURATION", "wait that long if it is not available", default="0s")
+TAG = tags("only with this tag", one=True)
 REASON = Option("reason", "TEXT", "why")
 
 
@@ -85,7 +86,7 @@ def _ask_which(context: Context, refusal: Refused) -> str | None:
     "Claim the next ready tasks: highest priority first, then oldest.",
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only from this queue"),
-    Option("tag", "TAG", "only with this tag"),
+    TAG,
     Option("count", "N", f"at most this many, 1 to {MAX_COUNT} (default 1)", default=1, convert=whole),
     LEASE,
     WAIT,
@@ -94,7 +95,7 @@ def _ask_which(context: Context, refusal: Refused) -> str | None:
 def next_ready(context: Context, args: Args) -> int:
     """Exit 0 if a task was claimed; 1 if none is ready; 2 if none became ready while waiting."""
     won = context.board.win_next(
-        kind=args.kind, queue=args.queue, tag=args.tag, count=args.count, lease=args.lease, wait=args.wait
+        kind=args.kind, queue=args.queue, tag=one_tag(args.tag), count=args.count, lease=args.lease, wait=args.wait
     )
     if context.json:
         context.answer(won)

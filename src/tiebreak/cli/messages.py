@@ -24,7 +24,8 @@ EVERYBODY = "all"
     "send",
     "Send a message to an agent, or to everybody.",
     Argument("to", f"an agent's name, or '{EVERYBODY}'"),
-    Argument("text", "what to say; - reads it from standard input", many=True),
+    Argument("text", "what to say; - reads it from standard input", many=True, sets="body"),
+    Option("escapes", text="read \\n in the text as a line break", short="e"),
     Option("channel", "CHANNEL", "the channel", sets="messages.send.channel"),
     Option("reply-to", "N", "reply to this message, in its thread", convert=whole),
     Option("importance", "PRIORITY", "its importance", sets="messages.send.importance"),
@@ -36,6 +37,8 @@ EVERYBODY = "all"
 def send(context: Context, args: Args) -> None:
     """Prints the message's number. A name that the project does not know is refused, or asked about on a terminal."""
     body = standard_input() if args.text == ["-"] else " ".join(args.text)
+    if args.escapes:
+        body = body.replace("\\n", "\n")
     send = partial(
         context.board.messages.send,
         body=body,
@@ -53,6 +56,8 @@ def send(context: Context, args: Args) -> None:
             raise
         message = send(later=True)
     context.answer(message, f"sent message {message.number} to {plain(message.recipient or 'everybody')}")
+    if args.text != ["-"] and "\\n" in body and "\n" not in body and not context.json:
+        context.warn(r"the text has \n as two characters; -e sends line breaks instead")
     if message.gone_since and not context.json:
         gone = ago(context.board.upkeep.now() - message.gone_since)
         context.warn(f"{message.recipient} is gone, last here {gone} ago: it is read if {message.recipient} comes back")
@@ -65,7 +70,7 @@ def send(context: Context, args: Args) -> None:
     Option("peek", text="do not mark them as read"),
     Option("channel", "CHANNEL", "only on this channel"),
     Option("thread", "N", "only in this thread", convert=whole),
-    Option("search", "WORDS", "search all your messages for these words"),
+    Option("search", "WORDS", "search all your messages for these words", sets="messages.search.query"),
     Option("follow", text="continue with new messages as they come"),
     number("limit", "at most this many", LISTED),
     example="tb inbox --follow",

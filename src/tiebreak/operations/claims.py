@@ -130,7 +130,7 @@ def _find_or_post(tx: Transaction, ref: str, agent: str, project: str, create: b
         return find(tx, ref, project)  # raises `NotFound`
     from .tasks import post
 
-    key = check_key(value)
+    key = check_key(value, "ref")
     if create is None:
         from .near_keys import refuse_near
 

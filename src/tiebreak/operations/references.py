@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ..errors import Invalid, NotFound
 from ..model import Task, columns, record
-from ..names import is_digits, is_uuid, key_of, shown
+from ..names import MOST_DIGITS, is_digits, is_uuid, key_of, number_of, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,15 +49,12 @@ BY_COLUMN = {
 """The condition that finds a task by each column that `column_and_value` names."""
 DIGITS = "digits"
 """What `column_and_value` answers for a number without `#`, which is no column: see `settled`."""
-_MOST_DIGITS = 15
 
 
 def column_and_value(ref: str) -> tuple[str, Any]:
     """The column that a reference is compared with, and the value to search for."""
     if ref.startswith("#"):
-        if not ref[1:].isdecimal() or len(ref) > 1 + _MOST_DIGITS:
-            raise Invalid(f"ref: {shown(ref)} is not a task number such as #42")
-        return "number", int(ref[1:])
+        return "number", number_of(ref)
     if is_digits(ref):
         return DIGITS, ref
     if is_uuid(ref):
@@ -119,12 +116,12 @@ def _by(tx: Transaction, column: str, value: Any, project: str, lock: str = "") 
 
 def _by_digits(tx: Transaction, digits: str, project: str) -> Task | None:
     """The task that has this number, else the one that has it as its key."""
-    is_number = digits[0] != "0" and len(digits) <= _MOST_DIGITS  # ids of our time begin with a zero
+    is_number = digits[0] != "0" and len(digits) <= MOST_DIGITS  # ids of our time begin with a zero
     numbered = _by(tx, "number", int(digits), project) if is_number else None
     keyed = _by(tx, "key", digits, project)
     if numbered is not None and keyed is not None and numbered.number != keyed.number:
         raise Invalid(
-            f"ref: {digits} is the number of {called(numbered)} and the key of {called(keyed)}",
+            f"{digits} is the number of {called(numbered)} and the key of {called(keyed)}",
             hint=f"use '#{numbered.number}' or '#{keyed.number}'; key:{digits} is the key, too",
         )
     return keyed if numbered is None else numbered
@@ -146,7 +143,7 @@ def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:
     )
     if len(rows) > 1:
         raise Invalid(
-            f"ref: {shown(prefix)} is the beginning of more than one id",
+            f"{shown(prefix)} is the beginning of more than one id",
             hint="use #number or more characters",
         )
     return record(Task, rows[0]) if rows else None
