@@ -66,9 +66,9 @@ def claim(context: Context, args: Args) -> None:
             raise
         task = context.board.win(chosen or ref, lease=args.lease, create=not chosen, wait=args.wait)
     created = created_by_claim(task)
+    grant(context, task, "won", seconds(args.lease), created=created)
     if created and not context.json:
         context.warn(f"no task had the key {task.key}: posted #{task.number} and claimed it")
-    grant(context, task, "won", seconds(args.lease), created=created)
 
 
 def _ask_which(context: Context, refusal: Refused) -> str | None:
