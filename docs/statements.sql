@@ -241,9 +241,20 @@ LIMIT 2;
 
 -- tasks.claim (5), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
-SELECT
-    (SELECT key FROM tasks WHERE project = :project AND key < :key ORDER BY key DESC LIMIT 1),
-    (SELECT key FROM tasks WHERE project = :project AND key > :key ORDER BY key LIMIT 1);
+WITH RECURSIVE places (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM places WHERE i < :length)
+SELECT i
+FROM places
+WHERE EXISTS (
+      SELECT 1
+      FROM tasks
+      WHERE project = :project AND key >= substr(:key, 1, i) AND key < substr(:key, 1, i + 1)
+  )
+  OR EXISTS (
+      SELECT 1
+      FROM tasks
+      WHERE project = :project AND key >= substr(:key, 1, i + 1) || :last AND key < substr(:key, 1, i) || :last
+  )
+  OR (i = :length AND EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key > :key AND key < :key || :last));
 
 -- tasks.claim (6), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.

@@ -32,14 +32,13 @@ def is_near(given: str, known: str) -> bool:
     return _folded(given) == _folded(known) or known in slips(given)
 
 
-def slips(key: str, upto: int | None = None) -> set[str]:
-    """The keys that are one slip away from this one, with the slip at one of the first `upto` + 1 characters."""
+def slips(key: str, places: Iterable[int] | None = None) -> set[str]:
+    """The keys that are one slip away from this one and first differ from it at one of these places; None: at any."""
     if len(key) < SHORTEST:
         return set()
     letters = {*_LETTERS, *(_LETTERS.upper() if key.lower() != key else ""), *key} - set("0123456789")
-    last = len(key) if upto is None else min(upto, len(key))
     found: set[str] = set()
-    for i in range(last + 1):
+    for i in range(len(key) + 1) if places is None else places:
         before, after = key[:i], key[i:]
         found.update(before + letter + after for letter in letters)
         if after and not after[0].isdigit():
@@ -56,15 +55,6 @@ def cases(key: str) -> tuple[str, str]:
     low = "".join(c.lower() if len(c.lower()) == 1 else c for c in key).translate(_BLANKS)
     high = "".join(c.upper() if len(c.upper()) == 1 else c for c in low).replace("-", "_")
     return low, high
-
-
-def common_start(key: str, others: Iterable[str | None]) -> int:
-    """How many characters at its beginning a key shares with the one of these that is most like it."""
-    most = 0
-    for other in others:
-        shared = zip(key, other or "", strict=False)
-        most = max(most, next((i for i, (a, b) in enumerate(shared) if a != b), min(len(key), len(other or ""))))
-    return most
 
 
 def _folded(key: str) -> str:

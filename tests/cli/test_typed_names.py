@@ -8,7 +8,8 @@ import pytest
 
 import tiebreak
 from tiebreak.cli import find, names
-from tiebreak.cli.parser import Args, Invalid, Option, parse
+from tiebreak.cli.parser import Args, Option, parse
+from tiebreak.errors import Invalid
 
 from .command import Tb
 

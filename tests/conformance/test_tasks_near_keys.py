@@ -10,7 +10,6 @@ from tiebreak.errors import Invalid, Lost, NotFound, Refused
 from .engines import Place
 from .tasks_support import unchanged
 
-
 # ── Numbers ──────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -3,9 +3,9 @@
 What counts as near is defined in `tiebreak.spelling`. Here the near keys of a key are looked up among all keys of the
 project, whatever the state of their tasks: somebody who means a finished task has to learn that it is finished.
 
-The search reads no more than the index of keys, and its cost hardly grows with the board. A slip can only be within
-what the key shares with the key before it or after it in the index, or right behind that: a known key with a later
-slip would share more. So two seeks tell how many near keys have to be sought at all.
+The search reads no more than the index of keys, and its cost hardly grows with the board. First it asks at which places
+some known key leaves the given one: begins alike and goes on differently. These are few, and only there can a slip be.
+Then it looks up the keys that a slip at one of these places makes.
 
 Claims that post after such a search exclude each other by a scope (see `claims`), so two that are near each other do
 not miss each other on PostgreSQL. Posts need not take part: a post does not search, so it may as well have come later.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from ..errors import Refused
 from ..model import Task, holder_id, record
 from ..names import short, shown
-from ..spelling import SHORTEST, cases, common_start, slips
+from ..spelling import SHORTEST, cases, slips
 from .references import SHOWN
 from .rows import among
 
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 _TOLD = 3
 """How many near keys a refusal names."""
 _LAST = "\U0010ffff"
-_BESIDE = (
-    "SELECT (SELECT key FROM tasks WHERE project = :project AND key < :key ORDER BY key DESC LIMIT 1), "
-    "(SELECT key FROM tasks WHERE project = :project AND key > :key ORDER BY key LIMIT 1)"
+_START = "substr(:key, 1, i)"
+_NEXT = "substr(:key, 1, i + 1)"
+_PLACES = (
+    "WITH RECURSIVE places (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM places WHERE i < :length) SELECT i FROM places "
+    f"WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key >= {_START} AND key < {_NEXT}) "
+    f"OR EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key >= {_NEXT} || :last AND key < {_START} || :last) "
+    "OR (i = :length AND EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key > :key AND key < :key || :last))"
 )
 _LONGER = "spelled.start || substr(CASE WHEN letters.high = 0 THEN :low ELSE :high END, spelled.size + 1, 1)"
 # Follows the index from the first character to the last, as long as some key begins like this.
@@ -68,12 +72,13 @@ def near_tasks(tx: Transaction, key: str, project: str) -> list[Task]:
     """The tasks of a project whose keys are near this one: open ones first, then the newest."""
     if len(key) < SHORTEST:
         return []
-    beside = tx.first(_BESIDE, key=key, project=project) or ()
-    if not any(beside):
+    this = {"project": project, "length": len(key), "last": _LAST}
+    places = [i for (i,) in tx.all(_PLACES, key=key, **this)]
+    if not places:
         return []
     low, high = cases(key)
-    spelled = tx.all(_CASES, low=low, high=high, length=len(key), last=_LAST, project=project)
-    wanted = {*slips(key, common_start(key, beside)), *(start for (start,) in spelled)} - {key}
+    spelled = {start for (start,) in tx.all(_CASES, low=low, high=high, **this)}
+    wanted = (slips(key, places) | spelled) - {key}
     found: list[Task] = []
     for these, params in among("key", sorted(wanted)):
         rows = tx.all(
