@@ -166,7 +166,7 @@ FOR SHARE;
 -- ================================================================================================================
 -- tasks.claim (writes)
 -- Win a ready task, or learn who holds it.
--- Scopes: keys shared, limits alone.
+-- Scopes: keys shared, limits alone, near keys alone.
 -- ================================================================================================================
 
 -- tasks.claim (1), claims._refuse_if_held
@@ -241,7 +241,75 @@ WHERE id >= :low AND id < :high AND project || '' = :project
 ORDER BY id
 LIMIT 2;
 
--- tasks.claim (5), tasks._insert
+-- tasks.claim (5), near_keys.near_tasks
+-- The tasks of a project whose keys are near this one: open ones first, then the newest.
+WITH RECURSIVE places (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM places WHERE i < :length)
+SELECT i
+FROM places
+WHERE EXISTS (
+      SELECT 1
+      FROM tasks
+      WHERE project = :project AND key >= substr(:key, 1, i) AND key < substr(:key, 1, i + 1)
+  )
+  OR EXISTS (
+      SELECT 1
+      FROM tasks
+      WHERE project = :project AND key >= substr(:key, 1, i + 1) || :last AND key < substr(:key, 1, i) || :last
+  )
+  OR (i = :length AND EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key > :key AND key < :key || :last));
+
+-- tasks.claim (6), near_keys.near_tasks
+-- The tasks of a project whose keys are near this one: open ones first, then the newest.
+WITH RECURSIVE spelled (size, start) AS (
+    SELECT 0, ''
+    UNION
+    SELECT
+        spelled.size + 1,
+        spelled.start || substr(CASE WHEN letters.high = 0 THEN :low ELSE :high END, spelled.size + 1, 1)
+    FROM spelled CROSS JOIN (SELECT 0 AS high UNION ALL SELECT 1) AS letters
+    WHERE spelled.size < :length
+      AND EXISTS (
+          SELECT 1
+          FROM tasks
+          WHERE project = :project
+            AND key >= spelled.start || substr(
+                CASE WHEN letters.high = 0 THEN :low ELSE :high END, spelled.size + 1, 1
+            )
+            AND key < spelled.start || substr(
+                CASE WHEN letters.high = 0 THEN :low ELSE :high END, spelled.size + 1, 1
+            ) || :last
+      )
+)
+SELECT start
+FROM spelled
+WHERE size = :length;
+
+-- tasks.claim (7), near_keys.near_tasks
+-- The tasks of a project whose keys are near this one: open ones first, then the newest.
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
+    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE project = :project AND key IN (:key_aaa);
+
+-- tasks.claim (8), references._by
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
+    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE number = :value;
+
+-- tasks.claim (9), tasks._insert
 -- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
@@ -257,7 +325,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (6), claims._win
+-- tasks.claim (10), claims._win
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -285,25 +353,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (7), concurrency.refuse_if_full
+-- tasks.claim (11), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT project, limit_group, limit_size
 FROM tasks
 WHERE number = :number AND limit_group IS NOT NULL AND state IN ('pending', 'claimed') AND ready_at <= :now;
 
--- tasks.claim (8), references._by
-SELECT
-    number, id, project, kind, name, key, queue, priority,
-    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
-    payload, result, reason,
-    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
-    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
-FROM tasks
-WHERE number = :value;
-
--- tasks.claim (9), expiry.expire_before
+-- tasks.claim (12), expiry.expire_before
 -- Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were.
 WITH RECURSIVE earlier (number) AS (
     SELECT after
@@ -318,13 +374,13 @@ FROM tasks JOIN earlier ON tasks.number = earlier.number
 WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
--- tasks.claim (10), dependencies.resolve_blocked
+-- tasks.claim (13), dependencies.resolve_blocked
 -- Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
 
--- tasks.claim (11), dependencies._count_blockers
+-- tasks.claim (14), dependencies._count_blockers
 -- How many open predecessors each task has, and the first predecessor that failed or was cancelled.
 SELECT
     edges.task, count(CASE WHEN finished_at = 0 THEN 1 END),
@@ -333,7 +389,7 @@ FROM edges JOIN tasks ON tasks.number = edges.after
 WHERE edges.task IN (:n_aaa)
 GROUP BY edges.task;
 
--- tasks.claim (12), dependencies.unfinished
+-- tasks.claim (15), dependencies.unfinished
 -- The tasks that a task comes after and still has to wait for.
 SELECT tasks.number
 FROM edges JOIN tasks ON tasks.number = edges.after
@@ -347,7 +403,7 @@ WHERE edges.task = :number
   )
 ORDER BY tasks.number;
 
--- tasks.claim (13), expiry._expire
+-- tasks.claim (16), expiry._expire
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -357,7 +413,7 @@ FROM tasks
 WHERE number = :number AND (state = 'claimed' AND until <= :now)
 FOR UPDATE;
 
--- tasks.claim (14), expiry._expire
+-- tasks.claim (17), expiry._expire
 UPDATE tasks
 SET
     displaced = NULL,
@@ -373,13 +429,13 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (15), expiry.with_dependents
+-- tasks.claim (18), expiry.with_dependents
 -- Those of these ended tasks that other tasks come after.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa) AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number);
 
--- tasks.claim (16), dependencies._first_dependents
+-- tasks.claim (19), dependencies._first_dependents
 -- The first tasks that come after each of these ends and have not been updated yet.
 SELECT *
 FROM (
@@ -390,7 +446,7 @@ FROM (
     LIMIT :most
 ) AS arm;
 
--- tasks.claim (17), dependencies._decide
+-- tasks.claim (20), dependencies._decide
 -- Release or cancel those of these tasks that are blocked; the cancelled ones.
 -- SQLite: without FOR UPDATE.
 SELECT number, run_anyway, blockers
@@ -399,7 +455,7 @@ WHERE number IN (:n_aaa) AND state = 'blocked'
 ORDER BY number
 FOR UPDATE;
 
--- tasks.claim (18), dependencies._cancel_each
+-- tasks.claim (21), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -408,7 +464,7 @@ SELECT
 FROM tasks
 WHERE number IN (:n_aaa);
 
--- tasks.claim (19), dependencies._cancel_each
+-- tasks.claim (22), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 WITH given (n, r) AS (VALUES (:n_aaa, :r_aaa))
 UPDATE tasks
@@ -429,7 +485,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (20), dependencies._release_each
+-- tasks.claim (23), dependencies._release_each
 -- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
 WITH given (n, w) AS (VALUES (:n_aaa, :w_aaa))
 UPDATE tasks
@@ -441,7 +497,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (21), expiry.expire
+-- tasks.claim (24), expiry.expire
 -- Write the lapses of a project's claims; how many there were.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH renewed AS MATERIALIZED (
@@ -457,7 +513,7 @@ SET look_at = until
 FROM renewed
 WHERE number = renewed.n AND state = 'claimed';
 
--- tasks.claim (22), expiry._expire
+-- tasks.claim (25), expiry._expire
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -469,14 +525,14 @@ ORDER BY look_at
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.claim (23), concurrency.refuse_if_full
+-- tasks.claim (26), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT limit_group, count(*)
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND limit_group = :group AND number <> :number
 GROUP BY limit_group;
 
--- tasks.claim (24), claims._win_limited
+-- tasks.claim (27), claims._win_limited
 -- Win a task whose group has room; None for a task without a limit, which `_win` has already tried.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
@@ -512,12 +568,12 @@ RETURNING
 
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (6): UPDATE tasks
---   tasks.claim (7): SELECT FROM tasks
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (23): SELECT FROM tasks
+--   tasks.claim (10): UPDATE tasks
+--   tasks.claim (11): SELECT FROM tasks
 --   tasks.claim (24): UPDATE tasks
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): SELECT FROM tasks
+--   tasks.claim (27): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.extend (writes)
@@ -619,13 +675,13 @@ DO UPDATE SET passed = excluded.passed;
 
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (5): INSERT INTO tasks
+--   tasks.claim (18): SELECT FROM tasks
+--   tasks.claim (9): INSERT INTO tasks
 --   tasks.claim (8): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (23): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.fail (writes)
@@ -690,12 +746,12 @@ RETURNING
 -- Also sends:
 --   tasks.claim (8): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
 --   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (21): SELECT FROM tasks
+--   tasks.claim (22): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.release (writes)
@@ -789,15 +845,15 @@ WHERE state = 'pending' AND ready_at > 0 AND ready_at <= :now
 ORDER BY project;
 
 -- Also sends:
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
+--   tasks.claim (24): UPDATE tasks
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (17): UPDATE tasks
 --   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (21): SELECT FROM tasks
+--   tasks.claim (22): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.next (writes)
@@ -1581,9 +1637,9 @@ ON CONFLICT DO NOTHING;
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
+--   tasks.claim (24): UPDATE tasks
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (17): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -1613,7 +1669,7 @@ VALUES (:task, :after)
 ON CONFLICT DO NOTHING;
 
 -- Also sends:
---   tasks.claim (5): INSERT INTO tasks
+--   tasks.claim (9): INSERT INTO tasks
 --   tasks.claim (3): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -1642,13 +1698,13 @@ RETURNING
 
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
 --   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (21): SELECT FROM tasks
+--   tasks.claim (22): UPDATE tasks
+--   tasks.claim (23): UPDATE tasks
 --   tasks.claim (8): SELECT FROM tasks
 --   tasks.complete (3): INSERT INTO chores
 
@@ -1734,17 +1790,17 @@ WHERE project = :project AND chore = :kind AND subject IN (SELECT s FROM given);
 
 -- Also sends:
 --   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (12): SELECT FROM edges
+--   tasks.claim (15): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
---   tasks.claim (13): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
+--   tasks.claim (16): SELECT FROM tasks
+--   tasks.claim (17): UPDATE tasks
 --   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (21): SELECT FROM tasks
+--   tasks.claim (22): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.retry_many (writes)
@@ -1796,7 +1852,7 @@ LIMIT :limit;
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.retry (5): SELECT FROM chores
---   tasks.claim (12): SELECT FROM edges
+--   tasks.claim (15): SELECT FROM edges
 --   tasks.retry (6): UPDATE tasks
 
 -- ================================================================================================================
@@ -1997,9 +2053,9 @@ RETURNING
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
---   tasks.claim (13): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
---   tasks.claim (12): SELECT FROM edges
+--   tasks.claim (15): SELECT FROM edges
 
 -- ================================================================================================================
 -- tasks.after (reads)
@@ -2049,10 +2105,10 @@ WHERE TRUE;
 
 -- Also sends:
 --   tasks.sweep (1): SELECT FROM chores
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (23): UPDATE tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.sweep (4): SELECT FROM chores
 
@@ -2611,8 +2667,8 @@ FROM (
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.next (5): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.next (16): SELECT FROM given
 --   tasks.next (8): SELECT FROM stirred
@@ -2622,9 +2678,9 @@ FROM (
 --   tasks.next (24): SELECT FROM tasks
 --   tasks.next (28): SELECT FROM tasks
 --   tasks.next (25): UPDATE tasks
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
+--   tasks.claim (24): UPDATE tasks
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (17): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -2692,11 +2748,11 @@ WHERE number = given.n AND state = 'claimed' AND (holder = :agent AND epoch = gi
 RETURNING number, id, project, name, kind, priority, epoch;
 
 -- Also sends:
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (18): SELECT FROM tasks
+--   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
+--   tasks.claim (23): UPDATE tasks
 --   tasks.complete (1): UPDATE tasks
 --   tasks.claim (8): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
@@ -3326,11 +3382,52 @@ WHERE number = :number;
 -- messages.send (3), messages._find
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0)
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
+    0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE messages.number = :number AND project = :project;
 
--- messages.send (4), resources.current
+-- messages.send (4), agents.is_known
+-- Whether a project knows an agent: announced, has read messages, holds something, or did something recently.
+SELECT 1
+FROM agents
+WHERE project = :project AND (id = :who OR (id > :who || '~' AND id < :who || '~~'))
+UNION ALL
+SELECT 1
+FROM cursors
+WHERE project = :project AND agent = :who
+LIMIT 1;
+
+-- messages.send (5), agents.is_known
+-- Whether a project knows an agent: announced, has read messages, holds something, or did something recently.
+SELECT 1
+FROM tasks
+WHERE project = :project
+  AND state = 'claimed'
+  AND (holder = :who OR substr(holder, 1, length(:who) + 1) = :who || '~')
+UNION ALL
+SELECT 1
+FROM holds
+WHERE project = :project
+  AND holder IS NOT NULL
+  AND (holder = :who OR substr(holder, 1, length(:who) + 1) = :who || '~')
+LIMIT 1;
+
+-- messages.send (6), agents.close_names
+-- The names of known agents that are spelled much like this one, the most similar first.
+SELECT id
+FROM agents
+WHERE project = :project
+ORDER BY seen_at DESC
+LIMIT :most;
+
+-- messages.send (7), agents.gone_since
+-- When an agent was last here, in board time, if all its incarnations are gone; 0 if one of them may be here.
+SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+FROM agents
+WHERE project = :project AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
+
+-- messages.send (8), resources.current
 -- The hold as it is stored; with `lock`, the row is locked until this transaction ends.
 -- SQLite: without FOR SHARE.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
@@ -3339,6 +3436,8 @@ WHERE project = :project AND resource = :resource AND slot = :slot
 FOR SHARE;
 
 -- Also sends:
+--   holds.transfer (3): SELECT FROM events
+--   holds.transfer (2): SELECT FROM agents
 --   holds.renew (1): SELECT FROM holds
 
 -- ================================================================================================================
@@ -3349,7 +3448,8 @@ FOR SHARE;
 -- messages.inbox (1), messages._select
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0)
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
+    0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE (recipient = :me OR (recipient IS NULL AND sender <> :me))
   AND messages.project = :project
@@ -3374,7 +3474,8 @@ LIMIT :limit;
 -- messages.inbox (2), messages._select
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0)
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
+    0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE (recipient = :me OR (recipient IS NULL AND sender <> :me))
   AND messages.project = :project
@@ -3432,7 +3533,8 @@ RETURNING agent;
 -- to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query).
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0)
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
+    0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)
   AND (recipient IS NULL OR recipient = :me OR sender = :me)

@@ -274,21 +274,25 @@ class Board:
     # These use `call` instead of the groups' methods, so that the most frequent commands need not import `groups`.
 
     def claim(
-        self, ref: str | int, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
+        self, ref: str | int, *, lease: float | str = CLAIM_LEASE, create: bool | None = None, wait: float | str = 0.0
     ) -> Claim:
-        """Claim a task, waiting for it at most `wait`; raises `Lost`, which names the holder."""
+        """Claim a task, waiting for it at most `wait`; raises `Lost`, which names the holder.
+
+        A key that no task has is posted as well, and then `created` of the claim is true. A key that is one slip away
+        from a known one is refused unless `create` is true; if it is false, nothing is posted.
+        """
         from .handles import Claim
 
         task, asked = self._try_until_won(self._claiming(ref, lease, create), wait)
         return Claim(self, task, lease, asked)
 
     def win(
-        self, ref: str | int, *, lease: float | str = CLAIM_LEASE, create: bool = True, wait: float | str = 0.0
+        self, ref: str | int, *, lease: float | str = CLAIM_LEASE, create: bool | None = None, wait: float | str = 0.0
     ) -> Task:
         """Like `claim`, but return the task without a handle that renews the claim."""
         return self._try_until_won(self._claiming(ref, lease, create), wait)[0]
 
-    def _claiming(self, ref: str | int, lease: float | str, create: bool) -> Callable[[], Task]:
+    def _claiming(self, ref: str | int, lease: float | str, create: bool | None) -> Callable[[], Task]:
         params = {"ref": ref, "lease": lease, "create": create}
         return lambda: self.call("tasks.claim", params)
 

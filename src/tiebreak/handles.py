@@ -12,6 +12,7 @@ import threading
 from .clock import elapsed
 from .errors import Fenced, Refused, TiebreakError
 from .fingerprints import fingerprint
+from .model import created_by_claim
 from .names import seconds
 from .text import plain
 
@@ -125,6 +126,11 @@ class Claim(Grant):
     def epoch(self) -> int:
         """The epoch of this claim."""
         return self.task.epoch
+
+    @property
+    def created(self) -> bool:
+        """Whether this claim also posted the task, because no task had the key."""
+        return created_by_claim(self.task)
 
     def _params(self) -> dict[str, Any]:
         return {"ref": self.task.id, "project": self.task.project, "epoch": self.task.epoch}

@@ -163,7 +163,7 @@ RULES: dict[str, Rule] = {
     ),
     "Ref": Rule(
         names.ref,
-        "a task: id, `#number`, unique id prefix or key",
+        "a task: number (`42` or `#42`), id, unique id prefix or key (`key:42` for a key that is a number)",
         {**_text(limits.MAX_KEY), **_whole(1), "type": ["string", "integer"]},
         "str | int",
     ),

@@ -301,7 +301,10 @@ class Wait(Record):
 
 
 class Message(Record):
-    """A message. Without a `recipient` it is for everybody. `thread` is the number of the first one in its thread."""
+    """A message. Without a `recipient` it is for everybody. `thread` is the number of the first one in its thread.
+
+    `gone_since`: when the recipient was last here, if it was gone when the message was sent. Only the sender learns it.
+    """
 
     number: int
     project: str
@@ -314,6 +317,7 @@ class Message(Record):
     body: str
     sent_at: Time
     acked_at: Time | None
+    gone_since: Time | None
 
 
 class Agent(Record):
@@ -465,6 +469,11 @@ RECORDS: dict[str, type[Record]] = {
 def columns(cls: type[Record], prefix: str = "") -> str:
     """The columns of a record's table, for a SELECT or RETURNING that makes such records."""
     return ", ".join(prefix + field for field in cls.fields)
+
+
+def created_by_claim(task: Task) -> bool:
+    """Whether a won task was posted by the claim that won it: both have one agent and one moment."""
+    return task.created_at == task.claimed_at and task.attempts == 1 and task.created_by == task.holder
 
 
 def holder_id(row: Task | Job | Hold) -> str | None:

@@ -166,18 +166,50 @@ def label(value: Any, what: str = "label") -> str:
 
 
 def key(value: Any, what: str = "key") -> str:
-    """A name for a task that agents agree on: printable, without blanks, and not like a number or an id."""
+    """A name for a task that agents agree on: printable, without blanks, and not like `#42` or an id."""
     out = _line(value, what, MAX_KEY)
     if out.startswith("#") or is_uuid(out) or any(c.isspace() for c in out):
         raise Invalid(f"{what}: must not start with '#', look like an id or contain blanks, got {shown(out)}")
+    if key_of(out) != out:
+        raise Invalid(f"{what}: must not be {_KEY_MARK} and a number, which refers to the key {key_of(out)}")
     return out
 
 
+_KEY_MARK = "key:"
+MOST_DIGITS = 15
+"""The longest number of a task."""
+
+
+def key_of(ref: str) -> str:
+    """The key that a reference names: `5` for `key:5`. Any other reference is taken as it is."""
+    return ref[len(_KEY_MARK) :] if ref.startswith(_KEY_MARK) and is_digits(ref[len(_KEY_MARK) :]) else ref
+
+
+def by_key(key: str) -> str:
+    """A reference that names a task by its key, also if the key is a number: `key:5` for `5`."""
+    return f"{_KEY_MARK}{key}" if is_digits(key) else key
+
+
+def is_digits(text: str) -> bool:
+    """Whether a text is a number without `#`, such as `42`."""
+    return text.isascii() and text.isdecimal()
+
+
 def ref(value: Any, what: str = "ref") -> str:
-    """A task's id, `#number`, unique id prefix or key."""
+    """A task's number with or without `#`, its id, the unique beginning of its id, or its key."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER:
         return f"#{value}"
-    return _line(value, what, MAX_KEY)
+    out = _line(value, what, MAX_KEY)
+    if out.startswith("#"):
+        number_of(out, what)
+    return out
+
+
+def number_of(ref: str, what: str = "ref") -> int:
+    """The number in `#42`; raises `Invalid` if there is none."""
+    if not is_digits(ref[1:]) or len(ref) > 1 + MOST_DIGITS:
+        raise Invalid(f"{what}: {shown(ref)} is not a task number such as #42")
+    return int(ref[1:])
 
 
 def is_uuid(value: str) -> bool:

@@ -214,7 +214,7 @@ UNKNOWN = {
     "why": ["why", "nowhere"],
     "why a lock": ["why", "lock:nowhere"],
     "message": ["ack", "99"],
-    "reply": ["send", "bob", "hello", "--reply-to", "99"],
+    "reply": ["send", "bob", "hello", "--later", "--reply-to", "99"],
     "pool": ["hold", "pool:nowhere"],
     "agent": ["leave", "--as", "nobody"],
 }

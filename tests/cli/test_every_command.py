@@ -51,7 +51,7 @@ CASES = {
     "transfer": ["transfer", "lock:mine", "--to", "bob~2"],
     "break": ["break", "lock:mine", "--reason", "nobody is there"],
     "run": ["run", "--hold", "lock:new", "--", "echo", '{"from": "the command"}'],
-    "send": ["send", "bob", "hello"],
+    "send": ["send", "bob", "hello", "--later"],
     "inbox": ["inbox"],
     "ack": ["ack", "1"],
     "announce": ["announce", "testing"],
@@ -113,7 +113,7 @@ def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
     [job] = board.jobs.next()
     board.jobs.append(ref="job", epoch=job.epoch, chunks=[{"start": 0, "stream": 1, "text": "made"}])
     board.holds.take(resources=["lock:mine"])
-    board.call("messages.send", {"body": "for me", "to": "me", "agent": "bob~2"})
+    board.call("messages.send", {"body": "for me", "to": "me", "agent": "bob~2", "later": True})
     board.agents.announce()
     process = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}
     board.call("sessions.begin", {"session": "over~spawn-1", "role": "worker", "command": ["agent"], **process})
@@ -216,11 +216,11 @@ def test_a_followed_stream_begins_with_the_newest_that_were_asked_for(
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--peek"]], ids=["human", "json", "peek"])
 def test_a_followed_inbox_comes_message_by_message(form: list[str], tb: Tb, board: tiebreak.Board) -> None:
-    board.messages.send(body="one", to="bob")
+    board.messages.send(later=True, body="one", to="bob")
     with tb.start("inbox", "--follow", "--as", "bob", *form) as running:
         lines = read_lines(running)
         until(lambda: "one" in "".join(lines), "the first message arrives", PATIENCE)
-        board.messages.send(body="two", to="bob")
+        board.messages.send(later=True, body="two", to="bob")
         until(lambda: "two" in "".join(lines), "the second message arrives", PATIENCE)
     if "--json" in form:
         assert [json.loads(line)["body"] for line in lines] == ["one", "two"]

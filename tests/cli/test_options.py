@@ -125,7 +125,7 @@ def test_a_task_may_be_called_like_an_option(cli: Cli) -> None:
 
 
 def test_a_message_may_begin_with_a_dash(cli: Cli) -> None:
-    assert cli("send", "--json", "bob", "--", "-v", "is verbose").json["body"] == "-v is verbose"
+    assert cli("send", "--json", "all", "--", "-v", "is verbose").json["body"] == "-v is verbose"
 
 
 def test_the_words_of_a_command_to_run_are_left_alone(tb: Tb) -> None:

@@ -116,7 +116,7 @@ def poisoned(tb: Tb, board: tiebreak.Board) -> None:
     board.tasks.claim(ref="work")
     board.holds.take(resources=["lock:x"], note="note")
     board.agents.announce(doing="doing")
-    board.messages.send(body=f"several\nlines\n{HARMFUL}", to="me")
+    board.messages.send(later=True, body=f"several\nlines\n{HARMFUL}", to="me")
     change(tb, "UPDATE tasks SET name = ?, kind = ?, reason = ?, holder = ?", HARMFUL, HARMFUL, HARMFUL, HARMFUL + "~1")
     change(tb, "UPDATE holds SET note = ?, holder = ?", HARMFUL, HARMFUL + "~1")
     change(tb, "UPDATE agents SET doing = ?, host = ?", HARMFUL, HARMFUL)

@@ -45,7 +45,7 @@ def lively(board: tiebreak.Board) -> tiebreak.Board:
     board.tasks.claim(ref="mine")
     board.tasks.post(name="free", payload={"a": [1, 2, 3]})
     board.holds.take(resources=["lock:x"])
-    board.messages.send(body="hello", to="bob")
+    board.messages.send(later=True, body="hello", to="bob")
     return board
 
 

@@ -369,3 +369,22 @@ def test_the_help_leaves_no_subcommand_and_no_option_out() -> None:
         assert told | untold == {f"--{option.name}" for option in declared.options}
         assert declared.text.endswith(".")
         assert declared.run.__doc__
+
+
+# ── Names that are numbers, slips, and agents to come ────────────────────────────────────────────────
+
+
+def test_work_that_is_called_by_a_number_is_not_the_task_with_that_number(shell: Shell) -> None:
+    other = shell.json("work-claim", "alice", "something-else")
+
+    work = shell.json("work-claim", "bob", str(other["number"]))
+
+    assert (work["key"], work["number"] != other["number"]) == (str(other["number"]), True)
+    assert shell.code("work-complete", "bob", str(other["number"])) == 0
+    assert shell.code("work-complete", "alice", "something-else") == 0
+
+
+def test_gptme_expects_no_question_about_a_slip_or_a_recipient(shell: Shell) -> None:
+    assert shell.code("work-claim", "alice", "login-bug") == 0
+    assert shell.code("work-claim", "bob", "logn-bug") == 0
+    assert shell.code("send", "alice", "hello", "--to", "nobody-yet") == 0

@@ -67,7 +67,7 @@ def outdated(place: Place, board: Board) -> dict[str, Any]:
 
 
 def message(board: Board) -> int:
-    return board.messages.send(body="hello", to="alice").number
+    return board.messages.send(later=True, body="hello", to="alice").number
 
 
 def session(board: Board, state: str = "starting") -> dict[str, Any]:

@@ -127,7 +127,7 @@ PARAMETERS: list[tuple[str, str, Wrong]] = [
     ("depend", "project", LABEL | NONE),
     ("claim", "ref", REF | NONE),
     ("claim", "lease", LEASE | NONE),
-    ("claim", "create", BOOLEAN | NONE),
+    ("claim", "create", BOOLEAN),
     ("claim", "agent", AGENT | NONE),
     ("claim", "project", LABEL | NONE),
     ("claim_many", "refs", REFS | NONE),

@@ -29,6 +29,7 @@ WAYS = pytest.mark.parametrize(
         pytest.param(lambda task: task.id.upper(), id="id in capitals"),
         pytest.param(lambda task: f"#{task.number}", id="number"),
         pytest.param(lambda task: task.number, id="bare number"),
+        pytest.param(lambda task: str(task.number), id="number as text"),
         pytest.param(lambda task: f"#00{task.number}", id="number with zeros"),
         pytest.param(lambda task: task.key, id="key"),
         pytest.param(lambda task: task.id[:8], id="prefix"),

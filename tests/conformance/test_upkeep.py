@@ -88,7 +88,7 @@ def test_only_agents_that_are_here_are_counted(alice: Board, bob: Board) -> None
 
 def test_messages_and_events_are_counted(place: Place, alice: Board) -> None:
     alice.messages.send(body="one")
-    alice.messages.send(body="two", to="bob")
+    alice.messages.send(later=True, body="two", to="bob")
     status = alice.upkeep.status()
     assert (status.messages, status.events) == (2, alice.events.last())
 

@@ -74,7 +74,7 @@ def test_the_start_tells_claims_messages_and_who_is_here_in_few_words(
     ann.board.tasks.claim(ref="login")
     ann.start()
     for number in range(40):
-        ben.board.messages.send(body=f"message {number} " + "x" * 300, to=ann.name)
+        ben.board.messages.send(later=True, body=f"message {number} " + "x" * 300, to=ann.name)
         ben.board.tasks.post(name=f"task {number}")
     told = ann.start()
     assert '#1 "login" (epoch 1)' in told
@@ -94,7 +94,7 @@ def test_the_start_is_known_to_the_board_with_its_process(claude: Start) -> None
 
 def test_a_new_turn_brings_new_messages_once(claude: Start) -> None:
     ann, ben = claude("ann"), claude("ben")
-    ben.board.messages.send(body="may I have a.py?", to=ann.name)
+    ben.board.messages.send(later=True, body="may I have a.py?", to=ann.name)
     said = ann.say("UserPromptSubmit", prompt="go on")
     assert "may I have a.py?" in said["hookSpecificOutput"]["additionalContext"]
     assert ann.say("UserPromptSubmit", prompt="go on") == {}

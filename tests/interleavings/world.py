@@ -147,7 +147,7 @@ SETUP: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("alice~1", "agents.announce", {"doing": "work"}),
     ("carol~1", "messages.send", {"body": "hello all"}),
-    ("carol~1", "messages.send", {"body": "hello bob", "to": "bob", "ack_requested": True}),
+    ("carol~1", "messages.send", {"body": "hello bob", "to": "bob", "ack_requested": True, "later": True}),
     ("carol~1", "schedules.add", {"name": "tick", "expression": "* * * * *", "command": ["true"]}),
     ("carol~1", "schedules.add", {"name": "rest", "expression": "0 0 * * *", "command": ["true"]}),
     ("carol~1", "schedules.pause", {"name": "rest"}),

@@ -68,7 +68,9 @@ async def _holds(client: Client, tools: Tools) -> None:
 
 
 async def _talks(client: Client, tools: Tools) -> None:
-    sent = (await good(client, "message", action="send", to="bob", text="hello", importance="high"))["message"]
+    sent = (await good(client, "message", action="send", to="bob", text="hello", importance="high", later=True))[
+        "message"
+    ]
     assert [each.body for each in tools.board.messages.inbox()] == ["hello"]
     answer = tools.board.messages.send(body="yes?", to="ada", reply_to=sent["number"], ack_requested=True)
     [read] = (await good(client, "look", what="inbox"))["messages"]

@@ -54,7 +54,7 @@ def test_what_agents_wrote_is_nowhere_but_in_untrusted_fields(near: Tools) -> No
     bob.tasks.post(name=f"{MARK} 3")
     bob.tasks.claim(ref="#3")
     bob.holds.take(resources=["lock:x"], note=MARK)
-    bob.messages.send(body=MARK, to="ada")
+    bob.messages.send(body=MARK, to="ada", later=True)
     bob.waits.enter(resources=["lock:z"], note=MARK)
 
     async def scenario(client: Client) -> None:
@@ -209,5 +209,24 @@ def test_a_call_that_waits_wins_when_it_is_free(near: Tools) -> None:
             await asyncio.sleep(0.01)
         near.board.holds.release(resources=["lock:x"])
         assert (await waiting)["holds"][0]["epoch"] == 2
+
+    near.drive(scenario)
+
+
+def test_a_model_that_writes_to_nobody_learns_it_and_can_insist(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        refusal = await bad(client, "message", action="send", to="nobody", text="hello")
+        assert "later" in refusal["next"]
+        sent = await good(client, "message", action="send", to="nobody", text="hello", later=True)
+        assert sent["message"]["to"] == "nobody"
+
+    near.drive(scenario)
+
+
+def test_a_model_that_claims_a_number_gets_no_new_task(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        refusal = await bad(client, "claim", ref="404")
+        assert "a number is never a new task" in refusal["next"]
+        assert (await good(client, "look", what="tasks"))["tasks"] == []
 
     near.drive(scenario)

@@ -94,7 +94,7 @@ def furnish(board: Board) -> None:
         board.holds.release(resources=["lock:deploy"], epochs=[hold.epoch])
     board.holds.take(resources=["pool:ports"], slots=3)
     board.holds.take(resources=["file:src/**"])
-    first = board.messages.send(body="hello\tworld", to="bob", ack_requested=True)
+    first = board.messages.send(later=True, body="hello\tworld", to="bob", ack_requested=True)
     board.messages.send(body="and again", reply_to=first.number)
     board.agents.announce(doing="testing")
     process: dict[str, Any] = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}

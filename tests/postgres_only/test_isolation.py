@@ -325,7 +325,7 @@ def sender(address: str, agent: str, count: int) -> Run:
     """Send that many."""
     board = open_board(address, agent)
     yield
-    return [board.messages.send(body=f"{agent} {i}", to="reader").number for i in range(count)]
+    return [board.messages.send(later=True, body=f"{agent} {i}", to="reader").number for i in range(count)]
 
 
 def marker(address: str, count: int) -> Run:

@@ -281,7 +281,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
         {"command": {"call": "a.b", "args": [None], "kwargs": {"a": []}}, "env": {"Ä B": ""}, "cwd": "/\n"},
     ),
     ("jobs.submit", {"command": ["ls", ""], "timeout": 0.5, "limits": {"files": 1}, "limit": "a/b=00010"}),
-    ("messages.send", {"body": "\x1b[31m\n\ttext", "to": "bob~x._-"}),
+    ("messages.send", {"body": "\x1b[31m\n\ttext", "to": "bob~x._-", "later": True}),
 ]
 
 

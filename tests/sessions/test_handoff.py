@@ -170,9 +170,9 @@ def test_an_old_coordinator_can_write_nothing_after_a_handoff(arena: Arena) -> N
     before = arena.board.tasks.get(ref="work")
     late: list[list[str]] = [
         ["complete", "work"],
-        ["send", "bob", "do this", "--as", agent_id(old)],
-        ["send", "bob", "do this", "--as", agent_id(old), "--epoch", "1"],
-        ["send", "bob", "do this", "--as", "helper"],
+        ["send", "bob", "do this", "--later", "--as", agent_id(old)],
+        ["send", "bob", "do this", "--later", "--as", agent_id(old), "--epoch", "1"],
+        ["send", "bob", "do this", "--later", "--as", "helper"],
         ["run", "--hold", "lock:deploy", "--", "touch", "ran"],
         ["run", "--hold", "seat:coordinator", "--", "touch", "ran"],
         ["hold", "src/a.py"],
@@ -196,9 +196,9 @@ def test_an_old_coordinator_can_write_nothing_after_a_handoff(arena: Arena) -> N
 def test_a_message_with_the_coordinators_epoch_needs_the_current_one(arena: Arena) -> None:
     new = arena.lead()
     who = ("--as", agent_id(new))
-    assert arena("send", "bob", "first", *who, "--epoch", "1").code == 0
-    assert arena("send", "bob", "second", *who, "--epoch", "2").code == 1
-    assert arena("send", "bob", "third", "--as", "stranger", "--epoch", "1").code == 1
+    assert arena("send", "bob", "first", "--later", *who, "--epoch", "1").code == 0
+    assert arena("send", "bob", "second", "--later", *who, "--epoch", "2").code == 1
+    assert arena("send", "bob", "third", "--later", "--as", "stranger", "--epoch", "1").code == 1
     assert [each.body for each in arena.board.messages.inbox(agent="bob")] == ["first"]
 
 
@@ -207,7 +207,7 @@ def test_the_replacement_can_write(arena: Arena) -> None:
     assert arena("handoff", "lead").code == 0
     [new] = arena.living()
     arena.starts(2)
-    assert arena("send", "bob", "hello", env=inside(new, arena)).code == 0
+    assert arena("send", "bob", "hello", "--later", env=inside(new, arena)).code == 0
 
 
 def test_holds_of_an_ended_session_are_free_at_once(arena: Arena) -> None:

@@ -144,7 +144,7 @@ def test_real_answers_survive_the_wire_unchanged(tmp_path: Path) -> None:
         answers: dict[str, Any] = {
             "list[Hold]": held,
             "list[Released]": alice.holds.release(resources=["file:a.py"], hashes=["abc"]),
-            "Message": alice.messages.send(body="two\nlines", to="bob", ack_requested=True),
+            "Message": alice.messages.send(later=True, body="two\nlines", to="bob", ack_requested=True),
             "list[Message]": bob.messages.inbox(),
             "Agent": alice.agents.announce(doing="testing", pid=1, host="h", boot="b", parent="bob~1"),
             "list[Agent]": alice.agents.list(),
@@ -272,7 +272,7 @@ def test_times_are_told_to_the_microsecond() -> None:
 
 
 def test_an_unacknowledged_message_has_no_time_of_acknowledgement() -> None:
-    message = record(Message, (1, "demo", "alice", None, "general", 1, 1, 0, "hi", 5_000_000, 0))
+    message = record(Message, (1, "demo", "alice", None, "general", 1, 1, 0, "hi", 5_000_000, 0, 0))
     assert (message.acked_at, message.ack_requested, message.importance) == (None, False, "normal")
     assert encode(message)["acked_at"] is None
 

@@ -210,7 +210,7 @@ def test_reading_does_not_write(board: Board, tmp_path: Path) -> None:
     """A read runs without the gate, so a write in it would come without its turn."""
     board.jobs.submit(command="true", key="work")
     board.tasks.claim(ref="work")
-    board.messages.send(body="hello", to="alice")
+    board.messages.send(later=True, body="hello", to="alice")
     board.schedules.add(name="daily", expression="@daily", command="true")
     writer = board.engine._writer  # type: ignore[attr-defined]
     values: dict[str, Any] = {"ref": "work", "query": "hello", "name": "daily"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tiebreak
-from tiebreak import Board, Lost
+from tiebreak import Board, Lost, Refused
 from tiebreak.engine.sqlite import transaction
 
 Plans = list[tuple[str, str]]
@@ -126,3 +126,12 @@ def test_plain_tasks_are_won_with_as_many_statements_as_before_there_were_jobs(
 
     assert claim <= 4, "the precheck, the claim, its event and the number of that"
     assert len(ran) <= 4, "a look at what time has done, the claim, its event and the number of that"
+
+
+def test_near_keys_are_sought_in_the_index_of_keys_alone(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("login-bug", "login-page", "login-test"):
+        board.tasks.post(name="work", key=key)
+    steps: list[str] = []
+    with pytest.raises(Refused):
+        plans(board, monkeypatch, "tasks.claim", steps, ref="logn-bug")
+    check([step for step in steps if "tasks" in step], "tasks_key")

@@ -80,6 +80,8 @@ STORIES: dict[str, list[Call | Later]] = {
         claim("build"),
         refused("tasks.claim", by="bob~1", ref="build"),
         refused("tasks.claim", ref="dead-beef", create=False),
+        refused("tasks.claim", ref="biuld"),
+        refused("tasks.claim", ref="2026"),
         call("tasks.extend", ref="build"),
         call("tasks.check", ref="build"),
         refused("tasks.check", ref="build", epoch=9),
@@ -361,6 +363,8 @@ STORIES: dict[str, list[Call | Later]] = {
     ],
     "messages": [
         call("messages.send", body="hello all"),
+        refused("messages.send", body="hello", to="bbo"),
+        call("agents.announce", by="bob~1"),
         call("messages.send", body="hello bob", to="bob", ack_requested=True),
         call("messages.send", by="bob~1", body="yes", reply_to=2),
         call("messages.inbox", by="bob~1"),
@@ -368,6 +372,8 @@ STORIES: dict[str, list[Call | Later]] = {
         call("messages.ack", by="bob~1", number=2),
         call("messages.mark", by="bob~1", upto=2),
         call("messages.search", query="hello wor*"),
+        call("agents.leave", by="bob~1"),
+        call("messages.send", body="are you there?", to="bob"),
     ],
     "agents": [
         call("agents.announce", doing="work"),

@@ -199,7 +199,7 @@ def _run(context: Context, words: list[str]) -> int:
 
 
 def _as_typed(exc: Invalid, wanted: Command, args: Args) -> Invalid:
-    """The error with an option in place of the operation's parameter: `--max-attempts` instead of `max_attempts`."""
+    """The error with what was typed in place of the operation's parameter: `--state` instead of `states[0]`."""
     from .parser import GLOBAL
 
     name, mark, rest = exc.message.partition(": ")
@@ -208,6 +208,9 @@ def _as_typed(exc: Invalid, wanted: Command, args: Args) -> Invalid:
         parameter = option.sets.rpartition(".")[2] or f"{option.key}s"  # a repeatable option fills a list: `tags`
         if name in (option.key, parameter) and args[option.key] != option.default:
             return Invalid(f"--{option.name}{mark}{rest}", hint=exc.own_hint, reason=exc.reason, **exc.data)
+    for argument in wanted.arguments:
+        if name == argument.sets:
+            return Invalid(f"{argument.name.upper()}{mark}{rest}", hint=exc.own_hint, reason=exc.reason, **exc.data)
     return exc
 
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "hold-held": "ask for it with `tb send {holder} …`, or wait for it with --wait",
     "hold-over": "`tb hold {called}` takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file",
+    "key-near": "`tb claim {number}` claims that one; --create posts a new task",
+    "number-unknown": "`tb tasks --all` lists them; `tb post TEXT --key {key}` posts a task with such a key",
     "operation-unknown": "`tb help` lists what there is",
     "others-are-first": "get in line with --wait, or ask {first}",
     "pool-unknown": "`tb hold {called} --slots N` makes it",
@@ -34,6 +36,7 @@ COMMANDS = {
     "project-name-taken": "`tb project list` shows what there is; `tb --project {project} …` works in it",
     "project-names-conflict": "`tb --project NAME tasks` shows what is open; finish it in all but one of them, or keep "
     "this clone apart with `tb project name NAME`",
+    "recipient-unknown": "`tb agents` lists who is here; --later sends it for an agent that will come",
     "schedule-unknown": "`tb cron list` tells what there is",
     "session-over": "stop working; `tb ps` shows who took over",
     "session-runs": "`tb stop {name}` ends it",

@@ -4,10 +4,12 @@ so they run operations by `board.call`: `board.tasks` would load a further packa
 
 from __future__ import annotations
 
+from ..errors import Invalid, Refused
 from ..limits import CLAIM_LEASE, MAX_COUNT
+from ..model import created_by_claim, encode
 from ..names import seconds, short
 from ..text import plain, span
-from .parser import Argument, Option, command, duration, json_argument, whole
+from .parser import Argument, Option, command, duration, json_argument, one_tag, tags, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
     from .context import Context
     from .parser import Args
 
-REF = Argument("ref", "the task: #number, key, id or a unique beginning of the id")
+REF = Argument("ref", "the task: its number, key, id or a unique beginning of the id")
 EPOCH = Option("epoch", "N", "the epoch of your claim (default: the current one)", default=0, convert=whole)
 LEASE = duration("lease", "how long the claim lasts unless renewed", CLAIM_LEASE)
 WAIT = Option("wait", "DURATION", "wait that long if it is not available", default="0s")
+TAG = tags("only with this tag", one=True)
 REASON = Option("reason", "TEXT", "why")
 
 
@@ -29,12 +32,12 @@ def called(task: Task) -> str:
     return f"#{task.number} {plain(task.name)}"
 
 
-def grant(context: Context, task: Task, verb: str, lease: float) -> None:
-    """Print a won or renewed claim."""
-    text = ""
-    if not context.json:
-        text = f"{context.styled(verb, 'good')} {called(task)}  epoch {task.epoch}, for {span(lease)}"
-    context.answer(task, text)
+def grant(context: Context, task: Task, verb: str, lease: float, **more: Any) -> None:
+    """Print a won or renewed claim, in JSON with `more` facts."""
+    if context.json:
+        context.answer({**encode(task), **more})
+    else:
+        context.say(f"{context.styled(verb, 'good')} {called(task)}  epoch {task.epoch}, for {span(lease)}")
 
 
 @command(
@@ -43,14 +46,39 @@ def grant(context: Context, task: Task, verb: str, lease: float) -> None:
     REF,
     LEASE,
     WAIT,
-    Option("no-create", text="do not create a task for a key that does not exist"),
+    Option("create", text="post a task for this key, even if there is one that is spelled almost the same"),
+    Option("no-create", text="do not post a task for a key that does not exist"),
     example="tb claim login-bug --lease 20m",
 )
 def claim(context: Context, args: Args) -> None:
-    """Exit 0 if you have it now; 1 if somebody else has it, who is named."""
-    task = context.board.win(args.ref, lease=args.lease, create=not args.no_create, wait=args.wait)
-    created = task.created_at == task.claimed_at
-    grant(context, task, "posted and won" if created else "won", seconds(args.lease))
+    """Exit 0 if you have it now; 1 if somebody else has it, who is named.
+
+    A key that no task has is posted as a new task. A key that is one letter away from a known one, with the same
+    digits, is asked about on a terminal, and refused otherwise. A number is never posted: `key:42` claims the key 42.
+    """
+    if args.create and args.no_create:
+        raise Invalid("claim: --create or --no-create, not both")
+    ref, create = args.ref, False if args.no_create else True if args.create else None
+    try:
+        task = context.board.win(ref, lease=args.lease, create=create, wait=args.wait)
+    except Refused as refusal:
+        if refusal.reason != "key-near" or (chosen := _ask_which(context, refusal)) is None:
+            raise
+        task = context.board.win(chosen or ref, lease=args.lease, create=not chosen, wait=args.wait)
+    created = created_by_claim(task)
+    grant(context, task, "won", seconds(args.lease), created=created)
+    if created and not context.json:
+        context.warn(f"no task had the key {task.key}: posted #{task.number} and claimed it")
+
+
+def _ask_which(context: Context, refusal: Refused) -> str | None:
+    """Ask a person which key was meant: the known task's reference, "" for the key as given, None for neither."""
+    facts = refusal.data
+    answer = context.ask(
+        f"{refusal.message}.\nClaim #{facts['number']} {facts['meant']} (y), post {facts['key']} as a new task (c), "
+        "or neither (N)? "
+    )
+    return f"#{facts['number']}" if answer in ("y", "yes") else "" if answer in ("c", "create") else None
 
 
 @command(
@@ -58,7 +86,7 @@ def claim(context: Context, args: Args) -> None:
     "Claim the next ready tasks: highest priority first, then oldest.",
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only from this queue"),
-    Option("tag", "TAG", "only with this tag"),
+    TAG,
     Option("count", "N", f"at most this many, 1 to {MAX_COUNT} (default 1)", default=1, convert=whole),
     LEASE,
     WAIT,
@@ -67,7 +95,7 @@ def claim(context: Context, args: Args) -> None:
 def next_ready(context: Context, args: Args) -> int:
     """Exit 0 if a task was claimed; 1 if none is ready; 2 if none became ready while waiting."""
     won = context.board.win_next(
-        kind=args.kind, queue=args.queue, tag=args.tag, count=args.count, lease=args.lease, wait=args.wait
+        kind=args.kind, queue=args.queue, tag=one_tag(args.tag), count=args.count, lease=args.lease, wait=args.wait
     )
     if context.json:
         context.answer(won)

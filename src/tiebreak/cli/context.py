@@ -111,6 +111,25 @@ class Context:
         if sys.stderr.isatty():
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
+    def warn(self, text: str) -> None:
+        """Print a line on standard error that must not be overlooked."""
+        from ..text import colour_wanted, plain, style
+
+        try:
+            print(f"{style('tb:', 'warn', on=colour_wanted(sys.stderr, os.environ))} {plain(text)}", file=sys.stderr)
+        except OSError:
+            pass  # nobody reads it
+
+    def ask(self, question: str) -> str:
+        """Ask a person at the terminal; "" if nobody is there to answer, as in the session of an agent."""
+        from ..agent_names import in_client
+        from ..text import block
+
+        if self.json or not sys.stdin.isatty() or not sys.stderr.isatty() or in_client(os.environ):
+            return ""
+        print(block(question), end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower()
+
     def complain(self, error: TiebreakError) -> None:
         """Print an error: as JSON on standard output with --json, else as a line and a hint on standard error."""
         from ..advice import advice

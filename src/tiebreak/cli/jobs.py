@@ -7,17 +7,18 @@ import sys
 
 from ..errors import Invalid
 from ..job_fields import written
-from ..limits import ATTEMPTS, BACKOFF, JOB_GRACE, OUTPUT, SHOWN
+from ..limits import ATTEMPTS, BACKOFF, JOB_GRACE, MAX_AMOUNT, MAX_OUTPUT, OUTPUT, SHOWN
 from ..names import JOB, seconds, shown
 from ..names import written as in_words
 from ..text import Styled, ago, parse_rfc3339, plain, span, table
-from .claims import called, who
+from .claims import TAG, called, who
 from .logs import OutputPrinter, exit_code, follow, percent_of
-from .parser import Argument, Option, command, duration, number, whole
+from .parser import Argument, Option, command, duration, number, one_tag, tags, whole
 from .tasks import OPEN, STYLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..model import Task
@@ -38,6 +39,28 @@ def size(value: str) -> int:
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > 15:
         raise Invalid(f"expected a size such as 512K, 200M or 2G, got {shown(value)}")
     return int(digits) * UNITS[unit]
+
+
+def amount(convert: Callable[[str], float]) -> Callable[[str], float]:
+    """A value of an option that limits a job: at least 1, in the unit that `convert` gives."""
+
+    def check(value: str) -> float:
+        try:
+            found = convert(value)
+        except Invalid as exc:
+            raise Invalid(exc.message.removeprefix("duration: ")) from None
+        if not 1 <= found <= MAX_AMOUNT:
+            raise Invalid(f"must be between 1 and {MAX_AMOUNT}, got {shown(value)}")
+        return found
+
+    return check
+
+
+def output_size(value: str) -> int:
+    """How many bytes of output are kept."""
+    if (found := size(value)) > MAX_OUTPUT:
+        raise Invalid(f"at most {MAX_OUTPUT // 1024**2}M, got {shown(value)}")
+    return found
 
 
 def variable(value: str) -> tuple[str, str]:
@@ -62,11 +85,11 @@ OPTIONS = (
     Option("cwd", "FOLDER", "where it runs (default: here)"),
     Option("no-cwd", text="run it in the folder of its worker"),
     Option("limit", "GROUP=N", "at most N of this group at once", sets="jobs.submit.limit"),
-    Option("tag", "TAG", "a tag (repeatable)", many=True),
-    Option("memory", "SIZE", "most memory: 200M, 2G", convert=size),
-    Option("cpu", "DURATION", "most processor time", convert=seconds),
-    Option("files", "N", "most open files", convert=whole),
-    Option("output", "SIZE", f"how much of its output is kept (default {OUTPUT // 1024**2}M)", convert=size),
+    tags("a tag"),
+    Option("memory", "SIZE", "most memory: 200M, 2G", convert=amount(size)),
+    Option("cpu", "DURATION", "most processor time", convert=amount(seconds)),
+    Option("files", "N", "most open files", convert=amount(whole)),
+    Option("output", "SIZE", f"how much of its output is kept (default {OUTPUT // 1024**2}M)", convert=output_size),
 )
 """Options of both `tb submit` and `tb cron add`."""
 
@@ -144,7 +167,7 @@ def _wait(context: Context, task: Task) -> int:
     Option("failed", text="only failed ones"),
     Option("state", "STATE", "only in this state (repeatable)", many=True, sets="tasks.list.states"),
     Option("queue", "QUEUE", "only in this queue"),
-    Option("tag", "TAG", "only with this tag"),
+    TAG,
     Option("name-contains", "TEXT", "only with this text in their name"),
     Option("every-project", text="of all projects, not only this one"),
     Option("before", "N", "only with smaller numbers: the next page", convert=whole),
@@ -159,7 +182,7 @@ def jobs(context: Context, args: Args) -> None:
         kind=JOB,
         states=states,
         queue=args.queue,
-        tag=args.tag,
+        tag=one_tag(args.tag),
         name_contains=args.name_contains,
         before=args.before,
         limit=args.limit,

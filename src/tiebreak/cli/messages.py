@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
+from ..errors import NotFound
 from ..limits import LISTED
 from ..text import ago, block, plain
 from .context import standard_input
@@ -22,18 +24,23 @@ EVERYBODY = "all"
     "send",
     "Send a message to an agent, or to everybody.",
     Argument("to", f"an agent's name, or '{EVERYBODY}'"),
-    Argument("text", "what to say; - reads it from standard input", many=True),
+    Argument("text", "what to say; - reads it from standard input", many=True, sets="body"),
+    Option("escapes", text="read \\n in the text as a line break", short="e"),
     Option("channel", "CHANNEL", "the channel", sets="messages.send.channel"),
     Option("reply-to", "N", "reply to this message, in its thread", convert=whole),
     Option("importance", "PRIORITY", "its importance", sets="messages.send.importance"),
     Option("ack", text="ask for an acknowledgement"),
+    Option("later", text="send it also to a name that nobody has had yet, for an agent that will come"),
     Option("epoch", "N", "send as coordinator; refused if this is not the seat's current epoch", convert=whole),
     example="tb send bob 'the schema changed, please rebase' --importance high",
 )
 def send(context: Context, args: Args) -> None:
-    """Prints the message's number."""
+    """Prints the message's number. A name that the project does not know is refused, or asked about on a terminal."""
     body = standard_input() if args.text == ["-"] else " ".join(args.text)
-    message = context.board.messages.send(
+    if args.escapes:
+        body = body.replace("\\n", "\n")
+    send = partial(
+        context.board.messages.send,
         body=body,
         to=None if args.to == EVERYBODY else args.to,
         reply_to=args.reply_to,
@@ -41,7 +48,19 @@ def send(context: Context, args: Args) -> None:
         ack_requested=args.ack,
         epoch=args.epoch or 0,
     )
+    try:
+        message = send(later=args.later)
+    except NotFound as refusal:
+        question = f"{refusal.message}.\nSend it for an agent that will come (y/N)? "
+        if refusal.reason != "recipient-unknown" or context.ask(question) not in ("y", "yes"):
+            raise
+        message = send(later=True)
     context.answer(message, f"sent message {message.number} to {plain(message.recipient or 'everybody')}")
+    if args.text != ["-"] and "\\n" in body and "\n" not in body and not context.json:
+        context.warn(r"the text has \n as two characters; -e sends line breaks instead")
+    if message.gone_since and not context.json:
+        gone = ago(context.board.upkeep.now() - message.gone_since)
+        context.warn(f"{message.recipient} is gone, last here {gone} ago: it is read if {message.recipient} comes back")
 
 
 @command(
@@ -51,7 +70,7 @@ def send(context: Context, args: Args) -> None:
     Option("peek", text="do not mark them as read"),
     Option("channel", "CHANNEL", "only on this channel"),
     Option("thread", "N", "only in this thread", convert=whole),
-    Option("search", "WORDS", "search all your messages for these words"),
+    Option("search", "WORDS", "search all your messages for these words", sets="messages.search.query"),
     Option("follow", text="continue with new messages as they come", short="f"),
     number("limit", "at most this many", LISTED),
     example="tb inbox --follow",

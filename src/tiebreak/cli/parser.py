@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class Option:
     """`--name METAVAR`, or a flag without METAVAR. `many`: repeatable, gives a list. `short`: its one-letter form.
 
+    `also` is a second name, which help does not show. With `commas`, a value is several values between commas.
     `sets` names the parameter that it sets, such as `tasks.post.priority`. Help adds the words that the parameter may
     be and its default (see `help.about`), so that neither is repeated here.
     """
 
-    __slots__ = ("convert", "default", "many", "metavar", "name", "sets", "short", "text")
+    __slots__ = ("also", "commas", "convert", "default", "many", "metavar", "name", "sets", "short", "text")
 
     def __init__(
         self,
@@ -38,8 +39,12 @@ class Option:
         convert: Callable[[str], Any] | None = None,
         short: str = "",
         sets: str = "",
+        also: str = "",
+        commas: bool = False,
     ) -> None:
         self.name = name
+        self.also = also
+        self.commas = commas
         self.sets = sets
         self.short = short
         self.metavar = metavar
@@ -69,13 +74,33 @@ def number(name: str, text: str, default: int) -> Option:
     return Option(name, "N", f"{text} (default {default})", default=default, convert=whole)
 
 
+def tags(text: str, *, one: bool = False) -> Option:
+    """The option `--tag TAG`, the same on every command: also written `--tags`, repeatable, and with commas.
+
+    With `one`, the command takes a single tag (see `one_tag`).
+    """
+    more = "" if one else " (repeatable, or with commas)"
+    return Option("tag", "TAG", f"{text}{more}", many=True, also="tags", commas=True)
+
+
+def one_tag(given: list[str]) -> str | None:
+    """The tag to search for, or None; more than one is refused, because a search takes only one."""
+    if len(given) > 1:
+        raise Invalid(f"--tag: expected one tag, got {len(given)}")
+    return given[0] if given else None
+
+
 class Argument:
-    """A positional argument. `many`: takes all remaining words. `optional`: may be missing."""
+    """A positional argument. `many`: takes all remaining words. `optional`: may be missing.
 
-    __slots__ = ("many", "name", "optional", "text")
+    `sets` is the parameter that it sets, if that has another name.
+    """
 
-    def __init__(self, name: str, text: str, *, many: bool = False, optional: bool = False) -> None:
+    __slots__ = ("many", "name", "optional", "sets", "text")
+
+    def __init__(self, name: str, text: str, *, many: bool = False, optional: bool = False, sets: str = "") -> None:
         self.name = name
+        self.sets = sets
         self.text = text
         self.many = many
         self.optional = optional
@@ -168,6 +193,7 @@ def split(words: list[str]) -> tuple[str | None, Args, list[str]]:
 def parse(wanted: Command, words: list[str], found: Args) -> Args:
     """Parse the words of a command; raises `Invalid` with what is wrong and the correct usage."""
     known = {option.name: option for option in (*wanted.options, *GLOBAL)}
+    known |= {option.also: option for option in wanted.options if option.also and option.also not in known}
     found.update({option.key: [] if option.many else option.default for option in wanted.options})
     shorts = {f"-{option.short}": f"--{option.name}" for option in wanted.options if option.short}
     left, plain = list(words), []
@@ -224,7 +250,9 @@ def _take_option(word: str, left: list[str], known: dict[str, Option], found: Ar
             value = option.convert(value)
         except Invalid as exc:
             raise Invalid(f"{at}--{name}: {exc.message}", hint=exc.own_hint, reason=exc.reason) from None
-    if option.many:
+    if option.commas:
+        found[option.key] += [part.strip() for part in value.split(",")]
+    elif option.many:
         found[option.key].append(value)
     else:
         found[option.key] = value
@@ -240,7 +268,8 @@ def place(wanted: Command, plain: list[str], found: Args) -> None:
         else:
             found[argument.name] = None
         if not found[argument.name] and not argument.optional:
-            raise Invalid(f"{wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}")
+            comment = "; a shell takes #7 for a comment, so write 7" if argument.name == "ref" else ""
+            raise Invalid(f"{wanted.name}: {argument.name.upper()} is missing", hint=f"usage: {usage(wanted)}{comment}")
     if plain:
         raise Invalid(f"{wanted.name}: unexpected {plain[0]!r}", hint=f"usage: {usage(wanted)}")
 

@@ -224,7 +224,7 @@ def tell(context: Context, args: Args) -> None:
     text = (standard_input() if args.text == ["-"] else " ".join(args.text)).rstrip("\n")
     found = find(context.board, args.agent)
     on_this_host(found)
-    message = context.board.messages.send(body=text, to=found.agent, channel="terminal")
+    message = context.board.messages.send(body=text, to=found.agent, channel="terminal", later=True)
     Tmux(socket_of(found)).type(found.tmux or "", text)
     context.answer(message, f"told {plain(found.agent)} (message {message.number})")
 
@@ -247,7 +247,9 @@ def stop(context: Context, args: Args) -> None:
     found = find(board, args.agent)
     on_this_host(found)
     why = f": {args.reason}" if args.reason else ""
-    board.messages.send(body=f"you are being stopped by {short(board.agent)}{why}", to=found.agent, channel="terminal")
+    board.messages.send(
+        body=f"you are being stopped by {short(board.agent)}{why}", to=found.agent, channel="terminal", later=True
+    )
     over = end(board, found, ask=args.ask, patience=seconds(args.patience, "--patience"))
     context.answer(over, f"stopped {plain(over.agent)} ({plain(over.note or '')})")
 

@@ -6,10 +6,10 @@ from ..errors import Invalid, Refused
 from ..limits import ATTEMPTS, BACKOFF, MAX_LIMIT, SHOWN
 from ..model import encode
 from ..names import ANNOUNCEMENTS
-from ..text import Styled, ago, plain, span, table
-from .claims import REASON, REF, called, who
+from ..text import Styled, ago, block, span, table
+from .claims import REASON, REF, TAG, called, who
 from .context import needed
-from .parser import Argument, Option, command, duration, json_argument, number, whole
+from .parser import Argument, Option, command, duration, json_argument, number, one_tag, tags, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ OPEN = ["blocked", "pending", "claimed"]
     Option("delay", "DURATION", "not ready before this time has passed", default="0s"),
     number("max-attempts", "attempts before it fails", ATTEMPTS),
     duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
-    Option("tag", "TAG", "a tag (repeatable)", many=True),
+    tags("a tag"),
     Option("about", "REF", "for an announcement: the task that it is about"),
     example="tb post 'fix the login bug' --key login-bug --priority high --kind bug",
 )
@@ -105,7 +105,7 @@ def cancel(context: Context, args: Args) -> None:
     Option("failed", text="all failed tasks that match the options below"),
     Option("queue", "QUEUE", "only in this queue"),
     Option("kind", "KIND", "only of this kind (job, task …)"),
-    Option("tag", "TAG", "only with this tag"),
+    TAG,
     Option("name-contains", "TEXT", "only with this text in their name"),
     Option("limit", "N", "at most this many, oldest first (default: all)", convert=whole),
     example="tb retry --failed --queue mail",
@@ -122,7 +122,7 @@ def retry(context: Context, args: Args) -> None:
         return
     if args.limit is not None and args.limit < 1:
         raise Invalid(f"retry: --limit: at least 1, got {args.limit}")
-    filters = {name: args[name] for name in ("queue", "kind", "tag", "name_contains")}
+    filters = {name: args[name] for name in ("queue", "kind", "name_contains")} | {"tag": one_tag(args.tag)}
     failed = _failed(context, filters)
     wanted = failed[: args.limit]
     reopened = _reopen(context, wanted, args.reason)
@@ -205,18 +205,33 @@ def show(context: Context, args: Args) -> None:
     if task.ready_at and task.state == "pending":
         rows.insert(1, ["ready", ago(now - task.ready_at)])
     context.say(context.styled(called(task), "bold"))
-    context.say(table([row for row in rows if row[1] != "-"], colour=context.colour))
+    lines = [row for row in rows if "\n" in row[1]]
+    context.say(table([row for row in rows if row[1] != "-" and row not in lines], colour=context.colour))
+    for label, text in lines:
+        context.say(f"{label}\n" + _indented(block(text)))
     facts = isinstance(task.result, dict) and "exit" in task.result and task.command is not None
     for label, value in (("payload", task.payload), ("result", None if facts else task.result)):
         if value is not None:
             import json
 
-            context.say(f"{label}\n" + plain_json(json.dumps(value, ensure_ascii=False, indent=2)))
+            text = json_lines(json.dumps(value, ensure_ascii=False, indent=2))
+            context.say(f"{label}\n" + _indented(block(text)))
 
 
-def plain_json(text: str) -> str:
-    """Indented JSON, made safe for a terminal."""
-    return "\n".join("  " + plain(line) for line in text.splitlines())
+def _indented(text: str) -> str:
+    """Text of several lines, each of them moved to the right, so that none can be taken for one of ours."""
+    return "\n".join("  " + line for line in text.split("\n"))
+
+
+def json_lines(text: str) -> str:
+    r"""Indented JSON for people: the line breaks in its texts are line breaks, not `\n`."""
+    import re
+
+    def broken(line: str) -> str:
+        margin = " " * (len(line) - len(line.lstrip()) + 2)
+        return re.sub(r"\\(.)", lambda found: f"\n{margin}" if found[1] == "n" else found[0], line)
+
+    return "\n".join(map(broken, text.split("\n")))
 
 
 @command(
@@ -227,7 +242,7 @@ def plain_json(text: str) -> str:
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only in this queue"),
     Option("priority", "PRIORITY", "only of this priority", sets="tasks.list.priority"),
-    Option("tag", "TAG", "only with this tag"),
+    TAG,
     Option("agent", "NAME", "only those held by this agent"),
     Option("mine", text="only those that you hold"),
     Option("name-contains", "TEXT", "only with this text in their name"),
@@ -245,7 +260,7 @@ def tasks(context: Context, args: Args) -> None:
         kind=args.kind,
         queue=args.queue,
         priority=args.priority,
-        tag=args.tag,
+        tag=one_tag(args.tag),
         agent=board.agent if args.mine else args.agent,
         name_contains=args.name_contains,
         before=args.before,

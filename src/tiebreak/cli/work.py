@@ -9,7 +9,7 @@ from ..errors import Invalid, TiebreakError
 from ..limits import DRAIN, JOB_LEASE, MAX_CONCURRENCY, MAX_JOB_LEASE
 from ..names import label, seconds, short, written
 from ..text import plain, span
-from .parser import Option, command, duration, whole
+from .parser import Option, command, duration, tags, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "work",
     "Run jobs as a worker, until told to stop.",
     Option("queue", "QUEUE", "only jobs of this queue (repeatable)", many=True),
-    Option("tags", "TAG", "only jobs that have one of these tags (repeatable, or with commas)", many=True),
+    tags("only jobs that have one of these tags"),
     Option("concurrency", "N", "jobs at once (default: one for each processor)", convert=whole),
     Option("import", "MODULE", "run functions that this Python module declares as jobs (repeatable)", many=True),
     duration("lease", "how long a job stays claimed without a heartbeat", JOB_LEASE),
@@ -74,7 +74,7 @@ def _options(args: Args) -> WorkerOptions:
         raise Invalid(f"--lease: from 1s to {written(MAX_JOB_LEASE)}, got {args.lease}")
     return WorkerOptions(
         queues=[label(queue, "--queue") for queue in args.queue],
-        tags=[label(tag, "--tags") for tags in args.tags for tag in tags.split(",")],
+        tags=[label(tag, "--tag") for tag in args.tag],
         modules=args["import"],
         concurrency=count,
         lease=lease,

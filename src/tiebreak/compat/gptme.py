@@ -5,6 +5,10 @@ and only the name stays the same. So two sessions with one name are one holder h
 already renews it. Sessions with different names exclude each other. Epochs work within a name too: a claim prints its
 epoch, and with `--epoch` a write under an earlier grant is refused.
 
+Work is named by its key, and a key may be a number here: `work-claim alice 5` is about the work called 5, not about the
+task #5. Nothing is said about near keys, and a message may be for an agent that has not come yet: gptme's agents expect
+neither refusal.
+
 The board is chosen as for every command (`--board`, `TIEBREAK_BOARD`). gptme's `COORDINATION_DB` is ignored, because it
 names a database of another format.
 """
@@ -15,7 +19,7 @@ from ..cli.command_group import CommandGroup
 from ..cli.parser import Args, Argument, Option, command, whole
 from ..errors import Invalid, Lost, NotFound, Refused
 from ..limits import HOLD_LEASE, MAX_ATTEMPTS, MAX_LIMIT, WORK_LEASE
-from ..names import ANNOUNCEMENTS, short
+from ..names import ANNOUNCEMENTS, by_key, short
 from ..names import agent as check_agent
 from ..names import lease as check_lease
 from ..text import block, parse_rfc3339, plain, rfc3339
@@ -153,6 +157,7 @@ def send(context: Context, args: Args) -> None:
         body=" ".join(args.message),
         agent=args.agent,
         to=args.to or args.recipient,
+        later=True,
         **args.given("channel"),
     )
     context.answer(sent, f"sent message {sent.number} to {plain(sent.recipient or 'everybody')} on {sent.channel}")
@@ -203,7 +208,7 @@ def work_claim(context: Context, args: Args) -> None:
     """Exit 0 if you have it now, 1 if somebody else has it or it is done."""
     board = context.board
     lease = WORK_LEASE if args.ttl is None else args.ttl
-    mine = {"ref": args.task, "agent": args.agent, "lease": lease}
+    mine = {"ref": by_key(args.task), "agent": args.agent, "lease": lease}
     post = {"name": args.task, "key": args.task, "agent": args.agent, "max_attempts": ATTEMPTS}
     try:
         task = _together(board, ("tasks.post", post), ("tasks.claim", mine))
@@ -218,7 +223,7 @@ def work_claim(context: Context, args: Args) -> None:
 def work_complete(context: Context, args: Args) -> None:
     """Exit 1 if it is not, or no longer, yours."""
     task = context.board.tasks.complete(
-        ref=args.task, agent=args.agent, epoch=args.epoch or 0, result=args.result or None
+        ref=by_key(args.task), agent=args.agent, epoch=args.epoch or 0, result=args.result or None
     )
     context.answer(task, f"completed {_called(task)}")
 
@@ -226,7 +231,9 @@ def work_complete(context: Context, args: Args) -> None:
 @GROUP.command("work-abandon", "Give claimed work back.", AGENT, TASK, Option("reason", "TEXT", "why"), EPOCH)
 def work_abandon(context: Context, args: Args) -> None:
     """It can be claimed again at once. Exit 1 if it is not yours."""
-    task = context.board.tasks.release(ref=args.task, agent=args.agent, epoch=args.epoch or 0, reason=args.reason)
+    task = context.board.tasks.release(
+        ref=by_key(args.task), agent=args.agent, epoch=args.epoch or 0, reason=args.reason
+    )
     context.answer(task, f"abandoned {_called(task)}")
 
 

@@ -40,12 +40,14 @@ class AsyncTasks(AsyncGroup):
         agent: str = "",
         project: str = "",
         lease: float | str = 300.0,
-        create: bool = True,
+        create: bool | None = None,
     ) -> Task:
         """Win a ready task, or learn who holds it.
 
-        With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
-        it.
+        A key that no task has yet is posted and won in one step, so that agents need not agree on who posts it; the task
+        then has equal `created_at` and `claimed_at`. Refused if the key is one slip away from a known one (one letter, or
+        only case, and the same digits), unless `create` is true. If `create` is false, nothing is posted. A number is never
+        posted.
         """
 
     @awaits
@@ -559,8 +561,12 @@ class AsyncMessages(AsyncGroup):
         importance: str = "normal",
         ack_requested: bool = False,
         epoch: int = 0,
+        later: bool = False,
     ) -> Message:
         """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
+
+        A name that the project does not know is refused, unless the message is for an agent that will come `later`. If the
+        recipient is known but gone, the answer says since when (`gone_since`).
 
         With an epoch, the sender acts as the project's coordinator: refused unless it holds the seat by exactly that grant.
         """

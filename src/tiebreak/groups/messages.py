@@ -27,8 +27,12 @@ class Messages(Group):
         importance: str = "normal",
         ack_requested: bool = False,
         epoch: int = 0,
+        later: bool = False,
     ) -> Message:
         """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
+
+        A name that the project does not know is refused, unless the message is for an agent that will come `later`. If the
+        recipient is known but gone, the answer says since when (`gone_since`).
 
         With an epoch, the sender acts as the project's coordinator: refused unless it holds the seat by exactly that grant.
         """

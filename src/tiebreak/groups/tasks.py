@@ -24,12 +24,14 @@ class Tasks(Group):
         agent: str = "",
         project: str = "",
         lease: float | str = 300.0,
-        create: bool = True,
+        create: bool | None = None,
     ) -> Task:
         """Win a ready task, or learn who holds it.
 
-        With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
-        it.
+        A key that no task has yet is posted and won in one step, so that agents need not agree on who posts it; the task
+        then has equal `created_at` and `claimed_at`. Refused if the key is one slip away from a known one (one letter, or
+        only case, and the same digits), unless `create` is true. If `create` is false, nothing is posted. A number is never
+        posted.
         """
 
     @sends("tasks.claim_many", "refs")

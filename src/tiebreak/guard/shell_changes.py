@@ -179,6 +179,7 @@ def _held_by_another(
         "committed before you have read it again.",
         importance="high",
         channel="guard",
+        later=True,  # it holds the file, so it exists
     )
 
 

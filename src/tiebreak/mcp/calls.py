@@ -248,7 +248,7 @@ async def message(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         return {"message": show.message(acked)}
     if "text" not in given:
         raise Invalid("message: send needs text")
-    options = _only(given, "to", "reply_to", "importance", "ack_requested")
+    options = _only(given, "to", "reply_to", "importance", "ack_requested", "later")
     sent = await board.run(partial(board.sync.messages.send, body=given["text"], **options))
     return {"message": show.message(sent)}
 

@@ -115,6 +115,7 @@ def message(one: Message) -> dict[str, Any]:
         importance=one.importance,
         ack_requested=one.ack_requested or None,
         sent_at=_time(one.sent_at),
+        gone_since=_time(one.gone_since),
         said=said(sender, text=one.body),
     )
 

@@ -224,6 +224,7 @@ TOOLS: list[dict[str, Any]] = [
             reply_to=_of("messages.send", "reply_to"),
             importance=_of("messages.send", "importance"),
             ack_requested=_of("messages.send", "ack_requested"),
+            later=_of("messages.send", "later", "to an agent yet to come"),
             number=_of("messages.ack", "number", "with ack"),
         ),
         _object(["message"], message={"type": "object"}),

@@ -193,6 +193,52 @@ def listing(
     return sorted(wanted, key=lambda a: (-a.seen_at, a.id))[:limit]
 
 
+_KNOWN = (
+    "SELECT 1 FROM agents WHERE project = :project AND (id = :who OR (id > :who || '~' AND id < :who || '~~')) "
+    "UNION ALL SELECT 1 FROM cursors WHERE project = :project AND agent = :who LIMIT 1"
+)
+_HOLDS = (
+    f"SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND {by_name('holder')} "
+    f"UNION ALL SELECT 1 FROM holds WHERE project = :project AND holder IS NOT NULL AND {by_name('holder')} LIMIT 1"
+)
+
+
+def is_known(tx: Transaction, name: str, project: str) -> bool:
+    """Whether a project knows an agent: announced, has read messages, holds something, or did something recently.
+
+    Only the newest events are searched: an agent that did nothing else, longer ago, may be forgotten.
+    """
+    this = {"who": name, "project": project}
+    if tx.first(_KNOWN, **this) or tx.first(_HOLDS, **this):
+        return True
+    return any(short(agent) == name for _, agent in signs_of_life(tx, project))
+
+
+def close_names(tx: Transaction, name: str, project: str) -> list[str]:
+    """The names of known agents that are spelled much like this one, the most similar first."""
+    from difflib import get_close_matches
+
+    rows = tx.all(
+        "SELECT id FROM agents WHERE project = :project ORDER BY seen_at DESC LIMIT :most",
+        project=project,
+        most=MAX_LIMIT,
+    )
+    known = {short(id_) for (id_,) in rows} | {short(agent) for _, agent in signs_of_life(tx, project)}
+    return get_close_matches(name, sorted(known), 3)
+
+
+def gone_since(tx: Transaction, name: str, project: str) -> int:
+    """When an agent was last here, in board time, if all its incarnations are gone; 0 if one of them may be here."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM agents WHERE project = :project AND {by_name('id')}", project=project, who=name
+    )
+    if not rows or any(_with_status(tx, row, {}).status != "gone" for row in rows):
+        return 0  # unannounced agents have nobody to tell that they are gone
+    found = listing(tx, project=project, agent=name)  # reads the events too, for what it has done since
+    last = max((max(each.left_at or 0.0, each.seen_at) for each in found), default=0.0)
+    return 0 if any(each.status != "gone" for each in found) else micros(last)
+
+
 def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
     """The full id of an agent: an id with a session as it is; for a name, the incarnation that was seen last."""
     if "~" in agent:

@@ -22,7 +22,7 @@ from .deferred_work import do_step, projects_with_work
 from .events import task_event
 from .expiry import apply_due_changes, end_of, expire_before, expire_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
-from .references import BY_COLUMN, FINISHED, STORED, called, column_and_value, find, lookup
+from .references import BY_COLUMN, DIGITS, FINISHED, STORED, called, column_and_value, find, lookup, settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,15 +58,17 @@ _WIN_LIMITED = winning("tasks", f"number = :number AND {READY}", WON, CLAIMED)
 
 def _may_post(params: dict[str, Any]) -> list[Scope]:
     """The scope of a claim that may post its task: a key that no task has yet is posted by the claim."""
-    may = params.get("create", True) and column_and_value(params["ref"])[0] == "key"
+    may = params.get("create") is not False and column_and_value(params["ref"])[0] == "key"
     return [keys_scope(params["project"])] if may else []
 
 
 def _refuse_if_held(
-    tx: Transaction, *, ref: str, agent: str, project: str, lease: float = CLAIM_LEASE, create: bool = True
+    tx: Transaction, *, ref: str, agent: str, project: str, lease: float = CLAIM_LEASE, create: bool | None = None
 ) -> None:
     """Refuse the call at once, before it waits for the write lock, if a committed grant holds the task."""
     column, value = column_and_value(ref)
+    if column == DIGITS:
+        column, value = settled(tx, ref, project)
     row = tx.first(
         f"SELECT {STORED}, {granted_by('tasks.project', 'tasks.id', 'tasks.epoch')} FROM tasks "
         f"WHERE {BY_COLUMN[column]} AND {LIVE}",
@@ -85,14 +87,19 @@ def claim(
     agent: AgentId = "",
     project: Project = "",
     lease: Lease = CLAIM_LEASE,
-    create: bool = True,
+    create: bool | None = None,
 ) -> Task:
     """Win a ready task, or learn who holds it.
 
-    With `create`, a key that no task has yet is posted and won in one step, so that agents need not agree on who posts
-    it.
+    A key that no task has yet is posted and won in one step, so that agents need not agree on who posts it; the task
+    then has equal `created_at` and `claimed_at`. Refused if the key is one slip away from a known one (one letter, or
+    only case, and the same digits), unless `create` is true. If `create` is false, nothing is posted. A number is never
+    posted.
     """
     column, value = column_and_value(ref)
+    if column == DIGITS:
+        column, value = settled(tx, ref, project)
+        ref = f"#{value}"
     won = _win(tx, column, value, agent, project, lease)
     written = 0
     try:
@@ -113,16 +120,23 @@ def claim(
     )
 
 
-def _find_or_post(tx: Transaction, ref: str, agent: str, project: str, create: bool) -> Task:
-    """Find the task to claim; post it if no task has this key yet."""
+def _find_or_post(tx: Transaction, ref: str, agent: str, project: str, create: bool | None) -> Task:
+    """Find the task to claim; post it if no task has this key yet and the key has no slip."""
     task = lookup(tx, ref, project)
     if task is not None:
         return task
-    if not create or column_and_value(ref)[0] != "key":
+    column, value = column_and_value(ref)
+    if create is False or column != "key":
         return find(tx, ref, project)  # raises `NotFound`
     from .tasks import post
 
-    return post(tx, name=ref, key=check_key(ref), agent=agent, project=project)
+    key = check_key(value, "ref")
+    if create is None:
+        from .near_keys import refuse_near
+
+        tx.serialize("near keys", project)  # two claims that are near each other do not both post
+        refuse_near(tx, key, project)
+    return post(tx, name=key, key=key, agent=agent, project=project)
 
 
 def _bring_up_to_date(tx: Transaction, task: Task) -> int:
@@ -275,23 +289,17 @@ def change_as_holder(
 
     `making` is the function of `grants` that makes the statement: `keeping`, `giving_back`, `closing` or `writing`.
     """
-    column, value = column_and_value(ref)
-    task = None
-    if column == "key":
-        task = find(tx, ref, project)
-        column, value = "number", task.number
+    column, value = settled(tx, ref, project)
     statement = making("tasks", f"{BY_COLUMN[column]} AND state = 'claimed'", STORED, also)
     row = tx.first(statement, agent=agent, epoch=epoch, value=value, project=project, **params)
     if row is not None:
         return record(Task, row)
-    raise stale(tx, find(tx, ref if task is None else f"#{task.number}", project), agent, epoch)
+    raise stale(tx, find(tx, f"#{value}" if column == "number" else ref, project), agent, epoch)
 
 
 def lock_as_holder(tx: Transaction, *, ref: str, agent: str, project: str, epoch: int) -> Task:
     """Lock a task as its holder, for a write to another table; the claim cannot end before this transaction does."""
-    column, value = column_and_value(ref)
-    if column == "key":
-        column, value = "number", find(tx, ref, project).number
+    column, value = settled(tx, ref, project)
     row = tx.first(holding(BY_COLUMN[column], STORED), value=value, project=project, agent=agent, epoch=epoch)
     if row is None:
         raise stale(tx, find(tx, ref, project), agent, epoch)
@@ -354,9 +362,7 @@ def check(tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = 
     Use it before a side effect that the board cannot fence. The claim may still be lost a moment later. It does not
     tell whether the agent's session was replaced as coordinator.
     """
-    column, value = column_and_value(ref)
-    if column == "key":
-        column, value = "number", find(tx, ref, project).number
+    column, value = settled(tx, ref, project)
     row = tx.first(
         f"SELECT {STORED} FROM tasks WHERE {BY_COLUMN[column]} AND state = 'claimed' AND until > {{now}} AND {MINE}",
         value=value,

@@ -4,6 +4,10 @@ A message goes to one agent or to everybody, on a channel, and may belong to a t
 an incarnation: a restarted agent finds the messages that were sent to its name. Reading moves a cursor that belongs to
 the reader, and no message is ever changed.
 
+A message to a name that the project does not know is refused, because nobody would ever read it: most of the time the
+name is mistyped. With `later` it is sent, for an agent that will come. If the recipient is known but gone, the message
+is sent, and the sender learns since when.
+
 Why a reader misses no message: a sender takes the scope of the project's messages, so message numbers become visible in
 order, and a reader's cursor never passes a number that is not committed yet.
 """
@@ -12,9 +16,10 @@ from __future__ import annotations
 
 from ..errors import Invalid, NotFound
 from ..limits import LISTED
-from ..model import Message, columns, record
-from ..names import PRIORITIES, short
+from ..model import Message, columns, record, row_of
+from ..names import PRIORITIES, short, shown
 from . import operation, scope
+from .agents import close_names, gone_since, is_known
 from .events import append
 from .session_fence import require_seat
 
@@ -23,7 +28,11 @@ if TYPE_CHECKING:
     from ..names import AgentId, Epoch, Label, Limit, Number, Priority, Project, Text
     from . import Transaction
 
-_COLUMNS = columns(Message, "messages.").replace("messages.acked_at", "coalesce(acks.acked_at, 0)")
+_COLUMNS = (
+    columns(Message, "messages.")
+    .replace("messages.acked_at", "coalesce(acks.acked_at, 0)")
+    .replace("messages.gone_since", "0 AS gone_since")
+)
 _FROM = "messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me"
 _FOR_ME = "(recipient = :me OR (recipient IS NULL AND sender <> :me))"
 
@@ -41,13 +50,19 @@ def send(
     importance: Priority = "normal",
     ack_requested: bool = False,
     epoch: Epoch = 0,
+    later: bool = False,
 ) -> Message:
     """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
+
+    A name that the project does not know is refused, unless the message is for an agent that will come `later`. If the
+    recipient is known but gone, the answer says since when (`gone_since`).
 
     With an epoch, the sender acts as the project's coordinator: refused unless it holds the seat by exactly that grant.
     """
     if epoch:
         require_seat(tx, agent, project, epoch)
+    if to is not None and not later and short(to) != short(agent):
+        _refuse_unknown(tx, short(to), project)
     tx.serialize("messages", project)  # a reader's cursor must not pass a number that is not committed yet
     thread = 0 if reply_to is None else _find(tx, reply_to, project, agent).thread
     row = tx.first(
@@ -75,7 +90,22 @@ def send(
         agent=agent,
         data={"message": number, "to": None if to is None else short(to), "thread": thread or number},
     )
-    return _find(tx, number, project, agent)
+    sent = _find(tx, number, project, agent)
+    since = 0 if to is None or short(to) == short(agent) else gone_since(tx, short(to), project)
+    return record(Message, (*row_of(sent)[:-1], since)) if since else sent
+
+
+def _refuse_unknown(tx: Transaction, name: str, project: str) -> None:
+    if is_known(tx, name, project):
+        return
+    close = close_names(tx, name, project)
+    meant = f"; there is {', '.join(close)}" if close else ""
+    raise NotFound(
+        f"nobody called {shown(name)} has been in project {project}{meant}",
+        reason="recipient-unknown",
+        to=name,
+        near=close,
+    )
 
 
 def _first_line(body: str) -> str:

@@ -1,5 +1,14 @@
 """References and columns: how callers name a task, and how reads show its row.
 
+A reference is one of these:
+
+- `#42`: the task with this number. Numbers count through the whole board.
+- `42`: the same, because a shell takes `#42` for a comment. If no task has the number, but one of the project has it as
+  its key, that task is meant. If both exist and differ, the reference is refused: neither is more likely.
+- `key:42`: the task whose key is made of digits alone, whatever numbers exist.
+- An id, or the beginning of one that no other id has.
+- Anything else is a key.
+
 Expiry needs no sweeper: a task whose claim has lapsed can be won again, so every read shows it as pending. A task whose
 attempts are used up cannot be won, and it has not failed until that is written, so reads show it as claimed. Both are
 marked as lapsed. This rule is written once, here, as `STATE`.
@@ -9,7 +18,7 @@ from __future__ import annotations
 
 from ..errors import Invalid, NotFound
 from ..model import Task, columns, record
-from ..names import is_uuid, shown
+from ..names import MOST_DIGITS, is_digits, is_uuid, key_of, number_of, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,17 +47,27 @@ BY_COLUMN = {
     "key": "project = :project AND key = :value",
 }
 """The condition that finds a task by each column that `column_and_value` names."""
+DIGITS = "digits"
+"""What `column_and_value` answers for a number without `#`, which is no column: see `settled`."""
 
 
 def column_and_value(ref: str) -> tuple[str, Any]:
     """The column that a reference is compared with, and the value to search for."""
     if ref.startswith("#"):
-        if not ref[1:].isdecimal() or len(ref) > 16:
-            raise Invalid(f"ref: {shown(ref)} is not a task number such as #42")
-        return "number", int(ref[1:])
+        return "number", number_of(ref)
+    if is_digits(ref):
+        return DIGITS, ref
     if is_uuid(ref):
         return "id", ref.lower()
-    return "key", ref
+    return "key", key_of(ref)
+
+
+def settled(tx: Transaction, ref: str, project: str) -> tuple[str, Any]:
+    """Like `column_and_value`, but always a unique column of a task's row; raises `NotFound` for an unknown key."""
+    column, value = column_and_value(ref)
+    if column in ("number", "id"):
+        return column, value
+    return "number", find(tx, ref, project).number
 
 
 def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
@@ -57,19 +76,28 @@ def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
     With `lock` (`{share}` or `{lock}`) the row is locked until this transaction ends.
     """
     task = lookup(tx, ref, project, lock)
-    if task is None:
-        where = f" in project {project}" if column_and_value(ref)[0] == "key" else ""
-        raise NotFound(f"no task {shown(ref)}{where}", reason="task-unknown")
-    return task
+    if task is not None:
+        return task
+    column = column_and_value(ref)[0]
+    if column == DIGITS:
+        raise NotFound(
+            f"no task #{ref}, and none in project {project} has the key {ref}", reason="number-unknown", key=ref
+        )
+    where = f" in project {project}" if column == "key" else ""
+    raise NotFound(f"no task {shown(ref)}{where}", reason="task-unknown")
 
 
 def lookup(tx: Transaction, ref: str, project: str, lock: str = "") -> Task | None:
     """The task that a reference names, or None. A key takes precedence over the beginning of an id."""
     column, value = column_and_value(ref)
-    task = _by(tx, column, value, project, lock)
-    if task is None and column == "key" and (task := _by_prefix(tx, ref.lower(), project)) and lock:
-        return _by(tx, "number", task.number, project, lock)
-    return task
+    if column in ("number", "id"):
+        return _by(tx, column, value, project, lock)
+    task = _by_digits(tx, value, project) if column == DIGITS else _by(tx, column, value, project, lock)
+    if task is None and value == ref:
+        task = _by_prefix(tx, ref.lower(), project)
+    elif column == "key":
+        return task
+    return _by(tx, "number", task.number, project, lock) if task is not None and lock else task
 
 
 def by_key(tx: Transaction, key: str, project: str) -> Task | None:
@@ -84,6 +112,19 @@ def _by(tx: Transaction, column: str, value: Any, project: str, lock: str = "") 
         project=project,
     )
     return None if row is None else record(Task, row)
+
+
+def _by_digits(tx: Transaction, digits: str, project: str) -> Task | None:
+    """The task that has this number, else the one that has it as its key."""
+    is_number = digits[0] != "0" and len(digits) <= MOST_DIGITS  # ids of our time begin with a zero
+    numbered = _by(tx, "number", int(digits), project) if is_number else None
+    keyed = _by(tx, "key", digits, project)
+    if numbered is not None and keyed is not None and numbered.number != keyed.number:
+        raise Invalid(
+            f"{digits} is the number of {called(numbered)} and the key of {called(keyed)}",
+            hint=f"use '#{numbered.number}' or '#{keyed.number}'; key:{digits} is the key, too",
+        )
+    return keyed if numbered is None else numbered
 
 
 def tagged(param: str = "tag") -> str:
@@ -102,7 +143,7 @@ def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:
     )
     if len(rows) > 1:
         raise Invalid(
-            f"ref: {shown(prefix)} is the beginning of more than one id",
+            f"{shown(prefix)} is the beginning of more than one id",
             hint="use #number or more characters",
         )
     return record(Task, rows[0]) if rows else None

@@ -42,6 +42,15 @@ def listed(name: str, numbers: Sequence[int]) -> Iterator[tuple[str, dict[str, A
         yield ":" + ", :".join(names), dict(zip(names, [*batch, *[0] * (size - len(batch))], strict=True))
 
 
+def among(name: str, texts: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Like `listed`, for texts. A shorter list is filled up with its last text."""
+    for begin in range(0, len(texts), SIZES[-1]):
+        batch = texts[begin : begin + SIZES[-1]]
+        size = next(size for size in SIZES if size >= len(batch))
+        [names] = _names((name,), size)
+        yield ":" + ", :".join(names), dict(zip(names, [*batch, *[batch[-1]] * (size - len(batch))], strict=True))
+
+
 _known: dict[tuple[Any, ...], Any] = {}
 
 
