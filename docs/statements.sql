@@ -3137,7 +3137,20 @@ SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND resource = :resource AND slot = :slot;
 
--- holds.renew (2), pools.slot_of
+-- holds.renew (2), resources._broken
+-- Who broke this agent's grant of that epoch, and why; None if nobody did, or if it was long ago.
+SELECT agent, note, data
+FROM (
+    SELECT number, event, epoch, agent, note, data
+    FROM events
+    WHERE subject = :resource AND project = :project
+    ORDER BY number DESC
+    LIMIT :most
+) AS newest
+WHERE event = 'hold.broken' AND epoch = :epoch
+ORDER BY number DESC;
+
+-- holds.renew (3), pools.slot_of
 -- The slot that is meant: the given one, or the one that this agent has.
 SELECT slot, CASE WHEN (holder IS NOT NULL AND until <= :now) THEN 1 ELSE 0 END
 FROM holds
@@ -3163,7 +3176,8 @@ RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- Also sends:
 --   holds.renew (1): SELECT FROM holds
---   holds.renew (2): SELECT FROM holds
+--   holds.renew (2): SELECT FROM events
+--   holds.renew (3): SELECT FROM holds
 
 -- ================================================================================================================
 -- holds.transfer (writes)
@@ -3212,6 +3226,7 @@ WHERE project = :project AND number = :number;
 --   holds.take (3): SELECT FROM holds
 --   holds.take (6): SELECT FROM waits
 --   holds.renew (1): SELECT FROM holds
+--   holds.renew (2): SELECT FROM events
 --   holds.take (17): SELECT FROM waits
 --   holds.take (18): SELECT FROM holds
 --   holds.take (19): SELECT FROM pools
@@ -3338,6 +3353,7 @@ FOR SHARE;
 
 -- Also sends:
 --   holds.renew (1): SELECT FROM holds
+--   holds.renew (2): SELECT FROM events
 
 -- ================================================================================================================
 -- messages.inbox (reads)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SOON = 0.5
 """Seconds after which a waiter tries again while a free resource is reserved for the first in line, who may be dead."""
 
-fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "waiting")]
+fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "loss_watch", "waiting")]
 fork_safety.LATER += [f"tiebreak.groups.{name}" for name in operations.MODULES]
 
 
