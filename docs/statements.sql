@@ -2626,6 +2626,13 @@ FROM (
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
+-- jobs.next_retry (reads)
+-- Return in how many seconds the next retry is due among the jobs that `jobs.next` selects; None if there is none.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- jobs.heartbeat (writes)
 -- Renew all these claims for another lease, counted from now, and return those that are lost.
 -- ================================================================================================================
