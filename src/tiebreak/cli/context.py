@@ -93,6 +93,16 @@ class Context:
         if sys.stderr.isatty():
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person sees what is printed and can answer."""
+        return sys.stdin.isatty() and sys.stdout.isatty()
+
+    def ask(self, question: str) -> bool:
+        """Ask a person who can answer; anything but yes means no. The question goes to standard error."""
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
     def complain(self, error: TiebreakError) -> None:
         """Print an error: as JSON on standard output with --json, else as a line and a hint on standard error."""
         from ..advice import advice

@@ -43,7 +43,7 @@ def init(context: Context, args: Args) -> int:
     if args.dry_run:
         context.answer(_facts(intended, []))
         return 1 if intended.problems else 0
-    if intended.changes and not (args.yes or _agreed()):
+    if intended.changes and not (args.yes or _agreed(context)):
         context.answer(_facts(intended, []), "nothing was changed")
         return 1
     setup.carry_out(found, intended)
@@ -92,7 +92,7 @@ def _show(context: Context, intended: Plan) -> None:
         context.say("all files are as they should be")
 
 
-def _agreed() -> bool:
+def _agreed(context: Context) -> bool:
     if not sys.stdin.isatty():
         from ..errors import Invalid
 
@@ -100,10 +100,7 @@ def _agreed() -> bool:
             "init: standard input is no terminal, so nobody can be asked",
             hint="--yes writes without asking, --dry-run only shows the changes",
         )
-    try:
-        return input("Write these changes? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    return context.ask("Write these changes?")
 
 
 def _next_steps(intended: Plan) -> list[str]:

@@ -109,7 +109,7 @@ MODULES = {
     "sessions": ("sessions",),
     "events": ("events",),
     "schedules": ("schedules",),
-    "upkeep": ("upkeep",),
+    "upkeep": ("upkeep", "pruning"),
 }
 """The modules that declare the operations of each group. Modules that are needed most often come first."""
 
