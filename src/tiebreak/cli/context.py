@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
-    from ..errors import TiebreakError
+    from ..errors import Refused, TiebreakError
     from .parser import Args
+    from .waiting_notice import WaitingNotice
 
 
 class Context:
@@ -28,6 +29,7 @@ class Context:
         self._options = options
         self._board: Board | None = None
         self._colour: bool | None = None
+        self._notice: WaitingNotice | None = None
 
     def use(self, options: Args) -> None:
         """Use the options of the command line from now on."""
@@ -42,7 +44,19 @@ class Context:
 
             given = self._options
             self._board = open(given.board, agent=given["as"], project=given.project)
+            self._board.on_wait = self.waiting
         return self._board
+
+    def waiting(self, what: Refused | str, left: float = float("inf")) -> float:
+        """Say on standard error what the command waits for, if it is time; returns the seconds until the next call.
+
+        The words of `what` complete "waiting for …"; a refusal speaks for itself.
+        """
+        if self._notice is None:
+            from .waiting_notice import WaitingNotice
+
+            self._notice = WaitingNotice(as_json=self.json)
+        return self._notice(what, left)
 
     @property
     def colour(self) -> bool:
