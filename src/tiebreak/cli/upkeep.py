@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..errors import Refused, Unavailable
 from ..limits import KEPT
-from ..names import seconds
-from ..text import Styled, plain, span, table
+from ..names import seconds, written
+from ..text import Styled, plain, table
 from .parser import Argument, Option, command, duration
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def _told(verb: str, total: dict[str, int], which: dict[str, Any]) -> str:
     """What is forgotten, how old it is, and in which projects."""
     counts = ", ".join(f"{count} {name}" for name, count in total.items())
     where = f"project {plain(which['project'])}" if "project" in which else "all projects"
-    return f"{verb} {counts} of {where}, older than {span(seconds(which['older_than'], 'older-than'))}"
+    return f"{verb} {counts} of {where}, older than {written(seconds(which['older_than'], 'older-than'))}"
 
 
 @command("backup", "Copy the board to a new file while it is in use.", Argument("file", "the file to create"))

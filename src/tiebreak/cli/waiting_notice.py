@@ -59,12 +59,12 @@ class WaitingNotice:
 
 
 def _print(what: Refused | str, left: float) -> None:
-    limit = f" up to {span(left)}" if left < float("inf") else ""
+    begins = f"waiting up to {span(left)}" if left < float("inf") else "waiting"
     meanwhile = ""
     if isinstance(what, str):
-        text = f"waiting{limit} for {what}"
+        text = f"{begins} for {what}"
     else:
-        text = f"waiting{limit}: {what.message}"
+        text = f"{begins}: {what.message}"
         meanwhile = _FOR.get(what.reason, "").format_map(_Facts(what.data))
     on = colour_wanted(sys.stderr, os.environ)
     hint = "; ".join(part for part in ("Ctrl-C stops waiting", meanwhile) if part)
