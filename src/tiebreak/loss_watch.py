@@ -59,7 +59,7 @@ class LossWatch:
                 seen = self._look(seen)
                 pause = min(LONGEST_REST, 2 * rest or 0.001)
                 rest = 0.001 if elapsed() - asked > LONGEST_REST else pause
-            except TiebreakError:
+            except (TiebreakError, OSError):  # the loss is noticed at the next renewal, if not before
                 rest = AGAIN
 
     def _look(self, seen: int | None) -> int:

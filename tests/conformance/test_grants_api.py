@@ -382,10 +382,16 @@ def test_what_happens_to_others_costs_the_holder_no_renewal(alice: Board, bob: B
     assert [event.event for event in alice.events.read(subject="lock:deploy", event="hold.renewed")] == []
 
 
-def test_a_grant_nobody_asked_about_starts_no_second_thread(alice: Board) -> None:
-    before = threading.active_count()
-    with alice.hold("lock:deploy"):
-        assert threading.active_count() == before + 1
+def watches() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "watch for a loss"}
+
+
+def test_only_a_grant_that_somebody_asked_about_is_watched(alice: Board) -> None:
+    before = watches()  # those of other tests may end later
+    with alice.hold("lock:deploy") as holding:
+        assert watches() <= before
+        noticed(holding)
+        assert len(watches() - before) == 1
 
 
 # ── Renewing ─────────────────────────────────────────────────────────────────────────────────────────
