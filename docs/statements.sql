@@ -2684,6 +2684,13 @@ FROM (
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
+-- jobs.next_retry (reads)
+-- Return in how many seconds the next retry is due among the jobs that `jobs.next` selects; None if there is none.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- jobs.heartbeat (writes)
 -- Renew all these claims for another lease, counted from now, and return those that are lost.
 -- ================================================================================================================
@@ -3195,7 +3202,20 @@ SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND resource = :resource AND slot = :slot;
 
--- holds.renew (2), pools.slot_of
+-- holds.renew (2), resources._broken
+-- Who broke this agent's grant of that epoch, and why; None if nobody did, or if it was long ago.
+SELECT agent, note, data
+FROM (
+    SELECT number, event, epoch, agent, note, data
+    FROM events
+    WHERE subject = :resource AND project = :project
+    ORDER BY number DESC
+    LIMIT :most
+) AS newest
+WHERE event = 'hold.broken' AND epoch = :epoch
+ORDER BY number DESC;
+
+-- holds.renew (3), pools.slot_of
 -- The slot that is meant: the given one, or the one that this agent has.
 SELECT slot, CASE WHEN (holder IS NOT NULL AND until <= :now) THEN 1 ELSE 0 END
 FROM holds
@@ -3221,7 +3241,8 @@ RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- Also sends:
 --   holds.renew (1): SELECT FROM holds
---   holds.renew (2): SELECT FROM holds
+--   holds.renew (2): SELECT FROM events
+--   holds.renew (3): SELECT FROM holds
 
 -- ================================================================================================================
 -- holds.transfer (writes)
@@ -3270,6 +3291,7 @@ WHERE project = :project AND number = :number;
 --   holds.take (3): SELECT FROM holds
 --   holds.take (6): SELECT FROM waits
 --   holds.renew (1): SELECT FROM holds
+--   holds.renew (2): SELECT FROM events
 --   holds.take (17): SELECT FROM waits
 --   holds.take (18): SELECT FROM holds
 --   holds.take (19): SELECT FROM pools
@@ -3439,6 +3461,7 @@ FOR SHARE;
 --   holds.transfer (3): SELECT FROM events
 --   holds.transfer (2): SELECT FROM agents
 --   holds.renew (1): SELECT FROM holds
+--   holds.renew (2): SELECT FROM events
 
 -- ================================================================================================================
 -- messages.inbox (reads)
@@ -4290,12 +4313,19 @@ FROM board
 WHERE name = 'probe';
 
 -- ================================================================================================================
+-- upkeep.prunable (reads)
+-- Count what `upkeep.prune` would delete in one project, or in all projects if none is named; writes nothing.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- upkeep.prune (writes)
 -- Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 -- Scopes: keys alone.
 -- ================================================================================================================
 
--- upkeep.prune (1), upkeep._prune_tasks
+-- upkeep.prune (1), pruning._prune_tasks
 -- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT number, project, key
@@ -4317,7 +4347,7 @@ ORDER BY finished_at, number
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
--- upkeep.prune (2), upkeep._prune_tasks
+-- upkeep.prune (2), pruning._prune_tasks
 -- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 SELECT number
 FROM tasks
@@ -4336,7 +4366,7 @@ WHERE number IN (:n_aaa)
       WHERE chores.project = tasks.project AND chore = 'dependents' AND subject = CAST(tasks.number AS TEXT)
   );
 
--- upkeep.prune (3), upkeep._prune_edges
+-- upkeep.prune (3), pruning._prune_edges
 -- Delete edges to and from some tasks, this many at most; how many were deleted.
 SELECT task, after
 FROM edges
@@ -4347,13 +4377,13 @@ FROM edges
 WHERE after IN (:n_aaa)
 LIMIT :most;
 
--- upkeep.prune (4), upkeep._prune_edges
+-- upkeep.prune (4), pruning._prune_edges
 -- Delete edges to and from some tasks, this many at most; how many were deleted.
 WITH given (t, a) AS (VALUES (:t_aaa, :a_aaa))
 DELETE FROM edges
 WHERE (task, after) IN (SELECT t, a FROM given);
 
--- upkeep.prune (5), upkeep._prune_tasks
+-- upkeep.prune (5), pruning._prune_tasks
 -- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 INSERT INTO marks (project, key, epoch)
 SELECT project, key, epoch
@@ -4362,63 +4392,52 @@ WHERE key IS NOT NULL AND number IN (:n_aaa)
 ON CONFLICT (project, key)
 DO UPDATE SET epoch = CASE WHEN excluded.epoch > marks.epoch THEN excluded.epoch ELSE marks.epoch END;
 
--- upkeep.prune (6), upkeep._prune_tasks
+-- upkeep.prune (6), pruning._prune_tasks
 -- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 DELETE FROM outputs
 WHERE task IN (:n_aaa);
 
--- upkeep.prune (7), upkeep._prune_tasks
+-- upkeep.prune (7), pruning._prune_tasks
 -- Delete old tasks and store the epochs of their keys; how many were deleted, and whether there are more.
 DELETE FROM tasks
 WHERE number IN (:n_aaa)
 RETURNING number;
 
--- upkeep.prune (8), upkeep._prune_log
+-- upkeep.prune (8), pruning._prune_log
 -- Delete the oldest rows of a log.
 DELETE FROM events
-WHERE number IN (
-      SELECT number
-      FROM events
-      WHERE number < (SELECT max(number) FROM events)
-      ORDER BY number
-      LIMIT :limit
-  )
+WHERE number IN (SELECT number FROM events WHERE TRUE ORDER BY number LIMIT :limit)
   AND at <= :before
+  AND number < (SELECT max(number) FROM events)
 RETURNING number;
 
--- upkeep.prune (9), upkeep._prune_log
+-- upkeep.prune (9), pruning._prune_log
 -- Delete the oldest rows of a log.
 DELETE FROM messages
-WHERE number IN (
-      SELECT number
-      FROM messages
-      WHERE number < (SELECT max(number) FROM messages)
-      ORDER BY number
-      LIMIT :limit
-  )
+WHERE number IN (SELECT number FROM messages WHERE TRUE ORDER BY number LIMIT :limit)
   AND sent_at <= :before
+  AND number < (SELECT max(number) FROM messages)
 RETURNING number;
 
--- upkeep.prune (10), upkeep._prune_log
+-- upkeep.prune (10), pruning._prune_log
 -- Delete the oldest rows of a log.
 DELETE FROM acks
 WHERE message = :number;
 
--- upkeep.prune (11), upkeep._prune_agents
--- Delete agents that gave no sign of life since then: neither a heartbeat nor an event.
+-- upkeep.prune (11), pruning._Old.gone_agents
+-- The agents that gave no sign of life since then, neither a heartbeat nor an event: project and id.
 SELECT project, id
 FROM agents
 WHERE seen_at <= :before
 ORDER BY seen_at, project, id;
 
--- upkeep.prune (12), upkeep._prune_agents
--- Delete agents that gave no sign of life since then: neither a heartbeat nor an event.
+-- upkeep.prune (12), pruning._prune_agents
+-- Delete agents that gave no sign of life.
 DELETE FROM agents
 WHERE project = :project AND id = :id AND seen_at <= :before
 RETURNING id;
 
--- upkeep.prune (13), upkeep._prune_answers
--- Delete stored answers.
+-- upkeep.prune (13), pruning._prune_answers
 DELETE FROM answers
 WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit)
 RETURNING once;

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 SOON = 0.5
 """Seconds after which a waiter tries again while a free resource is reserved for the first in line, who may be dead."""
 
-fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "waiting")]
+fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "loss_watch", "waiting")]
 fork_safety.LATER += [f"tiebreak.groups.{name}" for name in operations.MODULES]
 
 
@@ -107,6 +107,12 @@ class Board:
         self._agent = agent
         self._names = project
         self._project: str | None = None
+        self.on_wait: Callable[[Refused | str, float], float] | None = None
+        """Called by a call that waits, before it sleeps: with what it waits for, and the seconds left.
+
+        That is the refusal that names the holder, or words that complete "waiting for …". It returns the seconds after
+        which it wants to be called again.
+        """
 
     if TYPE_CHECKING:
         tasks: Tasks
@@ -328,6 +334,7 @@ class Board:
             if won or left <= 0:
                 return won, asked
             due = self.tasks.due()
+            left = min(left, self.waiting("a task to become ready", left))
             self.engine.wait(seen, left if due is None else min(left, due + 0.001), project=self.project)
 
     def hold(
@@ -414,7 +421,13 @@ class Board:
                 if end - elapsed() <= 0 or not may_change(refusal):
                     raise
                 if line is None or not line.keep():
-                    self._until_it_changes(refusal, seen, end if line is None else min(end, elapsed() + line.due()))
+                    wake = end if line is None else min(end, elapsed() + line.due())
+                    told = elapsed() + self.waiting(refusal, end - elapsed())
+                    self._until_it_changes(refusal, seen, min(wake, told))
+
+    def waiting(self, what: Refused | str, left: float) -> float:
+        """Tell `on_wait` what this caller waits for; returns the seconds after which it wants to be told again."""
+        return float("inf") if self.on_wait is None else self.on_wait(what, left)
 
     def _until_it_changes(self, refusal: Refused, seen: int, end: float) -> None:
         """Sleep until an event tells that the obstacle may be gone, or until its lease has run out."""

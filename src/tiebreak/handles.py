@@ -3,6 +3,9 @@
 As a context manager, a handle renews its lease in a background thread and ends the grant when the block ends. The board
 stays authoritative: every renewal and every end is checked against the epoch there. If the grant is lost, the handle
 cannot interrupt the code in the block. It remembers the loss, and raises it at the end of the block or from `check()`.
+
+A loss is noticed at the next renewal. A handle with `on_loss` also watches the board (see `loss_watch`) and notices at
+the event that ended its grant.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from .board import Board
+    from .loss_watch import LossWatch, Subject
     from .model import Hold, Released, Task
 
     G = TypeVar("G", bound="Grant")
@@ -40,13 +44,30 @@ class Grant:
         self.lease = seconds(lease)
         self.loss: TiebreakError | None = None
         """Why the grant is lost; None as long as no loss is known."""
-        self.on_loss: Callable[[], None] | None = None
-        """Called in the renewing thread when a loss is noticed."""
+        self._on_loss: Callable[[], None] | None = None
         self.over = False
         """Whether its holder has finished or released it."""
         self._expires = asked + self.lease
         self._lock = threading.Lock()
         self._renewer: Renewer | None = None
+        self._watch: LossWatch | None = None
+
+    @property
+    def on_loss(self) -> Callable[[], None] | None:
+        """Called in the renewing thread when a loss is noticed: at once, because the board is then watched for it."""
+        return self._on_loss
+
+    @on_loss.setter
+    def on_loss(self, then: Callable[[], None] | None) -> None:
+        self._on_loss = then
+        self._watch_if_wanted()
+
+    def _watch_if_wanted(self) -> None:
+        """Watch the board from now on, if somebody wants to hear of a loss and the grant is being renewed."""
+        if self._watch is None and self._on_loss is not None and self._renewer is not None:
+            from .loss_watch import LossWatch
+
+            self._watch = LossWatch(self.board, self._project(), self._subjects(), self._renewer.renew_now)
 
     def left(self) -> float:
         """The least number of seconds that the lease still lasts, counted from before the last renewal was sent."""
@@ -78,6 +99,12 @@ class Grant:
     def _renew(self) -> None:
         raise NotImplementedError
 
+    def _project(self) -> str:
+        raise NotImplementedError
+
+    def _subjects(self) -> list[Subject]:
+        raise NotImplementedError
+
     def _end(self, failed: BaseException | None) -> None:
         raise NotImplementedError
 
@@ -90,20 +117,25 @@ class Grant:
 
     def leave(self) -> None:
         """Stop renewing, and release it unless it is over."""
-        if self._renewer is not None:
-            self._renewer.stop()
+        self._stop_renewing()
         if not self.over:
             self.release()
 
+    def _stop_renewing(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        if self._renewer is not None:
+            self._renewer.stop()
+
     def __enter__(self: G) -> G:
         self._renewer = Renewer(self)
+        self._watch_if_wanted()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._renewer is not None:
-            self._renewer.stop()
+        self._stop_renewing()
         try:
             if self.loss is not None:
                 raise self.loss
@@ -131,6 +163,12 @@ class Claim(Grant):
     def created(self) -> bool:
         """Whether this claim also posted the task, because no task had the key."""
         return created_by_claim(self.task)
+
+    def _project(self) -> str:
+        return self.task.project
+
+    def _subjects(self) -> list[Subject]:
+        return [(self.task.id, self.task.epoch, None)]
 
     def _params(self) -> dict[str, Any]:
         return {"ref": self.task.id, "project": self.task.project, "epoch": self.task.epoch}
@@ -186,6 +224,13 @@ class Holding(Grant):
         """The slot of the first resource, counted from 0."""
         return self.holds[0].slot
 
+    def _project(self) -> str:
+        return self.holds[0].project
+
+    def _subjects(self) -> list[Subject]:
+        slots = [hold.slot if hold.resource.startswith("pool:") else None for hold in self.holds]
+        return [(hold.resource, hold.epoch, slot) for hold, slot in zip(self.holds, slots, strict=True)]
+
     def _params(self) -> dict[str, Any]:
         return {
             "resources": [hold.resource for hold in self.holds],
@@ -227,18 +272,24 @@ class Renewer:
 
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
-        self._stop = threading.Event()
+        self._stopped = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"renew {grant!r}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop, after the current renewal: none comes later."""
-        self._stop.set()
+        self._stopped = True
+        self._wake.set()
         self._thread.join()
+
+    def renew_now(self) -> None:
+        """Renew without waiting any longer, because the grant may be lost."""
+        self._wake.set()
 
     def _run(self) -> None:
         pause = self._grant.lease / 3
-        while not self._stop.wait(pause) and not self._grant.over:
+        while self._is_due(pause):
             pause = self._grant.lease / 3
             try:
                 self._grant.renew()
@@ -249,6 +300,12 @@ class Renewer:
                 pause = min(1.0, self._grant.lease / 10)
                 if self._grant.left() <= 0:
                     return self._lose(Fenced(f"{self._grant!r}: the lease ran out unrenewed ({exc})"))
+
+    def _is_due(self, pause: float) -> bool:
+        """Wait until the grant has to be renewed; False if it is not to be renewed any more."""
+        self._wake.wait(pause)
+        self._wake.clear()
+        return not self._stopped and not self._grant.over
 
     def _lose(self, why: TiebreakError) -> None:
         if self._grant.over:

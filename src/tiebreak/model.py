@@ -434,7 +434,7 @@ class Status(Record):
 
 
 class Pruned(Record):
-    """How many rows a pruning step removed, and whether there is more to do."""
+    """How many rows a pruning step removed (or would remove), and whether there is more to do."""
 
     tasks: int
     events: int

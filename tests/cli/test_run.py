@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import tiebreak
 
+from ..daemons import serving
+from ..postgres import server
 from .command import PATIENCE, TB, Tb, complaint, ended, gone, until, until_asleep, until_catching
 from .terminals import terminal
 
@@ -130,6 +133,40 @@ def test_a_broken_hold_ends_what_left_for_a_session_of_its_own(tb: Tb) -> None:
         for pid in started:
             until(lambda pid=pid: gone(pid), f"{pid} is gone", 60.0)  # type: ignore[misc]
         complaint(ended(running), 1)
+
+
+@pytest.fixture(params=["file", "daemon", "postgres"])
+def anywhere(request: pytest.FixtureRequest, tb: Tb) -> Iterator[Tb]:
+    """The command on a board of each kind."""
+    if request.param == "postgres":
+        tb.environment["TIEBREAK_BOARD"] = server().empty_board(server().database("run"))
+        yield tb
+    elif request.param == "daemon":
+        with serving(tb.folder) as daemon:
+            tb.environment["TIEBREAK_BOARD"] = f"unix:{daemon.socket}"
+            yield tb
+    else:
+        yield tb
+
+
+def test_a_command_does_not_go_on_until_the_next_renewal_of_a_broken_hold(anywhere: Tb) -> None:
+    """The next renewal would come in twenty minutes."""
+    tb = anywhere
+    script = "echo $$ > pids; exec sleep 300"
+    with tb.start(*HOLD, "--lease", "1h", "--as", "alice", "--", "sh", "-c", script) as running:
+        (pid,) = pids(tb.folder / "pids", 1)
+        tb.ok("break", "lock:x", "--reason", "the tab was closed", "--as", "operator")
+        said = complaint(ended(running), 1)
+    assert "lock:x: operator broke your hold: the tab was closed; the command was ended" in said
+    assert gone(pid)
+
+
+def test_a_program_that_runs_a_command_can_read_who_broke_the_hold_and_why(tb: Tb) -> None:
+    with tb.start(*HOLD, "--lease", "1h", "--json", "--", "sh", "-c", "echo $$ > pids; exec sleep 300") as running:
+        pids(tb.folder / "pids", 1)
+        tb.ok("break", "lock:x", "--reason", "stuck: since noon", "--as", "operator")
+        error = ended(running).json
+    assert (error["broken_by"], error["broken_because"]) == ("operator", "stuck: since noon")
 
 
 def test_the_command_is_gone_before_another_can_hold_it(tb: Tb) -> None:

@@ -18,8 +18,8 @@ import pytest
 import tiebreak
 from tiebreak.engine.sqlite.opening import allow_writing
 
-from .command import PATIENCE, Answer, Tb, complaint, ended, until, until_asleep
-from .terminals import in_shell
+from .command import PATIENCE, TB, Answer, Tb, complaint, ended, until, until_asleep
+from .terminals import in_shell, shown, terminal
 
 pytestmark = pytest.mark.usefixtures("counted")
 
@@ -202,6 +202,76 @@ def test_pruning_forgets_what_is_old_and_keeps_the_epochs(cli: Callable[..., Ans
     assert told["tasks"] == 1
     assert [task["name"] for task in cli("tasks", "--all", "--json").json] == ["open"]
     assert cli("claim", "work", "--json").json["epoch"] == 2
+
+
+@pytest.fixture
+def finished(board: tiebreak.Board) -> tiebreak.Board:
+    """A finished task in each of two projects."""
+    for project in ("demo", "other"):
+        board.tasks.claim(ref="work", project=project)
+        board.tasks.complete(ref="work", project=project)
+    board.tasks.post(name="the newest stays", project="third")
+    return board
+
+
+def left(board: tiebreak.Board) -> list[str]:
+    return sorted(task.project for task in board.tasks.list(project=None, states=["completed"]))
+
+
+PRUNE = ("prune", "--older-than", "0s")
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ([], ["other"]),
+        (["--project", "other"], ["demo"]),
+        (["--every-project"], []),
+        (["--project", "other", "--every-project"], []),
+        (["--dry-run"], ["demo", "other"]),
+        (["--dry-run", "--every-project", "--yes"], ["demo", "other"]),
+    ],
+    ids=" ".join,
+)
+def test_pruning_reaches_no_other_project_than_asked(
+    words: list[str], kept: list[str], cli: Callable[..., Answer], finished: tiebreak.Board
+) -> None:
+    told = cli(*PRUNE, *words)
+    assert told.code == 0
+    assert left(finished) == kept
+    where = "all projects" if "--every-project" in words else f"project {'other' if '--project' in words else 'demo'}"
+    assert f" of {where}, older than 0s" in told.out
+    assert told.out.startswith("would forget" if "--dry-run" in words else "forgot")
+
+
+def test_a_dry_run_writes_nothing(
+    cli: Callable[..., Answer], finished: tiebreak.Board, rows: Callable[[], dict[str, Any]]
+) -> None:
+    before = rows()
+    told = cli(*PRUNE, "--dry-run", "--every-project", "--json").json
+    assert rows() == before
+    assert (told["tasks"], told["project"], told["dry_run"]) == (2, None, True)
+
+
+@pytest.mark.parametrize("answer", ["n", "", "y"])
+def test_pruning_on_a_terminal_asks_first(answer: str, tb: Tb, finished: tiebreak.Board) -> None:
+    with terminal(echo=False) as screen:
+        running = screen.start(tb, TB, *PRUNE)
+        assert screen.read(until=b"will forget 1 tasks")
+        assert screen.read(until=b"of project demo, older than 0s. Go on? [y/N] ")
+        screen.type(answer + "\n")
+        assert screen.read()
+        assert running.wait(PATIENCE) == (0 if answer == "y" else 1)
+    assert left(finished) == (["other"] if answer == "y" else ["demo", "other"])
+
+
+def test_who_says_yes_is_not_asked(tb: Tb, finished: tiebreak.Board) -> None:
+    assert "Go on?" not in shown(tb, *PRUNE, "--yes")
+    assert left(finished) == ["other"]
+
+
+def test_nobody_is_asked_about_nothing(tb: Tb, finished: tiebreak.Board) -> None:
+    assert "would forget 0 tasks" in shown(tb, "prune", "--project", "third")
 
 
 def test_pruning_a_large_board_leaves_others_their_turn(tb: Tb, board: tiebreak.Board) -> None:

@@ -14,6 +14,7 @@ import pytest
 import tiebreak
 
 from .command import TB, Answer, Tb, complaint, ended, until_asleep
+from .terminals import terminal
 
 Change = Callable[[tiebreak.Board], object]
 OTHER = {
@@ -223,3 +224,83 @@ def test_a_sleeping_wait_holds_no_lock(tb: Tb) -> None:
         locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
         assert [line for line in locks if line[-4] == str(running.pid) and line[3] == "WRITE"] == []
         assert json.loads(tb.ok("post", "x", "--json"))["state"] == "pending"
+
+
+# ── What is said meanwhile ───────────────────────────────────────────────────────────────────────────
+
+
+def blocked(board: tiebreak.Board) -> None:
+    """Something to wait for: a lock that alice holds, a task that she has claimed."""
+    board.call("holds.take", {"resources": ["lock:x"], "agent": "alice~1", "lease": 600})
+    board.call("tasks.claim", {"ref": "work", "agent": "alice~1", "lease": 600})
+
+
+WAITS = {
+    "hold": (["hold", "lock:x", "--wait", "90s"], "waiting up to 1m", "lock:x is held by alice for another "),
+    "run": (["run", "--hold", "lock:x", "--wait", "90s", "--", "true"], "waiting up to 1m", "lock:x is held by alice"),
+    "claim": (["claim", "work", "--wait", "90s"], "waiting up to 1m", "#1 'work' is held by alice for another "),
+    "next": (["next", "--wait", "90s"], "waiting up to 1m", "for a task to become ready"),
+    "wait for a task": (["wait", "work"], "waiting for #1 work to be finished; it is claimed by alice", ""),
+    "wait for an event": (
+        ["wait", "--event", "queue", "--timeout", "90s"],
+        "waiting up to 1m",
+        "an event that matches",
+    ),
+    "submit": (["submit", "true", "--wait"], "waiting for a worker to run #2 true; it is pending", ""),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_command_does_not_wait_in_silence(name: str, tb: Tb, board: tiebreak.Board) -> None:
+    """Its standard error is a pipe, so it says so only after a moment."""
+    words, first, more = WAITS[name]
+    blocked(board)
+    with tb.start(*words, "--as", "bob") as running:
+        assert running.stderr is not None
+        said, hint = running.stderr.readline(), running.stderr.readline()
+        running.kill()
+        out, err = running.communicate()
+    assert said.startswith("tb: waiting")
+    assert first in said
+    assert more in said
+    assert hint.startswith("    Ctrl-C stops waiting")
+    assert (out, err) == ("", ""), "nothing of it is in the answer, and it is said once"
+
+
+def test_a_terminal_is_told_at_once_for_whom_it_waits_and_what_to_do(tb: Tb, board: tiebreak.Board) -> None:
+    blocked(board)
+    with terminal() as screen:
+        running = screen.start(
+            tb, TB, "hold", "lock:x", "--wait", "90s", "--as", "bob", "--json", env={"NO_COLOR": "1"}
+        )
+        assert screen.read(until=b"`tb send alice \xe2\x80\xa6` asks for it; `tb waits` shows who else waits")
+        board.call("holds.release", {"resources": ["lock:x"], "agent": "alice~1"})
+        assert screen.read()
+        assert running.wait(60) == 0
+    assert b"tb: waiting up to 1m" in screen.screen
+    assert b": lock:x is held by alice for another " in screen.screen
+
+
+def test_a_program_that_reads_json_hears_nothing_of_the_wait(tb: Tb, board: tiebreak.Board) -> None:
+    blocked(board)
+    answer = tb("hold", "lock:x", "--wait", "1500ms", "--as", "bob", "--json")
+    assert (answer.code, answer.err) == (1, "")
+    assert answer.json["holder"] == "alice"
+
+
+def test_a_short_wait_is_not_worth_a_word(tb: Tb, board: tiebreak.Board) -> None:
+    blocked(board)
+    answer = tb("hold", "lock:x", "--wait", "200ms", "--as", "bob")
+    assert "waiting" not in complaint(answer, 1)
+
+
+def test_who_waits_is_told_when_somebody_else_has_it(tb: Tb, board: tiebreak.Board) -> None:
+    blocked(board)
+    with tb.start("hold", "lock:x", "--wait", "90s", "--as", "bob") as running:
+        assert running.stderr is not None
+        assert "held by alice" in running.stderr.readline()
+        running.stderr.readline()
+        board.call("holds.transfer", {"resource": "lock:x", "to": "carol~1", "agent": "alice~1"})
+        assert "held by carol" in running.stderr.readline()
+        running.kill()
+        running.communicate()

@@ -304,6 +304,96 @@ def test_a_broken_hold_does_not_hide_what_went_wrong_inside(
         raise error
 
 
+# ── Losing a grant long before its next renewal ──────────────────────────────────────────────────────
+
+
+def hand_over(board: Board) -> None:
+    board.holds.transfer(resource="lock:deploy", to="bob~test")
+
+
+def test_the_one_who_asked_hears_of_a_broken_hold_at_once(alice: Board, bob: Board) -> None:
+    with pytest.raises(Fenced, match="bob broke your hold: stuck"), alice.hold("lock:deploy", lease="1h") as holding:
+        lost = noticed(holding)
+        break_hold(bob)
+        assert lost.wait(SOON)
+
+
+def test_a_hold_that_was_broken_before_somebody_asked_is_heard_of_too(alice: Board, bob: Board) -> None:
+    with pytest.raises(Fenced), alice.hold("lock:deploy", lease="1h") as holding:
+        break_hold(bob)
+        assert noticed(holding).wait(SOON)
+
+
+def test_a_callback_that_is_set_before_the_block_hears_of_it_too(alice: Board, bob: Board) -> None:
+    holding = alice.hold("lock:deploy", lease="1h")
+    lost = noticed(holding)
+    with pytest.raises(Fenced), holding:
+        break_hold(bob)
+        assert lost.wait(SOON)
+
+
+def test_a_hold_that_the_same_agent_handed_over_elsewhere_is_lost_at_once(alice: Board, place: Place) -> None:
+    with pytest.raises(Fenced, match="held by bob"), alice.hold("lock:deploy", lease="1h") as holding:
+        lost = noticed(holding)
+        hand_over(place.open("alice"))
+        assert lost.wait(SOON)
+
+
+def test_losing_one_of_several_holds_is_heard_of_at_once(alice: Board, bob: Board) -> None:
+    with pytest.raises(Fenced, match="lock:b: bob broke"), alice.hold("lock:a", "lock:b", lease="1h") as holding:
+        lost = noticed(holding)
+        break_hold(bob, "lock:b")
+        assert lost.wait(SOON)
+
+
+def test_a_neighbour_that_lost_its_slot_is_not_taken_for_a_loss(alice: Board, bob: Board) -> None:
+    bob.hold("pool:ports", slots=2)
+    with pytest.raises(Fenced, match="bob broke your hold: stuck"), alice.hold("pool:ports", lease="1h") as holding:
+        lost = noticed(holding)
+        bob.call("holds.break", {"resource": "pool:ports", "slot": 0, "reason": "not yours"})
+        bob.call("holds.break", {"resource": "pool:ports", "slot": 1, "reason": "stuck"})
+        assert lost.wait(SOON)
+
+
+def test_a_cancelled_claim_is_heard_of_at_once(alice: Board, bob: Board) -> None:
+    with pytest.raises(Fenced, match="cancelled"), alice.claim("work", lease="1h") as claim:
+        lost = noticed(claim)
+        bob.tasks.cancel(ref="work")
+        assert lost.wait(SOON)
+
+
+def test_a_claim_that_lapsed_and_passed_on_is_lost_at_once(place: Place, alice: Board, bob: Board) -> None:
+    with pytest.raises(Fenced, match="held by bob"), alice.claim("work", lease="1h") as claim:
+        lost = noticed(claim)
+        place.advance(3601)
+        bob.tasks.claim(ref="work")
+        assert lost.wait(SOON)
+
+
+def test_what_happens_to_others_costs_the_holder_no_renewal(alice: Board, bob: Board) -> None:
+    with alice.hold("lock:deploy", lease="1h") as holding:
+        lost = noticed(holding)
+        for number in range(3):
+            with bob.hold(f"lock:{number}"):
+                pass
+            with pytest.raises(Lost):
+                bob.hold("lock:deploy")
+        assert not lost.is_set()
+    assert [event.event for event in alice.events.read(subject="lock:deploy", event="hold.renewed")] == []
+
+
+def watches() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "watch for a loss"}
+
+
+def test_only_a_grant_that_somebody_asked_about_is_watched(alice: Board) -> None:
+    before = watches()  # those of other tests may end later
+    with alice.hold("lock:deploy") as holding:
+        assert watches() <= before
+        noticed(holding)
+        assert len(watches() - before) == 1
+
+
 # ── Renewing ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -404,3 +404,36 @@ def test_a_repeated_call_for_jobs_answers_the_same_with_all_that_they_need(alice
 
     assert encode(again) == encode(first)
     assert [job.settings for job in again] == [{"env": {"TOKEN": "geheim"}, "timeout": 5}, None]
+
+
+# ── The next retry ───────────────────────────────────────────────────────────────────────────────────
+
+
+def next_retry(board: Board, **filters: object) -> float | None:
+    answer: float | None = board.call("jobs.next_retry", filters)
+    return answer
+
+
+def test_the_next_retry_is_told_until_a_claim_has_seen_it(place: Place, alice: Board) -> None:
+    submit(alice, "for later", delay=10)
+    assert next_retry(alice) is None
+    report(alice, outcome(running(alice, backoff=100), ok=False))
+    left = next_retry(alice)
+    assert left is not None
+    assert 50 <= left <= 100
+    place.advance(100)
+    assert next_retry(alice) == 0
+    assert won(alice) == ["for later", "work"]
+    assert next_retry(alice) is None
+
+
+def test_a_retry_that_a_worker_may_not_run_is_not_told(alice: Board) -> None:
+    report(alice, outcome(running(alice, queue="slow", tags=["big"]), ok=False))
+    assert next_retry(alice, queues=["slow", "other"], tags=["big", "small"]) is not None
+    assert next_retry(alice, queues=["other"]) is None
+    assert next_retry(alice, queues=[]) is None
+    assert next_retry(alice, tags=["small"]) is None
+    assert next_retry(alice, calls=["m.f"]) is None
+    assert next_retry(alice, calls=["m.f"], commands=True) is not None
+    alice.queues.pause(queue="slow")
+    assert next_retry(alice) is None

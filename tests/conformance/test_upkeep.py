@@ -298,3 +298,101 @@ def test_an_agent_that_sends_heartbeats_is_kept(place: Place, alice: Board, bob:
 def test_senseless_pruning_is_refused(alice: Board, wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         alice.call("upkeep.prune", wrong)
+
+
+# ── One project ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def furnish(board: Board) -> None:
+    """Something old of every sort that is pruned."""
+    board.agents.announce()
+    board.tasks.claim(ref="old")
+    board.call("tasks.complete", {"ref": "old"}, once=f"once-in-{board.project}")
+    board.messages.send(body="old")
+
+
+def pruned(board: Board, project: str | None) -> list[int]:
+    """How much of everything all steps together have forgotten: tasks, events, messages, agents, answers."""
+    total = [0] * 5
+    more = True
+    while more:
+        step = board.upkeep.prune(project=project)
+        more = step.more
+        found = (step.tasks, step.events, step.messages, step.agents, step.answers)
+        total = [sum(both) for both in zip(total, found, strict=True)]
+    return total
+
+
+def counts(board: Board, project: str) -> tuple[int, int, int, int]:
+    events = board.events.read(project=project, limit=1000)
+    status = board.upkeep.status(project=project)
+    return status.completed, len(events), status.messages, len(board.agents.list(project=project))
+
+
+def furnished(place: Place) -> tuple[Board, Board]:
+    """Two projects with something old in each, and something new on the board."""
+    here, there = place.open("alice"), place.open("alice", project="other")
+    furnish(here)
+    furnish(there)
+    place.advance(40 * DAY)
+    place.open("bob", project="third").tasks.post(name="new")
+    place.open("bob", project="third").messages.send(body="new")
+    return here, there
+
+
+def test_pruning_a_project_leaves_the_others_as_they_were(place: Place) -> None:
+    here, there = furnished(place)
+    before = counts(here, "demo")
+    *gone, answers = pruned(there, "other")
+    assert gone == [1, 5, 1, 1]
+    assert counts(here, "demo") == before
+    assert counts(here, "other")[0] == 0
+    assert pruned(there, "demo") == [*gone, answers], "as much as in the other: a client of a daemon leaves answers"
+
+
+def test_a_project_that_was_pruned_alone_goes_on_with_its_epochs(place: Place) -> None:
+    _, there = furnished(place)
+    prune_all(there, project="other")
+    assert there.tasks.claim(ref="old").epoch == 2
+
+
+def test_without_a_project_all_are_pruned(place: Place) -> None:
+    here, _ = furnished(place)
+    prune_all(here)
+    assert (counts(here, "demo")[0], counts(here, "other")[0]) == (0, 0)
+    assert here.agents.list(project=None, agent="alice") == []
+
+
+@pytest.mark.parametrize("project", ["demo", "other", "third", "fourth", None])
+def test_what_is_counted_is_what_is_pruned(place: Place, project: str | None) -> None:
+    here, _ = furnished(place)
+    newest = here.events.last()
+    would = here.upkeep.prunable(project=project)
+    assert here.events.last() == newest
+    assert would == here.upkeep.prunable(project=project), "counting changes nothing"
+    assert [would.tasks, would.events, would.messages, would.agents, would.answers] == pruned(here, project)
+
+
+def test_what_is_kept_is_not_counted_as_prunable(place: Place, alice: Board) -> None:
+    alice.tasks.claim(ref="first")
+    alice.tasks.complete(ref="first")
+    alice.tasks.post(name="second", after=["first"])
+    place.advance(40 * DAY)
+    assert alice.upkeep.prunable().tasks == 0
+    alice.tasks.cancel(ref="#2")
+    assert alice.upkeep.prunable().tasks == 1
+
+
+def test_the_log_of_a_pruned_project_says_so(place: Place) -> None:
+    here, there = furnished(place)
+    there.upkeep.prune(project="other")
+    assert [event.project for event in here.events.read(event="board.pruned", project=None)] == ["other"]
+
+
+def test_pruning_a_project_in_steps_comes_to_an_end(place: Place) -> None:
+    here, there = furnished(place)
+    steps = 0
+    while there.upkeep.prune(project="other", limit=1).more:
+        steps += 1
+        assert steps < 20, "every step made more work for the next"
+    assert counts(here, "other")[0] == 0

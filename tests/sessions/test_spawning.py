@@ -139,6 +139,13 @@ def test_a_terminal_that_cannot_be_opened_leaves_nothing_behind(arena: Arena) ->
     assert (arena.holder(), arena.session("lead").state) == (None, "ended")
 
 
+def test_a_slow_start_is_not_waited_for_in_silence(arena: Arena) -> None:
+    answer = arena("spawn", "lead", "--settle", "2s", "--", *AGENT, "ok")
+    assert answer.code == 0
+    assert "tb: waiting up to " in answer.err
+    assert "for lead to come to life" in answer.err
+
+
 def test_without_tmux_it_says_so(arena: Arena) -> None:
     python = Path(AGENT[0]).parent
     answer = arena("spawn", "lead", "--coordinator", "--", "true", env={"PATH": str(python)})

@@ -219,6 +219,43 @@ def test_a_burst_goes_on_with_what_its_own_jobs_made_ready(shop: Shop) -> None:
     assert shop.task(third).state == "completed"
 
 
+def test_a_burst_does_not_stop_before_a_retry(shop: Shop) -> None:
+    """Nor before what comes after the retried job."""
+    job = shop.submit("test -e tried || { touch tried; exit 1; }", backoff=1.5)
+    later = shop.submit("true", after=[job.id])
+    worker = shop.burst()
+    assert (shop.task(job).state, shop.task(job).attempts) == ("completed", 2)
+    assert shop.task(later).state == "completed"
+    assert len(worker.events("waiting")) == 1
+
+
+def test_a_burst_ends_when_the_last_attempt_has_failed(shop: Shop) -> None:
+    job = shop.submit("exit 1", max_attempts=3, backoff=0.1)
+    shop.burst()
+    assert (shop.task(job).state, shop.task(job).attempts) == ("failed", 3)
+
+
+def test_a_burst_does_not_wait_for_what_it_may_not_run(shop: Shop) -> None:
+    """The retries of another queue, tag, function or paused queue, and a job that was submitted for later."""
+    for place in ({"queue": "other"}, {"queue": "mine"}, {"queue": "mine", "tags": ["slow"]}, {"queue": "paused"}):
+        shop.submit("exit 1", backoff=3600, **place)
+    shop.board.jobs.submit(command={"call": "no.such"}, queue="mine", tags=["quick"], backoff=3600)
+    won = shop.board.jobs.next(count=10, commands=True, calls=["no.such"])
+    assert len(won) == 5
+    for job in won:
+        shop.board.tasks.fail(ref=job.id, epoch=job.epoch)
+    shop.submit("true", queue="mine", tags=["quick"], delay=3600)
+    shop.board.queues.pause(queue="paused", reason="not now")
+    shop.burst("--queue", "mine", "--queue", "paused", "--tags", "quick")
+
+
+def test_once_does_not_wait_for_a_retry(shop: Shop) -> None:
+    job = shop.submit("exit 1", backoff=3600)
+    with shop.worker("--once") as worker:
+        assert worker.ended() == 0
+    assert shop.task(job).attempts == 1
+
+
 def test_a_waiting_worker_takes_what_comes(shop: Shop) -> None:
     with shop.worker() as worker:
         for _ in range(3):

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
-    from ..errors import TiebreakError
+    from ..errors import Refused, TiebreakError
     from .parser import Args
+    from .waiting_notice import WaitingNotice
 
 
 class Context:
@@ -28,6 +29,7 @@ class Context:
         self._options = options
         self._board: Board | None = None
         self._colour: bool | None = None
+        self._notice: WaitingNotice | None = None
 
     def use(self, options: Args) -> None:
         """Use the options of the command line from now on."""
@@ -42,7 +44,19 @@ class Context:
 
             given = self._options
             self._board = open(given.board, agent=given["as"], project=given.project)
+            self._board.on_wait = self.waiting
         return self._board
+
+    def waiting(self, what: Refused | str, left: float = float("inf")) -> float:
+        """Say on standard error what the command waits for, if it is time; returns the seconds until the next call.
+
+        The words of `what` complete "waiting for …"; a refusal speaks for itself.
+        """
+        if self._notice is None:
+            from .waiting_notice import WaitingNotice
+
+            self._notice = WaitingNotice(as_json=self.json)
+        return self._notice(what, left)
 
     @property
     def address(self) -> str:
@@ -120,15 +134,25 @@ class Context:
         except OSError:
             pass  # nobody reads it
 
-    def ask(self, question: str) -> str:
-        """Ask a person at the terminal; "" if nobody is there to answer, as in the session of an agent."""
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person sees what is printed and can answer. In the session of a coding agent nobody does."""
         from ..agent_names import in_client
+
+        return not self.json and sys.stdin.isatty() and sys.stderr.isatty() and not in_client(os.environ)
+
+    def ask(self, question: str) -> str:
+        """Ask a person at the terminal, on standard error; "" if nobody is there to answer."""
         from ..text import block
 
-        if self.json or not sys.stdin.isatty() or not sys.stderr.isatty() or in_client(os.environ):
+        if not self.can_ask:
             return ""
         print(block(question), end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower()
+
+    def agrees(self, question: str) -> bool:
+        """Ask a person for a yes; anything else means no."""
+        return self.ask(f"{question} [y/N] ") in ("y", "yes")
 
     def complain(self, error: TiebreakError) -> None:
         """Print an error: as JSON on standard output with --json, else as a line and a hint on standard error."""

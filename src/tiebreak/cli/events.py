@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
-    from ..model import Event
+    from ..model import Event, Task
     from .context import Context
     from .parser import Args
 
@@ -84,23 +84,43 @@ def wait(context: Context, args: Args) -> int:
     """Exit 0 if it happened (a task: was completed), 1 if the task ended otherwise, 2 on time-out."""
     if args.ref:
         return _wait_for_task(context, args)
-    event = context.board.wait(after=args.after, timeout=args.timeout, **_filters(context, args))
+    event = _wait_for_event(context, args)
     context.answer(event, "" if context.json else _line(context, event))
     return 0
+
+
+def _wait_for_event(context: Context, args: Args) -> Event:
+    board, filters = context.board, _filters(context, args)
+    end = _end(args)
+    after = board.events.last() if args.after is None else args.after
+    while True:
+        left = max(0.0, end - monotonic())
+        nap = min(left, context.waiting("an event that matches", left)) if left else 0.0
+        try:
+            return board.wait(after=after, timeout=nap, **filters)
+        except TimedOut:
+            if monotonic() >= end:
+                raise TimedOut(f"nothing matched within {args.timeout}") from None
+
+
+def _end(args: Args) -> float:
+    """When to give up."""
+    return float("inf") if args.timeout is None else monotonic() + seconds(args.timeout, "timeout")
 
 
 def _wait_for_task(context: Context, args: Args) -> int:
     board = context.board
     wanted = (args.state,) if args.state else FINAL
-    end = None if args.timeout is None else monotonic() + seconds(args.timeout, "timeout")
+    end = _end(args)
     while True:
         seen = board.events.last()
         task = board.settled(args.ref)
         if task.state in wanted or task.state in FINAL:
             break
-        left = 3600.0 if end is None else end - monotonic()
+        left = end - monotonic()
         if left <= 0:
             raise TimedOut(f"{called(task)} is still {task.state}")
+        left = min(left, context.waiting(_unfinished(task, args.state), left))
         if task.state == "blocked":  # the process that should have unblocked it may have died
             left = min(left, LOOK_AGAIN)
         if task.until is not None:  # its lease may run out without an event
@@ -108,6 +128,12 @@ def _wait_for_task(context: Context, args: Args) -> int:
         _until_changed(context, seen, left, task.id)
     context.answer(task, f"{called(task)} is {task.state}")
     return 0 if task.state == (args.state or "completed") else 1
+
+
+def _unfinished(task: Task, state: str | None) -> str:
+    """What is waited for, and how it stands."""
+    by = f" by {plain(who(task.holder))}" if task.state == "claimed" and task.holder else ""
+    return f"{called(task)} to be {state or 'finished'}; it is {task.state}{by}"
 
 
 def _until_changed(context: Context, seen: int, left: float, subject: str) -> None:

@@ -55,7 +55,7 @@ def init(context: Context, args: Args) -> int:
     if args.dry_run:
         context.answer(facts)
         return 1 if facts["problems"] else 0
-    if intended.changes and not (args.yes or _agreed()):
+    if intended.changes and not (args.yes or _agreed(context)):
         context.answer(facts, "nothing was changed")
         return 1
     setup.carry_out(found, intended)
@@ -145,18 +145,15 @@ def _show(context: Context, intended: Plan, lacking: str) -> None:
         context.say("all files are as they should be")
 
 
-def _agreed() -> bool:
-    if not sys.stdin.isatty():
+def _agreed(context: Context) -> bool:
+    if not context.can_ask:
         from ..errors import Invalid
 
         raise Invalid(
-            "init: standard input is no terminal, so nobody can be asked",
+            "init: there is no terminal with a person, so nobody can be asked",
             hint="--yes writes without asking, --dry-run only shows the changes",
         )
-    try:
-        return input("Write these changes? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    return context.agrees("Write these changes?")
 
 
 def _next_steps(intended: Plan) -> list[str]:

@@ -31,7 +31,7 @@ class OutputPrinter:
         self._context = context
         self._apart = apart
         """Whether the job's standard error goes to standard error."""
-        self._progress = progress
+        self.shows_state = progress
         """Whether the job's state is shown below its output, in a line that is overwritten."""
         self._line = ""
         self._open = False
@@ -58,7 +58,7 @@ class OutputPrinter:
 
     def show_state(self, task: Task) -> None:
         """Show the job's state below its output, until it has ended."""
-        if self._progress and not self._open:
+        if self.shows_state and not self._open:
             self._draw("" if task.state in FINAL else _state_line(task))
 
     def _draw(self, line: str) -> None:
@@ -96,6 +96,8 @@ def follow(context: Context, task: Task, printer: OutputPrinter) -> Task:
         pause = LOOK if task.state == "claimed" else LOOK_AGAIN
         if task.until is not None or task.ready_at is not None:  # its state may change without an event
             pause = min(pause, 1.0)
+        if task.state != "claimed" and not printer.shows_state:
+            pause = min(pause, context.waiting(f"a worker to run {called(task)}; it is {task.state}"))
         board.engine.wait(seen, pause, subject=task.id, project=task.project)
 
 

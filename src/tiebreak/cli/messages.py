@@ -51,8 +51,8 @@ def send(context: Context, args: Args) -> None:
     try:
         message = send(later=args.later)
     except NotFound as refusal:
-        question = f"{refusal.message}.\nSend it for an agent that will come (y/N)? "
-        if refusal.reason != "recipient-unknown" or context.ask(question) not in ("y", "yes"):
+        question = f"{refusal.message}.\nSend it for an agent that will come?"
+        if refusal.reason != "recipient-unknown" or not context.agrees(question):
             raise
         message = send(later=True)
     context.answer(message, f"sent message {message.number} to {plain(message.recipient or 'everybody')}")

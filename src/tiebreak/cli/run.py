@@ -2,7 +2,8 @@
 
 The command gets a process group of its own, so that all its processes can be ended at once. `TIEBREAK_EPOCH` tells it
 the epoch of the hold. When the hold is lost, every process that the command started gets SIGTERM and soon SIGKILL, even
-one in another process session. When the hold cannot be renewed, this happens before somebody else can get it.
+one in another process session. A broken hold ends the command at the board's event (see `loss_watch`). When the hold
+cannot be renewed, the command is ended before somebody else can get it.
 """
 
 from __future__ import annotations
@@ -163,10 +164,15 @@ class _HeldCommand:
                 news = "lost"
             if news == "lost":
                 self._end(child)
-                raise self._holding.loss or Fenced(
-                    f"{self._holding}: could not be renewed in time; the command was ended"
-                )
+                raise self._loss()
             return int(news)
+
+    def _loss(self) -> Fenced:
+        """Why the command was ended: who broke the hold and for which reason, or who has it now."""
+        loss = self._holding.loss
+        if loss is None:
+            return Fenced(f"{self._holding}: could not be renewed in time; the command was ended")
+        return Fenced(f"{loss.message}; the command was ended", hint=loss.own_hint, reason=loss.reason, **loss.data)
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         """End all processes of the command: SIGTERM, then SIGKILL."""

@@ -355,6 +355,7 @@ def drain(context: Context, args: Args) -> int:
         left = [each for each in found if each.outcome == LEFT]
         if not left or time.monotonic() >= until:
             break
+        context.waiting(f"{len(left)} handoffs that cannot be started now", until - time.monotonic())
         time.sleep(0.5)
     context.answer([each._asdict() for each in told])
     for each in told if not context.json else []:

@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
-from ..errors import Unavailable
+from ..errors import Refused, Unavailable
 from ..limits import KEPT
+from ..names import seconds, written
 from ..text import Styled, plain, table
 from .parser import Argument, Option, command, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .context import Context
     from .parser import Args
 
+FORGOTTEN = ("tasks", "events", "messages", "agents", "answers")
+"""What pruning deletes, as `upkeep.prune` counts it."""
 STYLES = {"ok": "good", "warn": "warn", "bad": "bad"}
 
 
 @command(
     "prune",
-    "Delete old finished tasks, events and messages; epochs are never deleted.",
+    "Delete old finished tasks, events and messages of this project; epochs are never deleted.",
     duration("older-than", "how old", KEPT),
-    example="tb prune --older-than 7d",
+    Option("every-project", text="of all projects, not only this one"),
+    Option("dry-run", text="only say what would be deleted"),
+    Option("yes", text="do not ask, even on a terminal"),
+    example="tb prune --older-than 7d --dry-run",
 )
-def prune(context: Context, args: Args) -> None:
-    """Works in small transactions, so that nobody has to wait long."""
-    total = dict.fromkeys(("tasks", "events", "messages", "agents", "answers"), 0)
+def prune(context: Context, args: Args) -> int:
+    """In a terminal it says what it will delete and asks. It works in small transactions, so that nobody waits long."""
+    board = context.board
+    project = None if args.every_project else board.project
+    which = {"older_than": args.older_than, **({"project": project} if project else {})}
+    about = {"project": project, "dry_run": args.dry_run}
+    if args.dry_run or (context.can_ask and not args.yes):
+        would = board.upkeep.prunable(**which)
+        total = {name: getattr(would, name) for name in FORGOTTEN}
+        if args.dry_run or not any(total.values()):
+            context.answer({**about, **total}, _told("would forget", total, which))
+            return 0
+        if not context.agrees(f"{_told('will forget', total, which)}. Go on?"):
+            raise Refused("nothing was forgotten")
+    total = dict.fromkeys(FORGOTTEN, 0)
     more = True
     while more:
-        step = context.board.upkeep.prune(older_than=args.older_than)
+        step = board.upkeep.prune(**which)
         more = step.more
         for name in total:
             total[name] += getattr(step, name)
         context.progress(f"forgot {sum(total.values())} rows …" if more else "")
-    context.answer(total, "forgot " + ", ".join(f"{count} {name}" for name, count in total.items()))
+    context.answer({**about, **total}, _told("forgot", total, which))
+    return 0
+
+
+def _told(verb: str, total: dict[str, int], which: dict[str, Any]) -> str:
+    """What is forgotten, how old it is, and in which projects."""
+    counts = ", ".join(f"{count} {name}" for name, count in total.items())
+    where = f"project {plain(which['project'])}" if "project" in which else "all projects"
+    return f"{verb} {counts} of {where}, older than {written(seconds(which['older_than'], 'older-than'))}"
 
 
 @command("backup", "Copy the board to a new file while it is in use.", Argument("file", "the file to create"))

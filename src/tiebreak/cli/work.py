@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Option("import", "MODULE", "run functions that this Python module declares as jobs (repeatable)", many=True),
     duration("lease", "how long a job stays claimed without a heartbeat", JOB_LEASE),
     duration("drain-timeout", "how long running jobs may go on after a stop", DRAIN),
-    Option("burst", text="stop when nothing is left to do"),
+    Option("burst", text="stop when nothing is left to do; waits for the retries of jobs that it may run"),
     Option("once", text="run one job, if there is one, and stop"),
     example="tb work --queue batch --concurrency 4 --import shop.batch",
 )
@@ -196,6 +196,8 @@ class _Lines:
 def _general(kind: str, about: Any) -> str:
     if kind == "draining":
         return f"told to stop: {about} running jobs may finish" if about else "told to stop"
+    if kind == "waiting":
+        return f"nothing is ready; the next retry comes in {span(about['seconds'])}"
     return _GENERAL[kind].format(about)
 
 

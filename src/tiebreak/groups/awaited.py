@@ -328,6 +328,22 @@ class AsyncJobs(AsyncGroup):
         """
 
     @awaits
+    async def next_retry(
+        self,
+        *,
+        project: str = "",
+        queues: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        calls: Sequence[str] | None = None,
+        commands: bool | None = None,
+    ) -> float | None:
+        """Return in how many seconds the next retry is due among the jobs that `jobs.next` selects; None if there is none.
+
+        A retry is a job that was tried, failed, and waits for its next attempt. Jobs that were never tried do not count,
+        nor do jobs in a paused queue.
+        """
+
+    @awaits
     async def heartbeat(
         self,
         grants: Sequence[Sequence[int]],
@@ -928,8 +944,18 @@ class AsyncUpkeep(AsyncGroup):
         """Return the mark that `upkeep.probe` wrote last; 0 if there is none."""
 
     @awaits
-    async def prune(self, *, older_than: float | str = 2592000.0, limit: int = 1000) -> Pruned:
+    async def prunable(self, *, older_than: float | str = 2592000.0, project: str | None = None) -> Pruned:
+        """Count what `upkeep.prune` would delete in one project, or in all projects if none is named; writes nothing."""
+
+    @awaits
+    async def prune(
+        self,
+        *,
+        older_than: float | str = 2592000.0,
+        limit: int = 1000,
+        project: str | None = None,
+    ) -> Pruned:
         """Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 
-        Call it again while the answer says that there is more.
+        Of one project, or of all projects if none is named. Call it again while the answer says that there is more.
         """

@@ -75,6 +75,22 @@ class Jobs(Group):
         queue nor beyond a limit.
         """
 
+    @sends("jobs.next_retry")
+    def next_retry(
+        self,
+        *,
+        project: str = "",
+        queues: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        calls: Sequence[str] | None = None,
+        commands: bool | None = None,
+    ) -> float | None:
+        """Return in how many seconds the next retry is due among the jobs that `jobs.next` selects; None if there is none.
+
+        A retry is a job that was tried, failed, and waits for its next attempt. Jobs that were never tried do not count,
+        nor do jobs in a paused queue.
+        """
+
     @sends("jobs.heartbeat", "grants")
     def heartbeat(
         self,

@@ -32,9 +32,13 @@ class Upkeep(Group):
     def probed(self) -> float:
         """Return the mark that `upkeep.probe` wrote last; 0 if there is none."""
 
+    @sends("upkeep.prunable")
+    def prunable(self, *, older_than: float | str = 2592000.0, project: str | None = None) -> Pruned:
+        """Count what `upkeep.prune` would delete in one project, or in all projects if none is named; writes nothing."""
+
     @sends("upkeep.prune")
-    def prune(self, *, older_than: float | str = 2592000.0, limit: int = 1000) -> Pruned:
+    def prune(self, *, older_than: float | str = 2592000.0, limit: int = 1000, project: str | None = None) -> Pruned:
         """Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
 
-        Call it again while the answer says that there is more.
+        Of one project, or of all projects if none is named. Call it again while the answer says that there is more.
         """

@@ -116,7 +116,7 @@ MODULES = {
     "events": ("events",),
     "schedules": ("schedules",),
     "projects": ("projects",),
-    "upkeep": ("upkeep",),
+    "upkeep": ("upkeep", "pruning"),
 }
 """The modules that declare the operations of each group. Modules that are needed most often come first."""
 

@@ -28,6 +28,7 @@ from .pools import slot_of, take_slot
 from .resources import (
     COLUMNS,
     THIS,
+    breaking_note,
     called,
     current,
     ensure_row,
@@ -313,7 +314,7 @@ def break_hold(
         epoch=held.epoch,
     )
     hold = record(Hold, row) if row else held
-    hold_event(tx, "hold.broken", hold, agent=agent, note=f"held by {short(holder)}: {reason}"[:1000])
+    hold_event(tx, "hold.broken", hold, agent=agent, note=breaking_note(holder, reason))
     return hold
 
 

@@ -203,16 +203,49 @@ def next_jobs(
     `calls`, only jobs that have a command. With `tags`, only jobs that have one of them. Nothing is taken from a paused
     queue nor beyond a limit.
     """
+    wanted = _wanted(project, queues, tags, calls, commands)
+    if wanted is None:
+        return []
+    rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=_WON)
+    rows.sort(key=lambda row: (-row[-1], row[0]))
+    return [_record_grant(tx, row) for row in rows]
+
+
+def _wanted(
+    project: str, queues: list[str] | None, tags: list[str] | None, calls: list[str] | None, commands: bool | None
+) -> Filters | None:
+    """The jobs that a worker may run, from the parameters of `jobs.next`; None if there can be none."""
     callees = list(dict.fromkeys(calls or []))
     if commands or (commands is None and calls is None):
         callees.append("")
     if not callees or queues == [] or tags == []:
-        return []
+        return None
     queues = None if queues is None else list(dict.fromkeys(queues))
-    wanted = Filters(project, queues=queues, tags=tags, callees=callees)
-    rows = win(tx, wanted, agent=agent, count=count, lease=lease, returning=_WON)
-    rows.sort(key=lambda row: (-row[-1], row[0]))
-    return [_record_grant(tx, row) for row in rows]
+    return Filters(project, queues=queues, tags=tags, callees=callees)
+
+
+@operation("jobs.next_retry", writes=False, strangers=False)
+def next_retry(
+    tx: Transaction,
+    *,
+    project: Project = "",
+    queues: list[Label] | None = None,
+    tags: list[Label] | None = None,
+    calls: list[Key] | None = None,
+    commands: bool | None = None,
+) -> float | None:
+    """Return in how many seconds the next retry is due among the jobs that `jobs.next` selects; None if there is none.
+
+    A retry is a job that was tried, failed, and waits for its next attempt. Jobs that were never tried do not count,
+    nor do jobs in a paused queue.
+    """
+    wanted = _wanted(project, queues, tags, calls, commands)
+    if wanted is None:
+        return None
+    # A retry that is due counts until `jobs.next` has seen it: a caller that asks after a claim misses none.
+    where, params = wanted.retries()
+    row = tx.first(f"SELECT min(ready_at) FROM tasks WHERE {where}", **params)
+    return max(0, row[0] - tx.now) / SECOND if row and row[0] is not None else None
 
 
 _PLACE = {name: at for at, name in enumerate(_WON.split(", "))}

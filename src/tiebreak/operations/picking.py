@@ -142,6 +142,18 @@ class Filters:
         single = len(queues) == len(callees) == len(self.kinds) == 1 and (callees == [None] or queues != [None])
         return (queues[0], callees[0], self.kinds[0], None, None) if single else None
 
+    def retries(self) -> tuple[str, dict[str, Any]]:
+        """The SQL condition for jobs that were tried, wait for their next attempt and are in no paused queue."""
+        where = ["project = :project", "state = 'pending'", "ready_at > 0", "attempts > 0", "callee IS NOT NULL"]
+        params = dict(self.params)
+        for column, values in (("queue", self.queues), ("callee", self.callees)):
+            if values is not None:
+                names = [parameter(column, i) for i in range(len(values))]
+                where.append(f"{column} IN ({', '.join(f':{name}' for name in names)})")
+                params.update(zip(names, values, strict=True))
+        paused = "SELECT 1 FROM queues WHERE queues.project = tasks.project AND queues.queue = tasks.queue"
+        return " AND ".join(where) + f" AND NOT EXISTS ({paused}){self._tagged}", params
+
     def condition(self, lane: Lane, i: int) -> str:
         """The SQL condition for the ready tasks of the i-th lane, with the parameters that `_lane_params` makes."""
         queue, callee, kind, group, _ = lane

@@ -7,8 +7,9 @@ still holds, so none of them needs a scope of its own. A caller that decides ove
 from __future__ import annotations
 
 from ..clock import micros
+from ..errors import Fenced
 from ..model import Hold, columns, holder_id, record
-from ..names import short
+from ..names import json_text, short
 from .events import append
 from .grants import fenced, keeping, lapsing, lost, winning
 
@@ -151,6 +152,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
 def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, epoch: int) -> Refused:
     """The refusal for a write that the fence stopped. It is also remembered for the log."""
     hold = current(tx, project, resource, slot)
+    broken = _broken(tx, hold, agent, epoch or hold.epoch)
     tx.refuse(
         "hold.fenced",
         project=project,
@@ -161,6 +163,18 @@ def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, e
         epoch=epoch,
         note=f"held by {hold.holder}" if hold.holder else "free",
     )
+    if broken is not None:
+        by, because = broken
+        return Fenced(
+            f"{called(resource)}: {by} broke your hold: {because}",
+            reason="hold-over",
+            holder=hold.holder,
+            epoch=hold.epoch,
+            until=hold.until,
+            resource=resource,
+            broken_by=by,
+            broken_because=because,
+        )
     return fenced(
         called(resource),
         agent=agent,
@@ -170,6 +184,41 @@ def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, e
         reason="hold-over",
         resource=resource,
     )
+
+
+_LOOKED_AT = 1000
+"""How many of a resource's newest events are searched for the one that ended a grant."""
+
+
+def breaking_note(holder: str, reason: str) -> str:
+    """The note of the event about a broken hold: whose hold it was, and why it was broken."""
+    return f"{breaking_note_begins(holder)}{reason}"[:1000]
+
+
+def breaking_note_begins(holder: str) -> str:
+    """The beginning of that note: the reason follows it."""
+    return f"held by {short(holder)}: "
+
+
+def _broken(tx: Transaction, hold: Hold, agent: str, epoch: int) -> tuple[str, str] | None:
+    """Who broke this agent's grant of that epoch, and why; None if nobody did, or if it was long ago."""
+    rows = tx.all(
+        "SELECT agent, note, data FROM (SELECT number, event, epoch, agent, note, data FROM {log} "
+        "WHERE subject = :resource AND project = :project ORDER BY number DESC LIMIT :most) AS newest "
+        "WHERE event = 'hold.broken' AND epoch = :epoch ORDER BY number DESC",
+        resource=hold.resource,
+        project=hold.project,
+        most=_LOOKED_AT,
+        epoch=epoch,
+    )
+    begins, slot = breaking_note_begins(agent), json_text(_slot(hold))
+    mine = ((by, note) for by, note, data in rows if data == slot and note.startswith(begins))
+    return next(((short(by), note.removeprefix(begins)) for by, note in mine), None)
+
+
+def _slot(hold: Hold) -> dict[str, int] | None:
+    """What an event about a pool says beside its columns."""
+    return {"slot": hold.slot} if hold.resource.startswith("pool:") else None
 
 
 def hold_event(
@@ -184,7 +233,7 @@ def hold_event(
     slots: int = 0,
 ) -> None:
     """Append an event about a hold; for a pool also with the slot and, if given, the pool's size."""
-    data: dict[str, int] | None = {"slot": hold.slot} if hold.resource.startswith("pool:") else None
+    data = _slot(hold)
     if data and slots:
         data["slots"] = slots
     append(

@@ -264,6 +264,7 @@ def _until_alive(board: Board, session: str, tmux: Tmux, terminal: str, patience
         if left <= 0:
             what = f"{found.agent} is not alive after {patience:g} s"
             raise TimedOut(what, reason="session-silent", holder=found.agent)
+        board.waiting(f"{found.agent} to come to life", left)
         if not board.engine.wait(seen, min(LOOK, left), project=board.project):
             missing = missing + 1 if _vanished(found, tmux, terminal) else 0
             if missing > 1:  # twice, with a look at the board in between

@@ -87,6 +87,7 @@ def _ended(board: Board, found: Session, patience: float) -> Session | None:
         left = until - time.monotonic()
         if left <= 0:
             return None
+        board.waiting(f"{found.agent} to end", left)
         try:
             board.engine.wait(seen, min(left, 0.5), project=found.project)
         except TiebreakError:

@@ -59,6 +59,9 @@ class BoardRequests:
         self._found_nothing = False
         self._due_asked = False
         self._due_at = float("inf")
+        self._waits_for_retries = options.burst and not options.once
+        self._retry_possible = self._waits_for_retries
+        self._retry_told = 0.0
         self._heartbeat_at = 0.0
         self._retry_at = 0.0
         self._failures = 0
@@ -86,8 +89,8 @@ class BoardRequests:
         return bool(self._reports or self._sender.busy or self._must_look or self._unknown_grants)
 
     def found_nothing(self) -> bool:
-        """Whether the last claim won nothing, and nothing has happened since."""
-        return self._found_nothing and not self._wants_claim
+        """Whether the last claim won nothing, nothing has happened since, and no retry is due later (for a burst)."""
+        return self._found_nothing and not self._wants_claim and not self._retry_possible
 
     def claim_soon(self) -> None:
         """Claim with the next batch: a job may be ready, or there is more room."""
@@ -133,6 +136,8 @@ class BoardRequests:
         if self._due_asked:
             self._due_asked = False
             batch.add("tasks.due", {}, self._due)
+            if self._waits_for_retries:
+                batch.add("jobs.next_retry", {**self._attempts.runnable(), **self._selection()}, self._next_retry)
         if self._must_look:  # the last call, so that its answer includes what the calls before it did
             filters = {"states": ["claimed"], "kind": JOB, "agent": short(self._board.agent), "limit": MAX_LIMIT}
             batch.add("tasks.list", filters, self._find_unknown_grants)
@@ -153,12 +158,17 @@ class BoardRequests:
     def _add_claims(self, batch: RequestBatch) -> None:
         wanted = self._attempts.room()
         for params in wanted:
-            options = {"queues": self._options.queues, "tags": self._options.tags, "lease": self._options.lease}
+            options = {**self._selection(), "lease": self._options.lease}
             batch.add("jobs.next", {**params, **options}, self._granted(params["count"]))
         if wanted:
             self._wants_claim = False
             self._found_nothing = True
+            self._retry_possible = self._waits_for_retries
             self._due_at = float("inf")
+
+    def _selection(self) -> dict[str, Any]:
+        """The jobs that the operator chose for this worker, as parameters of `jobs.next`."""
+        return {"queues": self._options.queues, "tags": self._options.tags}
 
     # ── Answers ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,6 +242,13 @@ class BoardRequests:
         if isinstance(answer, (int, float)):
             # A job that is due and was not won is held back by a limit, or meant for other workers.
             self._due_at = elapsed() + max(answer + 0.001, 0.25)
+
+    def _next_retry(self, answer: Any, _: RequestBatch) -> None:
+        """Let a burst go on until the next retry. `tasks.due`, which is asked with this, tells the time to claim it."""
+        self._retry_possible = isinstance(answer, (int, float))  # a daemon of an older version refuses to tell
+        if self._retry_possible and elapsed() + answer > self._retry_told + 0.5:
+            self._retry_told = elapsed() + answer
+            self._say("waiting", None, {"seconds": round(answer, 3)})
 
     def _find_unknown_grants(self, answer: Any, _: RequestBatch) -> None:
         """Find the jobs that this worker holds without knowing, because the answer to its claim never came."""

@@ -92,9 +92,13 @@ class RunningAttempts:
         names, room = self._functions.names, min(MAX_COUNT, self._functions.room())
         if self._options.once:
             ready = self._capacity.most and not self.starting()
-            return [{"count": 1, "commands": True, "calls": names}] if ready else []
+            return [{"count": 1, **self.runnable()}] if ready else []
         wanted: list[dict[str, Any]] = [{"count": min(MAX_COUNT, free)}] if free > 0 else []
         return [*wanted, {"count": room, "calls": names}] if names and room > 0 else wanted
+
+    def runnable(self) -> dict[str, Any]:
+        """The kinds of jobs that this worker can run, as parameters of `jobs.next`: commands, and known functions."""
+        return {"commands": True, "calls": self._functions.names}
 
     def more_room(self, now: float) -> bool:
         """Whether one more command is allowed from now on, or a child has become ready."""
