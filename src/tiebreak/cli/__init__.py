@@ -52,6 +52,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "batch": ("batch",),
         "mcp": ("mcp",),
         "migrate": ("migrate",),
+        "restore": ("restore",),
     },
     "Help": {"help": ("help", "completion", "version")},
 }

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from .copying import Progress
     from .endpoints import Row
 
 
@@ -123,6 +124,12 @@ class PostgresEndpoint(Endpoint):
                 f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), max(number)) FROM {table} "  # noqa: S608
                 "HAVING max(number) IS NOT NULL"
             )
+
+    def save_to(self, target: str, progress: Progress | None) -> None:
+        """Copy the rows in this transaction: nobody else can read them. So it has to come before any change."""
+        from .server_backup import save
+
+        save(self, target, progress)
 
     def rename(self, before: str, after: str) -> None:
         """Rename the tables, and the one function that is called without any table."""

@@ -25,20 +25,29 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     """
     old = PostgresEndpoint(connection, address)
     try:
+        old.snapshot()
+        save(old, target, progress)
+    except Exception as exc:
+        raise explained(exc, f"backup {target}:", "backup-failed") from exc
+    finally:
+        old.close()
+
+
+def save(old: Endpoint, target: str, progress: Progress | None) -> None:
+    """Copy what the source's transaction sees to a SQLite board in a new file."""
+    try:
         create_file(target, lambda partial: _copy(old, partial, target, progress))
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except OSError as exc:
         raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
-    finally:
-        old.close()
 
 
 def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -> None:
     try:
         new = SqliteEndpoint(partial)
         try:
-            _snapshot(old, new, progress)
+            _copy_rows(old, new, progress)
         finally:
             new.close()
     except Exception as exc:
@@ -48,8 +57,7 @@ def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -
             remove_file(partial + suffix)
 
 
-def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
-    old.snapshot()
+def _copy_rows(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
     still_open(old)
     new.begin()
     new.make_empty({})
