@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     Argument("file", "the backup, made by `tb backup`"),
     Option("yes", text="do not ask"),
     Option("dry-run", text="only show what would change; others wait meanwhile"),
-    number("epochs-above", "raise every epoch to this number: for what was granted after the backup, if that is lost", 0),
+    number(
+        "epochs-above", "raise every epoch to this number: for what was granted after the backup, if that is lost", 0
+    ),
     example="tb restore monday.db --dry-run",
 )
 def restore(context: Context, args: Args) -> None:

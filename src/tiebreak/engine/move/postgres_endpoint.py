@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..postgres.notifications import send
 from ..postgres.opening import lock_tables, prepare, run_steps
 from ..postgres.transaction_settings import DURABLE, SCOPE
 from ..schema import CLOSED, POSTGRES_PASS, TABLES
@@ -76,6 +77,11 @@ class PostgresEndpoint(Endpoint):
         """
         if self.has_table("board"):
             lock_tables(self._connection, self._shown)
+
+    def commit(self) -> None:
+        """Commit, and wake those that wait for events."""
+        super().commit()
+        send(self._connection)
 
     def now(self) -> int:
         """The server's clock."""

@@ -130,7 +130,7 @@ def raise_epochs(board: Endpoint, above: int) -> int:
         board.rows(statement)
     if above:
         raised += [
-            len(board.rows(f"UPDATE {table} SET epoch = ? WHERE epoch < ? RETURNING 1", above, above))  # noqa: S608
+            len(board.rows(f"UPDATE {table} SET epoch = ? WHERE epoch < ? RETURNING 1", above, above))
             for table in EPOCHS
         ]
     return sum(raised)
@@ -138,7 +138,7 @@ def raise_epochs(board: Endpoint, above: int) -> int:
 
 def highest_epoch(board: Endpoint) -> int:
     """The highest epoch of anything on the board."""
-    found = [board.rows(f"SELECT coalesce(max(epoch), 0) FROM {table}")[0][0] for table in EPOCHS]  # noqa: S608
+    found = [board.rows(f"SELECT coalesce(max(epoch), 0) FROM {table}")[0][0] for table in EPOCHS]
     return int(max(found))
 
 
@@ -281,7 +281,7 @@ PROJECTS = " UNION ".join(
 
 def changes(board: Endpoint) -> dict[str, int]:
     """How many rows are different from what the log has told, of each kind."""
-    found = {name: int(board.rows(f"SELECT count(*) FROM ({each}) AS each")[0][0]) for name, each in CHANGES.items()}  # noqa: S608
+    found = {name: int(board.rows(f"SELECT count(*) FROM ({each}) AS each")[0][0]) for name, each in CHANGES.items()}
     return {"claims_ended": int(board.rows(_CLAIMS)[0][0]), **found}
 
 
@@ -289,7 +289,7 @@ def record_changes(board: Endpoint, agent: str, now: int) -> None:
     """Write an event for each row that is different from what the log has told."""
     for each in CHANGES.values():
         board.rows(
-            f"INSERT INTO events (at, agent, until, times, {_COLUMNS}) "  # noqa: S608
+            f"INSERT INTO events (at, agent, until, times, {_COLUMNS}) "
             f"SELECT CAST(? AS BIGINT), CAST(? AS TEXT), 0, 1, {_COLUMNS} FROM ({each}) AS each",
             *(now, agent),
         )

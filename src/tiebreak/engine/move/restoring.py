@@ -147,7 +147,8 @@ def _replace_rows(
     for table in TABLES:
         rule = rules.RULES.get(table, rules.REPLACED)
         if rule in (rules.REPLACED, rules.MERGED):
-            board.rows(f"DELETE FROM {table}")  # not TRUNCATE: a snapshot that began before would find nothing
+            # Not TRUNCATE: a reader whose snapshot began before would find nothing.
+            board.rows(f"DELETE FROM {table}")  # noqa: S608
             copying.copy_table(table, "TRUE")
         elif rule == rules.CONTINUED and continues:
             copying.copy_table(table, f"number > {last}")

@@ -11,6 +11,7 @@ from .sqlite_endpoint import SqliteEndpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .copying import Progress
@@ -25,29 +26,30 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     """
     old = PostgresEndpoint(connection, address)
     try:
-        old.snapshot()
-        save(old, target, progress)
-    except Exception as exc:
-        raise explained(exc, f"backup {target}:", "backup-failed") from exc
+        _save(target, lambda new: _snapshot(old, new, progress))
     finally:
         old.close()
 
 
 def save(old: Endpoint, target: str, progress: Progress | None) -> None:
-    """Copy what the source's transaction sees to a SQLite board in a new file."""
+    """Copy what a transaction sees to a SQLite board in a new file."""
+    _save(target, lambda new: _copy_rows(old, new, progress))
+
+
+def _save(target: str, fill: Callable[[Endpoint], None]) -> None:
     try:
-        create_file(target, lambda partial: _copy(old, partial, target, progress))
+        create_file(target, lambda partial: _fill(partial, target, fill))
     except FileExistsError:
         raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
     except OSError as exc:
         raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
 
 
-def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -> None:
+def _fill(partial: str, target: str, fill: Callable[[Endpoint], None]) -> None:
     try:
         new = SqliteEndpoint(partial)
         try:
-            _copy_rows(old, new, progress)
+            fill(new)
         finally:
             new.close()
     except Exception as exc:
@@ -55,6 +57,11 @@ def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -
     finally:
         for suffix in ("-wal", "-shm", "-gate"):
             remove_file(partial + suffix)
+
+
+def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
+    old.snapshot()
+    _copy_rows(old, new, progress)
 
 
 def _copy_rows(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:

@@ -70,7 +70,9 @@ class SqliteEndpoint(Endpoint):
     def refuse_other_data(self, command: str) -> None:
         """Raise `Refused` if it is another program's database."""
         if self._connection is not None and self.rows("SELECT 1 FROM sqlite_schema LIMIT 1"):
-            raise Refused(f"{command}: {self} is a SQLite database, but not a tiebreak board", hint="is the path right?")
+            raise Refused(
+                f"{command}: {self} is a SQLite database, but not a tiebreak board", hint="is the path right?"
+            )
 
     def begin(self) -> None:
         """Begin a write transaction, after waiting at the gate like every writer."""
@@ -127,7 +129,10 @@ class SqliteEndpoint(Endpoint):
 
     def save_to(self, target: str, progress: Progress | None) -> None:
         """Copy the pages through a second connection, which does not see what this transaction has written."""
-        backup(connect(self._path, DEADLINE), target, progress)
+        try:
+            backup(connect(self._path, DEADLINE), target, progress)
+        except FileExistsError:
+            raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
 
     def close(self) -> None:
         """Close the connection, and unlock the gate."""
