@@ -6,14 +6,19 @@ import os
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.cli.command import PATIENCE, TB, Tb, complaint
 from tests.cli.terminals import terminal
+from tests.conformance.engines import pooler
 from tests.migrate.test_moving import contents
+from tests.postgres import server
+from tests.races.places import database
 from tiebreak.engine.schema import CLOSED
+from tiebreak.errors import Unavailable
 
-from .acts import opened
+from .acts import names, opened, restored
 
 
 @pytest.fixture
@@ -165,3 +170,38 @@ def test_a_damaged_board_is_not_restored_into_but_its_place_is(tb: Tb, backup: P
 def test_an_agent_that_goes_on_after_a_restore_is_told_and_writes_nothing(tb: Tb, backup: Path) -> None:
     assert tb("restore", str(backup), "--yes").code == 0
     assert "nothing was written" in complaint(tb("complete", "deploy", "--as", "alice"), 1)
+
+
+def test_a_user_that_does_not_own_the_board_is_refused_and_the_owner_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "monday.backup"
+    with database(server()) as address:
+        with opened(address) as board:
+            board.tasks.claim(ref="deploy")
+            board.backup(file)
+        with psycopg.connect(address, autocommit=True) as raw:
+            raw.execute("CREATE ROLE restorer LOGIN")
+            raw.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO restorer")
+            raw.execute("GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO restorer")
+        try:
+            before = contents(address)
+            with pytest.raises(Unavailable, match="this user may not restore into") as refusal:
+                restored(file, address.replace("tiebreak@", "restorer@"))
+            assert refusal.value.reason == "restore-needs-owner"
+            assert contents(address) == before
+            for i in range(2):
+                restored(file, address, save_to=str(tmp_path / f"{i}.saved"))
+        finally:
+            with psycopg.connect(address, autocommit=True) as raw:
+                raw.execute("DROP OWNED BY restorer; DROP ROLE restorer")
+
+
+def test_through_a_pooler_and_with_hostile_defaults_it_can_be_repeated(tmp_path: Path) -> None:
+    file, hostile = tmp_path / "monday.backup", server().hostile_database("serializable")
+    server().empty_board(hostile)
+    address = pooler().address_of(hostile)
+    with opened(address) as board:
+        board.tasks.post(name="発射")
+        board.backup(file)
+        for i in range(2):
+            restored(file, address, save_to=str(tmp_path / f"{i}.saved"))
+        assert names(board, "pending") == ["発射"]

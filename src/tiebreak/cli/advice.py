@@ -47,6 +47,7 @@ COMMANDS = {
     "module-broken": "--import names modules as Python's import does",
     "move-failed": "nothing is lost; run the same command again",
     "restore-failed": "the board is as it was; run the same command again",
+    "restore-needs-owner": "restore it as the owner of its tables: --board postgresql://OWNER@…",
     "restore-not-a-backup": "make one of it first: `tb --board {file} backup NEW-FILE`",
     "seat-claimed-twice": "`tb stop {holder}` ends it",
     "seat-holder-dead": "the next `tb spawn --coordinator` frees it",

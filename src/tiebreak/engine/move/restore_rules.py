@@ -60,8 +60,11 @@ _REMEMBER = (
     "CREATE INDEX live_tasks_key ON live_tasks (project, key)",
     "CREATE TEMP TABLE newest_task AS SELECT * FROM tasks WHERE number = (SELECT max(number) FROM tasks)",
     "CREATE TEMP TABLE newest_message AS SELECT * FROM messages WHERE number = (SELECT max(number) FROM messages)",
-    *(f"CREATE TEMP TABLE live_{table} AS SELECT * FROM {table}" for table in ("holds", "marks", "schedules")),
-    *(f"CREATE TEMP TABLE live_{table} AS SELECT * FROM {table}" for table in ("agents", "sessions")),
+    "CREATE TEMP TABLE live_holds AS SELECT * FROM holds",
+    "CREATE TEMP TABLE live_marks AS SELECT * FROM marks",
+    "CREATE TEMP TABLE live_schedules AS SELECT * FROM schedules",
+    "CREATE TEMP TABLE live_agents AS SELECT * FROM agents",
+    "CREATE TEMP TABLE live_sessions AS SELECT * FROM sessions",
     "CREATE INDEX live_holds_key ON live_holds (project, resource, slot)",
     "CREATE INDEX live_marks_key ON live_marks (project, key)",
 )
@@ -84,6 +87,13 @@ def remember_log(board: Endpoint) -> None:
     """Remember the state that the log of events tells."""
     for statement in _REMEMBER_LOG:
         board.rows(statement)
+
+
+def forget(board: Endpoint) -> None:
+    """Drop the temporary tables: behind a pooler, the connection goes on to another client."""
+    for statement in (*_REMEMBER, *_REMEMBER_LOG):
+        if statement.startswith("CREATE TEMP TABLE "):
+            board.rows(f"DROP TABLE {statement.split()[3]}")
 
 
 # ── Epochs ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import apsw
 
 from ... import clock
-from ...errors import Refused
+from ...errors import Refused, Unavailable
 from ...text import moment
-from ..addresses import path_of
+from ..addresses import path_of, without_password
 from ..closed_board import closed
 from ..schema import TABLES
 from . import restore_rules as rules
@@ -81,6 +81,8 @@ def restore(
     if path and os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file):
         raise Refused(f"restore: {file} is the board itself, not a backup of it")
     beside = os.path.dirname(os.path.realpath(path)) if path else None
+    if beside is not None and not os.path.isdir(beside):
+        raise Refused(f"restore: there is no folder {beside} for the board")
     try:
         with TemporaryDirectory(prefix=".tiebreak-restore-", dir=beside) as folder:
             backup = open_backup(file, folder, progress)
@@ -93,6 +95,9 @@ def restore(
             from ..sqlite.sqlite_errors import unavailable
 
             raise unavailable(exc, path) from exc
+        if type(exc).__name__ == "InsufficientPrivilege":
+            what = f"restore {file}: this user may not restore into {without_password(address)}"
+            raise Unavailable(what, reason="restore-needs-owner") from exc
         raise explained(exc, f"restore {file}:", "restore-failed") from exc
 
 
@@ -190,6 +195,7 @@ def _finish(
     rules.record_changes(board, agent, now)
     rules.keep_numbers(board, now)
     board.continue_numbers(board.last_event())
+    rules.forget(board)
     return event
 
 
