@@ -34,7 +34,7 @@ def restore(context: Context, args: Args) -> None:
     address = _restorable(args.board or default_address())
     agent = acting_agent(args["as"])
     if not (args.yes or args.dry_run):
-        _refuse_unasked()
+        _refuse_unasked(context)
         _show(context, _run(context, args, address, agent, only_look=True))
         if not _agreed():
             raise Invalid("restore: nothing was changed", hint="--yes restores without asking")
@@ -89,10 +89,13 @@ def _free_name(address: str) -> str:
     return next(free for i in range(100) if not os.path.lexists(free := f"{name}{f'-{i}' if i else ''}{ending}"))
 
 
-def _refuse_unasked() -> None:
-    if not sys.stdin.isatty():
+def _refuse_unasked(context: Context) -> None:
+    if context.json or not sys.stdin.isatty():
+        what = "standard input is no terminal, so nobody can be asked"
+        if context.json:
+            what = "with --json nobody is asked"
         raise Invalid(
-            "restore: standard input is no terminal, so nobody can be asked",
+            f"restore: {what}",
             hint="--yes restores without asking, --dry-run only shows what would change",
         )
 
