@@ -57,6 +57,23 @@ def test_what_only_the_board_knows_keeps_its_epochs(address: str, tmp_path: Path
         assert [board.tasks.claim(ref=ref).epoch for ref in ("open", "done", "pruned")] == [2, 2, 2]
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["is gone", "has another task"])
+def test_a_key_whose_task_was_pruned_since_goes_on_above_its_mark(again: bool, address: str, tmp_path: Path) -> None:
+    file = tmp_path / "monday.backup"
+    with opened(address) as board:
+        won = board.tasks.claim(ref="deploy")
+        board.tasks.release(ref=won.id, epoch=won.epoch)
+        board.backup(file)
+        won = board.tasks.claim(ref="deploy")
+        board.tasks.complete(ref=won.id, epoch=won.epoch)
+        board.tasks.post(name="newest")
+        board.upkeep.prune(older_than=0)
+        if again:
+            won = board.tasks.claim(ref="deploy")
+        restored(file, address)
+        assert board.tasks.claim(ref="deploy").epoch == won.epoch + 1
+
+
 def test_a_pruned_task_that_comes_back_goes_on_above_the_claims_in_the_log(address: str, tmp_path: Path) -> None:
     file = tmp_path / "monday.backup"
     with opened(address) as board:
