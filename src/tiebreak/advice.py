@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 _FOR_A_NEW_BOARD = "for a new board, first move {wal}, {shm} and {gate} elsewhere"
 REPAIRS = {
     "board-arriving": "if nobody runs that `tb migrate` any more, run it again: it goes on where it was",
-    "board-events-lost": "put back what was there, or accept the loss with `tb doctor --repair`",
+    "board-events-lost": "put back what was there, and restore a backup with `tb restore`, which keeps epochs; "
+    "or accept the loss with `tb doctor --repair`",
     "board-file-lost": "put the file back; if it was renamed, run `tb --board NEW-NAME doctor --repair`; "
     + _FOR_A_NEW_BOARD,
     "board-gate-wrong": "`tb doctor --repair` writes a new one",
     "board-overwritten": "end every process that uses this board and put back the file that was here; "
-    + _FOR_A_NEW_BOARD,
+    "`tb restore` restores a backup; " + _FOR_A_NEW_BOARD,
     "board-second-name": "use {home} (in a container: mount its folder, not the file); "
     "if you renamed it, run `tb doctor --repair`",
     "daemon-unreachable": "is the daemon running? `tb serve` starts one",

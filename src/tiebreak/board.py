@@ -86,6 +86,17 @@ def open(
     return Board(RemoteEngine(place), agent=agent, project=project)
 
 
+def acting_agent(given: str | None) -> str:
+    """The full id of the agent that acts: the given one, else `TIEBREAK_AGENT`, else a name for this session."""
+    name = (os.environ.get("TIEBREAK_AGENT") or None) if given is None else given
+    if name is None or "~" not in check_agent(name):
+        from .agent_names import default_agent, incarnation
+
+        name = default_agent(os.environ) if name is None else name
+        name = name if "~" in check_agent(name) else f"{name}~{incarnation(os.environ)}"
+    return check_agent(name)
+
+
 def here() -> str:
     """The current folder."""
     try:
@@ -147,13 +158,7 @@ class Board:
     def agent(self) -> str:
         """The full id of the agent that acts: `name~session`."""
         if self._agent is None or "~" not in self._agent:
-            name = (os.environ.get("TIEBREAK_AGENT") or None) if self._agent is None else self._agent
-            if name is None or "~" not in check_agent(name):
-                from .agent_names import default_agent, incarnation
-
-                name = default_agent(os.environ) if name is None else name
-                name = name if "~" in check_agent(name) else f"{name}~{incarnation(os.environ)}"
-            self._agent = check_agent(name)
+            self._agent = acting_agent(self._agent)
         return self._agent
 
     @property

@@ -85,6 +85,7 @@ CASES = {
     "mcp": ["mcp", "--help"],
     "web": ["web", "--help"],
     "migrate": ["migrate", "--to", "new.db", "--dry-run"],
+    "restore": ["restore", "monday.db", "--yes"],
     "coord": ["coord", "version"],
     "coordination": ["coordination", "status"],
     "help": ["help"],
@@ -118,6 +119,7 @@ def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
     process = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}
     board.call("sessions.begin", {"session": "over~spawn-1", "role": "worker", "command": ["agent"], **process})
     board.sessions.end(session="over~spawn-1", note="over")
+    board.backup(tmp_path / "monday.db")
     return board
 
 

@@ -10,6 +10,8 @@ their order, say who had it at every moment, and the rules below say what may fo
 - Two open grants of overlapping file patterns belong to one holder.
 - After a grant no more slots of a pool are open than it has; those left over from before it shrank count too.
 - A schedule's epochs count its instants, and no instant is fired twice.
+- A restored backup may change the state of a thing and raise its epoch, which an event of that thing tells; it never
+  lowers the epoch, and nobody has the thing then.
 
 A log whose beginning was pruned away does not say how things stood there, so the first grant of each thing is believed.
 A task may go on with the epochs of its key, when an older task of that key was pruned or is a job that gave the key up.
@@ -39,7 +41,9 @@ REMARKS = {
 }
 """What changes nothing; a refusal may also come later than what it speaks of."""
 SCHEDULES = {f"schedule.{what}" for what in ("added", "changed", "paused", "resumed", "removed", "skipped", "fired")}
-KNOWN = GRANTS | RENEWALS | ENDS | LAPSES | TAKEN_AWAY | UNHELD | REMARKS | SCHEDULES | {"task.posted"}
+RESTORED = {"task.restored", "hold.restored", "schedule.restored"}
+"""A backup was restored: how the thing is from then on."""
+KNOWN = GRANTS | RENEWALS | ENDS | LAPSES | TAKEN_AWAY | UNHELD | REMARKS | SCHEDULES | RESTORED | {"task.posted"}
 
 _AGENT = Event.fields.index("agent")
 
@@ -103,6 +107,8 @@ class Log:
             return
         if what == "task.posted":
             self._post(event)
+        elif what in RESTORED or (what == "schedule.removed" and event.epoch):
+            self._restore(event)
         elif what in SCHEDULES:
             self._fire(event)
         else:
@@ -185,6 +191,16 @@ class Log:
         if thing.epoch not in (None, event.epoch):
             raise _broken(event, f"was reopened at epoch {event.epoch}, but its epoch is {thing.epoch}")
         thing.epoch, thing.ended = event.epoch, None
+
+    def _restore(self, event: Event) -> None:
+        thing = self.things.setdefault(_place(event), Thing(None))
+        if thing.epoch is not None and event.epoch < thing.epoch:
+            raise _broken(event, f"was restored at epoch {event.epoch}, but its epoch is {thing.epoch}")
+        if thing.holder and event.event == "hold.restored":  # the end of a hold has an event of its own
+            raise _broken(event, f"was restored while {thing.grant}")
+        self._close(event, thing)
+        thing.epoch = event.epoch
+        thing.ended = event.state if event.state in ("completed", "failed", "cancelled") else None
 
     def _close(self, event: Event, thing: Thing) -> None:
         thing.holder = None

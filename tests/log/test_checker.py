@@ -80,6 +80,21 @@ SOUND = {
         schedule.fired cron:n ann 1 instant="01:00"
         schedule.skipped cron:n ann 0 instant="02:00"
         schedule.fired cron:n bob 2 instant="03:00" """,
+    "a backup that is restored": """
+        task.posted T ann
+        task.claimed T ann 1
+        task.completed T ann 1
+        hold.taken lock:x bob 1
+        schedule.fired cron:n ann 1 instant="01:00"
+        board.restored - ops
+        hold.broken lock:x ops 1
+        hold.restored lock:x ops 7
+        task.restored T ops 4 state=pending
+        task.restored U ops 2 state=completed
+        schedule.restored cron:n ops 3
+        hold.taken lock:x ann 8
+        task.claimed T bob 5
+        schedule.fired cron:n ann 4 instant="02:00" """,
     "a job that goes on with the key of another": """
         task.posted T ann 0 kind=job
         task.claimed T ann 7""",
@@ -192,6 +207,22 @@ FALSE = {
         "the instant 01:00 was fired before",
     ),
     "a firing whose epoch is left out": ('schedule.fired cron:n ann 2 instant="01:00"', "epoch 2 follows 0"),
+    "a backup that takes an epoch back": (
+        "task.posted T ann\ntask.claimed T ann 1\ntask.released T ann 1\ntask.restored T ops 0 state=pending",
+        "restored at epoch 0, but its epoch is 1",
+    ),
+    "an epoch that is granted again after a restore": (
+        "hold.taken lock:x ann 1\nhold.released lock:x ann 1\nhold.restored lock:x ops 3\nhold.taken lock:x bob 2",
+        "epoch 2 follows 3",
+    ),
+    "a hold that outlives a restore": (
+        "hold.taken lock:x ann 1\nhold.restored lock:x ops 3",
+        "was restored while ann~1 had it",
+    ),
+    "a task that is completed twice because its claim outlived a restore": (
+        "task.posted T ann\ntask.claimed T ann 1\ntask.restored T ops 1 state=pending\ntask.completed T ann 1",
+        "ann~1 wrote, but nobody had it",
+    ),
     "an event that is not known": ("hold.borrowed lock:x ann 1", "does not know"),
 }
 

@@ -54,6 +54,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "batch": ("batch",),
         "web": ("web",),
         "migrate": ("migrate",),
+        "restore": ("restore",),
     },
     "Help": {"help": ("help", "version"), "completion": ("completion",)},
 }

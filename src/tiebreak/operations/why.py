@@ -34,6 +34,7 @@ _SENTENCES = {
     "task.released": "{who} gave it back (epoch {epoch}){note}.",
     "task.cancelled": "{who} cancelled it{note}.",
     "task.reopened": "{who} reopened it{note}.",
+    "task.restored": "{who} restored a backup{note}. The next epoch is above {epoch}.",
     "task.ready": "It became ready: all that it comes after is done.",
     "task.linked": "{who} put it {note}.",
     "task.progress": "{who} is at {note}.",
@@ -48,6 +49,7 @@ _SENTENCES = {
     "hold.queued": "{who} began to wait for {what}{note}.",
     "hold.unqueued": "{who} stopped waiting for {what}.",
     "hold.deadlocked": "{who} was told that its wait for {what} could never end{note}.",
+    "hold.restored": "{who} restored a backup{note}. The next epoch of {what} is above {epoch}.",
     "hold.broken": "{who} broke the hold on {what} (epoch {epoch}){note}.",
 }
 

@@ -39,7 +39,7 @@ class RowCopy:
     def events_so_far(self) -> None:
         """Copy the events that are there now, while others go on writing to the source."""
         self._upto = self._old.snapshot()
-        self._copy("events", f"number <= {self._upto}")
+        self.copy_table("events", f"number <= {self._upto}")
         self._old.rows("ROLLBACK")
 
     def everything_else(self) -> tuple[dict[str, int], int]:
@@ -70,10 +70,11 @@ class RowCopy:
         for table in TABLES:
             if table == "stirred":  # a trigger has added rows for the tasks that were copied
                 self._new.rows("DELETE FROM stirred")
-            self._copy(table, f"number > {self._upto}" if table == "events" else "TRUE")
+            self.copy_table(table, f"number > {self._upto}" if table == "events" else "TRUE")
         return counts(self._old)
 
-    def _copy(self, table: str, where: str) -> None:
+    def copy_table(self, table: str, where: str) -> None:
+        """Copy the rows of one table that fulfil a condition."""
         columns = self._new.columns(table)
         for some in _batches(self._old.read(table, columns, where)):
             self._new.insert(table, columns, _shifted(some, columns, self._shift))

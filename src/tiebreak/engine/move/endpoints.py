@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from .copying import Progress
+
     Row = tuple[Any, ...]
 
 AT_ONCE = 1000
@@ -39,8 +41,8 @@ class Endpoint:
         """Whether there is such a table."""
         raise NotImplementedError
 
-    def refuse_other_data(self) -> None:
-        """Raise `Refused` if the database has tables, but is not a board."""
+    def refuse_other_data(self, command: str) -> None:
+        """Raise `Refused` if the database has tables, but is not a board; `command` is what was asked for."""
 
     def begin(self) -> None:
         """Start a transaction that will write."""
@@ -88,6 +90,10 @@ class Endpoint:
 
     def continue_numbers(self, event: int) -> None:
         """Let the next event get a number after this one. Tasks and messages continue after their highest numbers."""
+
+    def save_to(self, target: str, progress: Progress | None) -> None:
+        """Copy the board to a new file, as it was before this transaction changed anything."""
+        raise NotImplementedError
 
     def rename(self, before: str, after: str) -> None:
         """Replace the prefix of all table names; a board of an older version has fewer tables."""

@@ -128,7 +128,7 @@ def _refuse_occupied(old: Endpoint, new: Endpoint, here: Found) -> Found:
     """
     there = look(new)
     if there.state == "nothing":
-        new.refuse_other_data()
+        new.refuse_other_data("migrate")
     elif there.state == "open":
         full = ", ".join(f"{count} {table}" for table, count in counts(new).items() if count)
         if full:

@@ -40,7 +40,12 @@ def _open_server(address: str) -> Endpoint:
     shown = without_password(address)
     try:
         made = psycopg.connect(
-            address, autocommit=True, connect_timeout=10, application_name="tiebreak migrate", prepare_threshold=None
+            address,
+            autocommit=True,
+            connect_timeout=10,
+            application_name="tiebreak migrate",
+            client_encoding="UTF8",  # the default of the database or the role may be another one
+            prepare_threshold=None,
         )
     except psycopg.Error as exc:
         raise unavailable(exc, shown) from exc

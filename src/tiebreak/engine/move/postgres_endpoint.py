@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..postgres.notifications import send
 from ..postgres.opening import lock_tables, prepare, run_steps
 from ..postgres.transaction_settings import DURABLE, SCOPE
 from ..schema import CLOSED, POSTGRES_PASS, TABLES
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from .copying import Progress
     from .endpoints import Row
 
 
@@ -76,6 +78,11 @@ class PostgresEndpoint(Endpoint):
         if self.has_table("board"):
             lock_tables(self._connection, self._shown)
 
+    def commit(self) -> None:
+        """Commit, and wake those that wait for events."""
+        super().commit()
+        send(self._connection)
+
     def now(self) -> int:
         """The server's clock."""
         return int(self.rows("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0])
@@ -123,6 +130,12 @@ class PostgresEndpoint(Endpoint):
                 f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), max(number)) FROM {table} "  # noqa: S608
                 "HAVING max(number) IS NOT NULL"
             )
+
+    def save_to(self, target: str, progress: Progress | None) -> None:
+        """Copy the rows in this transaction: nobody else can read them. So it has to come before any change."""
+        from .server_backup import save
+
+        save(self, target, progress)
 
     def rename(self, before: str, after: str) -> None:
         """Rename the tables, and the one function that is called without any table."""

@@ -11,6 +11,7 @@ from .sqlite_endpoint import SqliteEndpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .copying import Progress
@@ -25,20 +26,30 @@ def to_file(connection: Any, address: str, target: str, progress: Progress | Non
     """
     old = PostgresEndpoint(connection, address)
     try:
-        create_file(target, lambda partial: _copy(old, partial, target, progress))
-    except FileExistsError:
-        raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
-    except OSError as exc:
-        raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
+        _save(target, lambda new: _snapshot(old, new, progress))
     finally:
         old.close()
 
 
-def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -> None:
+def save(old: Endpoint, target: str, progress: Progress | None) -> None:
+    """Copy what a transaction sees to a SQLite board in a new file."""
+    _save(target, lambda new: _copy_rows(old, new, progress))
+
+
+def _save(target: str, fill: Callable[[Endpoint], None]) -> None:
+    try:
+        create_file(target, lambda partial: _fill(partial, target, fill))
+    except FileExistsError:
+        raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
+    except OSError as exc:
+        raise Unavailable(f"backup {target}: {exc.strerror or exc}", reason="backup-failed") from exc
+
+
+def _fill(partial: str, target: str, fill: Callable[[Endpoint], None]) -> None:
     try:
         new = SqliteEndpoint(partial)
         try:
-            _snapshot(old, new, progress)
+            fill(new)
         finally:
             new.close()
     except Exception as exc:
@@ -50,6 +61,10 @@ def _copy(old: Endpoint, partial: str, target: str, progress: Progress | None) -
 
 def _snapshot(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
     old.snapshot()
+    _copy_rows(old, new, progress)
+
+
+def _copy_rows(old: Endpoint, new: Endpoint, progress: Progress | None) -> None:
     still_open(old)
     new.begin()
     new.make_empty({})

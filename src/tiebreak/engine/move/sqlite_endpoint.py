@@ -9,7 +9,9 @@ from ...errors import Refused
 from ...files import sync
 from ...limits import DEADLINE
 from ..schema import CLOSED, TABLES
+from ..sqlite.backup import backup
 from ..sqlite.board_files import BoardFiles
+from ..sqlite.file_facts import newest_event
 from ..sqlite.opening import board_clock, connect, create, prepare, recognise, run_steps
 from ..sqlite.write_gate import WriteGate
 from .endpoints import Endpoint, selected
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from .copying import Progress
     from .endpoints import Row
 
 
@@ -64,10 +67,12 @@ class SqliteEndpoint(Endpoint):
         known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
         return self._connection is not None and bool(self.rows(known, table))
 
-    def refuse_other_data(self) -> None:
+    def refuse_other_data(self, command: str) -> None:
         """Raise `Refused` if it is another program's database."""
         if self._connection is not None and self.rows("SELECT 1 FROM sqlite_schema LIMIT 1"):
-            raise Refused(f"migrate: {self} is a SQLite database, but not a tiebreak board", hint="is the path right?")
+            raise Refused(
+                f"{command}: {self} is a SQLite database, but not a tiebreak board", hint="is the path right?"
+            )
 
     def begin(self) -> None:
         """Begin a write transaction, after waiting at the gate like every writer."""
@@ -83,8 +88,10 @@ class SqliteEndpoint(Endpoint):
         self.rows("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Commit, and unlock the gate."""
+        """Commit, remember the last event in the mark like every writer, and unlock the gate."""
         self.rows("COMMIT")
+        if (newest := newest_event(self._db)) and self._gate.mark():
+            self._gate.set_last_event(newest)
         self._gate.leave()
 
     def now(self) -> int:
@@ -119,6 +126,13 @@ class SqliteEndpoint(Endpoint):
         marks = ", ".join("?" * len(columns))
         sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
         self._db.executemany(sql, rows)
+
+    def save_to(self, target: str, progress: Progress | None) -> None:
+        """Copy the pages through a second connection, which does not see what this transaction has written."""
+        try:
+            backup(connect(self._path, DEADLINE), target, progress)
+        except FileExistsError:
+            raise Refused(f"backup {target}: exists already, and a backup never overwrites") from None
 
     def close(self) -> None:
         """Close the connection, and unlock the gate."""

@@ -52,7 +52,7 @@ class Notifications:
                     self._start_sender(delay)
                 return
             self._sent_at = monotonic()
-        _send(connection)
+        send(connection)
 
     def _start_sender(self, delay: float) -> None:
         try:
@@ -77,7 +77,7 @@ class Notifications:
                 return False
             self._due, self._sent_at = False, monotonic()
         try:
-            self._borrow(_send)
+            self._borrow(send)
         except TiebreakError:
             pass  # waiters look once a second
         return self._sender_runs
@@ -131,7 +131,8 @@ class Notifications:
             self._listener.close()
 
 
-def _send(connection: Any) -> None:
+def send(connection: Any) -> None:
+    """Wake all waiters, on a connection that is in no transaction."""
     try:
         connection.execute(_NOTIFY)
     except psycopg.Error:
