@@ -262,3 +262,32 @@ def test_a_coordinator_is_fenced_until_it_has_its_seat_again(address: str, tmp_p
             assert lead.tasks.post(name="as coordinator").number
         [seat] = board.holds.list()
         assert (seat.resource, seat.epoch) == ("seat:coordinator", 2)
+
+
+def test_epochs_go_on_if_the_project_was_renamed_after_the_backup(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "monday.backup"
+    with opened(address) as board:
+        board.tasks.claim(ref="deploy")
+        board.holds.take(resources=["lock:x"])
+        board.holds.release(resources=["lock:x"])
+        board.backup(file)
+        board.projects.rename(name="another-name")
+        [hold] = board.holds.take(resources=["lock:x"])
+        board.holds.release(resources=["lock:x"])
+        restored(file, address)
+        assert [each.project for each in board.holds.take(resources=["lock:x"])] == ["another-name"]
+        assert board.holds.list()[0].epoch == hold.epoch + 1
+        assert board.tasks.get(ref="deploy").project == "another-name"
+
+
+def test_projects_that_were_joined_after_the_backup_are_not_restored_as_two(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "monday.backup"
+    with opened(address) as board:
+        board.tasks.post(name="work")
+        board.holds.take(resources=["lock:x"], project="other")
+        board.holds.release(resources=["lock:x"], project="other")
+        board.backup(file)
+        board.projects.alias(name="other")
+        with pytest.raises(Refused, match="are one project now"):
+            restored(file, address)
+        assert [task.name for task in board.tasks.list()] == ["work"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from .parser import Option, command
 
 TYPE_CHECKING = False

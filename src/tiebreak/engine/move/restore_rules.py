@@ -28,6 +28,8 @@ KEPT = "kept"
 """The board's own rows; those of the backup are not used."""
 CONTINUED = "continued"
 """The board's own rows, and those of the backup that follow them."""
+NAMES = "names"
+"""The board's own rows, and those of the backup whose name it does not know (`restore_names`)."""
 RULES = {
     "tasks": MERGED,
     "edges": REPLACED,
@@ -47,6 +49,7 @@ RULES = {
     "answers": REPLACED,
     "schedules": MERGED,
     "waits": KEPT,
+    "projects": NAMES,
 }
 """The rule for each table; `REPLACED` for one that is not listed."""
 

@@ -22,6 +22,7 @@ from ...text import moment
 from ..addresses import path_of, without_password
 from ..closed_board import closed
 from ..schema import TABLES
+from . import restore_names
 from . import restore_rules as rules
 from .backup_file import open_backup
 from .copying import RowCopy
@@ -144,6 +145,7 @@ def _replace_rows(
 ) -> tuple[str, dict[str, int]]:
     """Replace the rows of the board, without any event yet; whether the log was continued, and what is different."""
     last, continues = _continues(backup, board)
+    restore_names.use_present_names(backup, board)
     rules.remember_board(board)
     if not continues:
         rules.remember_log(board)
@@ -155,6 +157,8 @@ def _replace_rows(
             # Not TRUNCATE: a reader whose snapshot began before would find nothing.
             board.rows(f"DELETE FROM {table}")  # noqa: S608
             copying.copy_table(table, "TRUE")
+        elif rule == rules.NAMES:
+            restore_names.add_names(backup, board)
         elif rule == rules.CONTINUED and continues:
             copying.copy_table(table, f"number > {last}")
     if continues:
