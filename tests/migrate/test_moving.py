@@ -19,10 +19,9 @@ from tests.cli.command import Answer, clean_environment, measured
 from tests.daemons import serving
 from tests.postgres import WRITES, server
 from tiebreak import Board
-from tiebreak.engine import schema
 from tiebreak.engine.move.moving import Moved, move
 from tiebreak.engine.schema import CLOSED, TABLES
-from tiebreak.engine.sqlite.opening import allow_writing
+from tiebreak.engine.sqlite.opening import allow_writing, run_steps
 from tiebreak.errors import Fenced, Refused, Unavailable
 
 PATIENCE = 60.0
@@ -148,9 +147,7 @@ def _rows_of(table: str) -> str:
 
 def _columns() -> dict[str, list[str]]:
     connection = apsw.Connection(":memory:")
-    allow_writing(connection)
-    for step in schema.steps("sqlite", 0):
-        connection.execute(step)
+    run_steps(connection, 0)
     return {
         str(table): [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
         for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
