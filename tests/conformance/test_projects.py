@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import apsw
 import pytest
 
 from tiebreak import Board, Fenced, Invalid, Lost, Refused
+from tiebreak.engine import schema
+from tiebreak.engine.sqlite.opening import run_steps
+from tiebreak.operations.project_names import TABLES
 
 from .engines import Place
 
@@ -17,6 +21,18 @@ def clone(place: Place, agent: str, *names: str) -> Board:
     """The board as an agent sees it in a clone that may be known by these names."""
     board = place.open(agent)
     return Board(board.engine, agent=board.agent, project=" ".join(names))
+
+
+def test_no_table_with_rows_of_projects_is_left_behind() -> None:
+    """A new table with a column `project` has to move with its project."""
+    connection = apsw.Connection(":memory:")
+    run_steps(connection, 0)
+    found = {
+        table
+        for table in schema.TABLES
+        if "project" in [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    }
+    assert found - {"projects"} == set(TABLES)
 
 
 def test_one_of_two_clones_wins(place: Place) -> None:
