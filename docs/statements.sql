@@ -44,7 +44,7 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_seqscan = off;
 SET LOCAL jit = off;
 SET LOCAL transaction_timeout = 0;
-SET LOCAL tiebreak.schema = '3';
+SET LOCAL tiebreak.schema = '4';
 SELECT set_config(
     'synchronous_commit',
     CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true
@@ -2053,6 +2053,13 @@ WHERE TRUE;
 --   tasks.claim (20): UPDATE tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.sweep (4): SELECT FROM chores
+
+-- ================================================================================================================
+-- tasks.break (writes)
+-- Take a claim away from its holder, as an operator, with a reason that everybody can read.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- tasks.forfeit (writes)

@@ -34,7 +34,11 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "graph": ("graph",),
         "cron": ("cron",),
     },
-    "Holds": {"holds": ("hold", "drop", "holds", "waits", "renew", "transfer", "break"), "run": ("run",)},
+    "Holds": {
+        "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),
+        "taking_over": ("break",),
+        "run": ("run",),
+    },
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Agents": {"agents": ("announce", "heartbeat", "leave", "agents", "whoami")},
     "Sessions": {

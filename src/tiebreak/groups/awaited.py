@@ -254,6 +254,14 @@ class AsyncTasks(AsyncGroup):
         """
 
     @awaits
+    async def break_(self, ref: str | int, *, reason: str, agent: str = "", project: str = "", epoch: int = 0) -> Task:
+        """Take a claim away from its holder, as an operator, with a reason that everybody can read.
+
+        The task is ready again at once, and the attempt does not count. The old holder's next write is refused, and a
+        worker ends the job. With an epoch, only that grant is ended: a later holder is not affected.
+        """
+
+    @awaits
     async def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 

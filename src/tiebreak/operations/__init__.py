@@ -99,7 +99,7 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work"),
+    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work", "breaking"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds",),

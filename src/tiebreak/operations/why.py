@@ -32,6 +32,7 @@ _SENTENCES = {
     "task.failed": "{who} failed, and it is over{note}.",
     "task.retrying": "{who} failed at epoch {epoch}; it will be tried again{note}.",
     "task.released": "{who} gave it back (epoch {epoch}){note}.",
+    "task.broken": "{who} broke the claim (epoch {epoch}){note}.",
     "task.cancelled": "{who} cancelled it{note}.",
     "task.reopened": "{who} reopened it{note}.",
     "task.ready": "It became ready: all that it comes after is done.",
