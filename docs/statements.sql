@@ -2062,6 +2062,13 @@ WHERE TRUE;
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
+-- tasks.adopt (writes)
+-- Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- tasks.forfeit (writes)
 -- End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 -- ================================================================================================================
@@ -3003,7 +3010,7 @@ SET
 WHERE project = :project AND resource = :resource AND slot = :slot AND (holder IS NULL OR until <= :now)
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash, displaced;
 
--- holds.take (6), holds._break_deadlocks
+-- holds.take (6), holds.break_deadlocks_of
 -- Look for a cycle of waiters: a grant to an agent that waits for something else may close one.
 SELECT 1
 FROM waits
@@ -3260,6 +3267,13 @@ FROM holds
 WHERE (holder IS NOT NULL AND until > :now)
   AND (holder = :who OR substr(holder, 1, length(:who) + 1) = :who || '~')
 ORDER BY until, resource, slot;
+
+-- ================================================================================================================
+-- holds.adopt (writes)
+-- Take over holds of `holder`, an earlier incarnation of this agent, as new grants: those named, or all.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- waits.enter (writes)

@@ -25,6 +25,8 @@ _NAME = frozenset(DIGITS + "._-")
 _SESSION = _NAME | frozenset(DIGITS.upper())
 _MAX_FAMILY = 50
 _MAX_LOGIN = 20
+_MADE = 10
+"""Digits at the end of a name that was made: at least so many."""
 _MAX_DEPTH = 64
 
 _CLIENTS = frozenset(
@@ -110,6 +112,16 @@ def same_family(agent: str, other: str) -> bool:
     one, two = agent.partition("~")[2], other.partition("~")[2]
     below = two.startswith(f"{one[:_MAX_FAMILY]}.") or one.startswith(f"{two[:_MAX_FAMILY]}.")
     return agent == other or (below and bool(one and two))
+
+
+def same_person(agent: str, other: str) -> bool:
+    """Whether two agents may be the same person or program in two sessions.
+
+    They have the same name, or both names were made by `default_agent` from the same login or client.
+    """
+    (one, _, first), (two, _, second) = (each.partition("~")[0].rpartition("-") for each in (agent, other))
+    made = all(len(digits) >= _MADE and frozenset(DIGITS).issuperset(digits) for digits in (first, second))
+    return agent.partition("~")[0] == other.partition("~")[0] or (made and one == two != "")
 
 
 def _checked(given: str) -> str:

@@ -142,6 +142,8 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "holds.renew": lambda place, board: held(board),
     "holds.release": lambda place, board: held(board),
     "holds.transfer": lambda place, board: {"resource": held(board)["resources"][0], "to": "bob~test"},
+    "tasks.adopt": lambda place, board: (claimed(place.open("alice~old")), {"ref": "work", "confirmed": True})[1],
+    "holds.adopt": lambda place, board: (held(place.open("alice~old")), {"holder": "alice~old", "confirmed": True})[1],
     "holds.break": lambda place, board: {"resource": held(board)["resources"][0], "reason": "stuck"},
     "waits.enter": lambda place, board: held(place.open("bob")),
     "waits.leave": lambda place, board: {"place": board.waits.enter(**held(place.open("bob"))).number},

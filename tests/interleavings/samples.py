@@ -137,6 +137,8 @@ SAMPLES: list[Sample] = [
     one("tasks.cancel", "B", ref="B"),
     one("tasks.cancel", "D", ref="D"),
     one("tasks.cancel", "L M N", ref="L"),
+    one("tasks.adopt", "A", ref="A", agent="alice~2", confirmed=True, **L),
+    one("tasks.adopt", "L", ref="L", agent="alice~2", confirmed=True, epoch=1, **L),
     one("tasks.break", "A", ref="A", reason="stuck"),
     one("tasks.break", "L", ref="L", reason="stuck", epoch=1),
     one("tasks.break", "R", ref="R", reason="stuck"),
@@ -208,6 +210,8 @@ SAMPLES: list[Sample] = [
     one("holds.transfer", "pool", resource="pool:x", to="zoe~1", **L, **A),
     one("holds.break", "src", resource="file:src/**", reason="needed"),
     one("holds.break", "pool", resource="pool:x", slot=1, reason="needed", epoch=1),
+    one("holds.adopt", "src docs deploy pool", holder="alice~1", agent="alice~2", confirmed=True, **L),
+    one("holds.adopt", "src", holder="alice~1", resources=["file:src/**"], agent="alice~2", confirmed=True, **L),
     one("holds.list", "src docs deploy pool seat"),
     # Waiting in line.
     one("waits.enter", "line", resources=["lock:a"], **LINE),

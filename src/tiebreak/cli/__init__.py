@@ -36,7 +36,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Holds": {
         "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),
-        "taking_over": ("break",),
+        "taking_over": ("break", "adopt"),
         "run": ("run",),
     },
     "Messages": {"messages": ("send", "inbox", "ack")},

@@ -23,6 +23,7 @@ SLOT = Option("slot", "N", "which slot of a pool", convert=whole)
 
 
 def called(hold: Hold) -> str:
+    """A hold's resource and slot, for messages."""
     slot = f" slot {hold.slot}" if hold.resource.startswith("pool:") else ""
     return plain(hold.resource.removeprefix("file:")) + slot
 

@@ -1,18 +1,20 @@
-"""Commands that end another agent's grants: break."""
+"""Commands that end the grants of another agent or session: break, adopt."""
 
 from __future__ import annotations
 
-from ..errors import Invalid, NotFound
-from ..names import RESOURCE_TYPES, is_uuid
+from ..errors import Invalid, NotFound, Refused
+from ..limits import CLAIM_LEASE, HOLD_LEASE, MAX_LIMIT
+from ..names import JOB, RESOURCE_TYPES, is_uuid, short
 from ..text import plain
 from .context import needed
-from .parser import Argument, Option, command, whole
+from .parser import Argument, Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
-    from ..model import Task
+    from ..model import Hold, Task
     from .context import Context
     from .parser import Args
 
@@ -74,3 +76,113 @@ def _file_held(context: Context, word: str) -> bool:
         return False
     held: list[Any] = context.board.call("holds.list", {"matching": resource})
     return any(hold.resource == resource for hold in held)
+
+
+@command(
+    "adopt",
+    "Go on with your own work in a new terminal: take over what an earlier session of yours holds.",
+    Argument(THING.name + "s", THING.text, many=True, optional=True),
+    Option("yes", text="do not ask whether a session that may be alive is over; only in a terminal"),
+    duration("lease", "how long each claim lasts unless renewed", CLAIM_LEASE),
+    duration("hold-lease", "how long each hold lasts unless renewed", HOLD_LEASE),
+    example="tb adopt '#7'",
+)
+def adopt(context: Context, args: Args) -> int:
+    """Without names, everything that agents of your name hold in other sessions. Each is a new grant.
+
+    What a session holds whose process has ended is taken over at once. Otherwise a person has to confirm, in a
+    terminal. Exit 0 if everything was taken over, 1 if something was not.
+    """
+    adopted: list[Any] = []
+    refused: list[Refused] = []
+    for name, params in _adoptions(context, args):
+        try:
+            answer = _confirmed(context, args, name, params)
+            adopted += answer if isinstance(answer, list) else [answer]
+        except Refused as exc:
+            refused.append(exc)
+    if not refused or context.json:
+        context.answer(adopted)
+    for each in adopted if not context.json else []:
+        context.say(f"{context.styled('adopted', 'good')} {_called(each)}  epoch {each.epoch}")
+    for problem in refused:
+        context.complain(problem)
+    if not adopted and not refused and not context.json:
+        context.say("no other session of yours holds anything here")
+    return 1 if refused else 0
+
+
+def _called(grant: Task | Hold) -> str:
+    from ..model import Hold
+    from .holds import called
+
+    return called(grant) if isinstance(grant, Hold) else f"#{grant.number} {plain(grant.name)}"
+
+
+def _adoptions(context: Context, args: Args) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What to take over, each as a call: an operation and its parameters."""
+    named = [(word, task_named(context, word)) for word in args.things]
+    tasks = [ref for _, ref in named if ref is not None]
+    resources = [context.board.resource(word) for word, ref in named if ref is None]
+    if not named:
+        tasks = [(f"#{task.number}", task.epoch) for task in _claims_elsewhere(context)]
+    for ref, epoch in tasks:
+        yield "tasks.adopt", {"ref": ref, "epoch": epoch, "lease": args.lease}
+    for holder, wanted in _holds_elsewhere(context, resources if named else None).items():
+        yield "holds.adopt", {"holder": holder, "resources": wanted, "lease": args.hold_lease}
+
+
+def _claims_elsewhere(context: Context) -> list[Task]:
+    board = context.board
+    filters = {"states": ["claimed"], "agent": short(board.agent), "limit": MAX_LIMIT}
+    found: list[Task] = board.call("tasks.list", filters)
+    return [task for task in found if not board.is_me(task) and task.kind != JOB and not task.lapsed]
+
+
+def _holds_elsewhere(context: Context, resources: list[str] | None) -> dict[str, list[str]]:
+    """The holds to take over, by their holders: the named ones, or all of agents of this name."""
+    from ..model import holder_id
+    from ..operations.session_fence import SEAT
+
+    board = context.board
+    found: list[Hold] = board.call("holds.list", {} if resources else {"agent": short(board.agent)})
+    missing = set(resources or ()) - {hold.resource for hold in found}
+    if missing:
+        raise NotFound(f"{missing.pop().removeprefix('file:')} is not held by anybody")
+    out: dict[str, list[str]] = {}
+    for hold in found if resources != [] else []:
+        if (hold.resource in resources if resources else hold.resource != SEAT) and not board.is_me(hold):
+            out.setdefault(holder_id(hold) or "", []).append(hold.resource)
+    return out
+
+
+def _confirmed(context: Context, args: Args, name: str, params: dict[str, Any]) -> Any:
+    """Take over; if the other session may be alive, ask the person at the terminal first."""
+    try:
+        return context.board.call(name, params)
+    except Refused as exc:
+        if exc.reason != "holder-may-live" or not _at_terminal() or not (args.yes or _says_yes(exc.message)):
+            raise
+    return context.board.call(name, {**params, "confirmed": True})
+
+
+def _at_terminal() -> bool:
+    """Whether a person can confirm: at a terminal, and not through an agent client, which may have one too."""
+    import os
+    import sys
+
+    from ..agent_names import in_client
+
+    return sys.stdin.isatty() and not in_client(os.environ)
+
+
+def _says_yes(question: str) -> bool:
+    import sys
+
+    print(
+        f"{plain(question)}.\nIs that session over, and do you take it over? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -262,6 +262,23 @@ class AsyncTasks(AsyncGroup):
         """
 
     @awaits
+    async def adopt(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        epoch: int = 0,
+        lease: float | str = 300.0,
+        confirmed: bool = False,
+    ) -> Task:
+        """Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
+
+        The process of the earlier one must be known to have ended, or a person has `confirmed` that it is not at work any
+        more. With an epoch, only that grant is taken over.
+        """
+
+    @awaits
     async def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
@@ -517,6 +534,23 @@ class AsyncHolds(AsyncGroup):
         limit: int = 1000,
     ) -> builtins.list[Hold]:
         """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""
+
+    @awaits
+    async def adopt(
+        self,
+        holder: str,
+        *,
+        resources: Sequence[str] = (),
+        agent: str = "",
+        project: str = "",
+        lease: float | str = 1800.0,
+        confirmed: bool = False,
+    ) -> builtins.list[Hold]:
+        """Take over holds of `holder`, an earlier incarnation of this agent, as new grants: those named, or all.
+
+        Holds of the same incarnation that overlap with a named one pass on with it. The process of the earlier incarnation
+        must be known to have ended, or a person has `confirmed` that it is not at work any more.
+        """
 
 
 class AsyncWaits(AsyncGroup):

@@ -246,6 +246,23 @@ class Tasks(Group):
         worker ends the job. With an epoch, only that grant is ended: a later holder is not affected.
         """
 
+    @sends("tasks.adopt", "ref")
+    def adopt(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        epoch: int = 0,
+        lease: float | str = 300.0,
+        confirmed: bool = False,
+    ) -> Task:
+        """Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
+
+        The process of the earlier one must be known to have ended, or a person has `confirmed` that it is not at work any
+        more. With an epoch, only that grant is taken over.
+        """
+
     @sends("tasks.forfeit", "holder")
     def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.

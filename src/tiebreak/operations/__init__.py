@@ -99,10 +99,10 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work", "breaking"),
+    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work", "breaking", "adoption"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
-    "holds": ("holds",),
+    "holds": ("holds", "adoption"),
     "waits": ("waits",),
     "messages": ("messages",),
     "agents": ("agents",),

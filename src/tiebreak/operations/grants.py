@@ -162,6 +162,7 @@ def lost(
     whose = "you" if holder == agent else short(holder)
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
+        reason, facts = "held-by-you-elsewhere", {**facts, "thing": _thing(facts)}
     return Lost(
         f"{what} is held by {whose} for another {span(left)} (epoch {epoch})",
         reason=reason,
@@ -173,6 +174,11 @@ def lost(
         since=since,
         **facts,
     )
+
+
+def _thing(facts: dict[str, Any]) -> str:
+    """A task or a resource as a caller names it, from the facts of a refusal."""
+    return f"#{facts['number']}" if "number" in facts else str(facts.get("resource", "")).removeprefix("file:")
 
 
 def fenced(
@@ -197,6 +203,8 @@ def fenced(
         why = f"your epoch {epoch} is not the current one ({current})"
     elif short(holder) == short(agent):
         why = f"it is held by another {short(holder)} (session {holder.partition('~')[2] or 'unnamed'})"
+        facts |= {"thing": _thing(facts), "session": holder.partition("~")[2]}
+        return Fenced(f"{what}: {why}, nothing was written", reason="held-by-you-elsewhere", **facts)
     else:
         why = f"it is held by {short(holder)} (epoch {current})"
     return Fenced(f"{what}: {why}, nothing was written", hint="stop working on it", **facts)

@@ -112,7 +112,7 @@ def take(
             taken[resource] = _take(tx, resource, agent, project, lease, note, wanted[resource], again)
     if place:
         _remove_place(tx, place, agent, project)
-    _break_deadlocks(tx, agent, project)
+    break_deadlocks_of(tx, agent, project)
     return [taken[resource] for resource in wanted]
 
 
@@ -122,7 +122,7 @@ def _remove_place(tx: Transaction, place: int, agent: str, project: str) -> None
     remove_place(tx, place, agent, project)
 
 
-def _break_deadlocks(tx: Transaction, agent: str, project: str) -> None:
+def break_deadlocks_of(tx: Transaction, agent: str, project: str) -> None:
     """Look for a cycle of waiters: a grant to an agent that waits for something else may close one."""
     waiting = "SELECT 1 FROM waits WHERE project = :project AND agent = :agent LIMIT 1"
     if tx.first(waiting, project=project, agent=agent) is not None:
@@ -276,7 +276,7 @@ def transfer(
         )
     hold = record(Hold, row)
     hold_event(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
-    _break_deadlocks(tx, heir, project)
+    break_deadlocks_of(tx, heir, project)
     return hold
 
 

@@ -1,7 +1,8 @@
 """The worker's two background threads that watch the board, so that the loop never waits for it.
 
-One thread waits for events: it wakes the loop when something happened, collects the ids of cancelled and broken tasks, and
-submits scheduled jobs that are due. The other looks from time to time for dead workers of this machine and returns their jobs.
+One thread waits for events: it wakes the loop when something happened, collects the ids of cancelled and broken tasks,
+and submits scheduled jobs that are due. The other looks from time to time for dead workers of this machine and returns
+their jobs.
 """
 
 from __future__ import annotations
