@@ -213,7 +213,19 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (3), references._by
+-- tasks.claim (3), death.bound_and_dead
+-- How it is known that an agent is dead whose process is the agent itself; "" for any other agent.
+SELECT boot
+FROM agents
+WHERE project = :project AND id = :agent AND bound = 1 AND pid > 0;
+
+-- tasks.claim (4), grants.lost
+-- The refusal for an agent that did not win: who has it, until when, and since which event.
+SELECT 1
+FROM agents
+WHERE project = :project AND id = :holder AND bound = 1;
+
+-- tasks.claim (5), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -225,7 +237,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key = :value;
 
--- tasks.claim (4), references._by_prefix
+-- tasks.claim (6), references._by_prefix
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -239,7 +251,7 @@ WHERE id >= :low AND id < :high AND project || '' = :project
 ORDER BY id
 LIMIT 2;
 
--- tasks.claim (5), tasks._insert
+-- tasks.claim (7), tasks._insert
 -- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
@@ -255,7 +267,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (6), claims._win
+-- tasks.claim (8), claims._win
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -283,13 +295,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (7), concurrency.refuse_if_full
+-- tasks.claim (9), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT project, limit_group, limit_size
 FROM tasks
 WHERE number = :number AND limit_group IS NOT NULL AND state IN ('pending', 'claimed') AND ready_at <= :now;
 
--- tasks.claim (8), references._by
+-- tasks.claim (10), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -301,7 +313,7 @@ SELECT
 FROM tasks
 WHERE number = :value;
 
--- tasks.claim (9), expiry.expire_before
+-- tasks.claim (11), expiry.expire_before
 -- Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were.
 WITH RECURSIVE earlier (number) AS (
     SELECT after
@@ -316,13 +328,13 @@ FROM tasks JOIN earlier ON tasks.number = earlier.number
 WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
--- tasks.claim (10), dependencies.resolve_blocked
+-- tasks.claim (12), dependencies.resolve_blocked
 -- Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
 
--- tasks.claim (11), dependencies._count_blockers
+-- tasks.claim (13), dependencies._count_blockers
 -- How many open predecessors each task has, and the first predecessor that failed or was cancelled.
 SELECT
     edges.task, count(CASE WHEN finished_at = 0 THEN 1 END),
@@ -331,7 +343,7 @@ FROM edges JOIN tasks ON tasks.number = edges.after
 WHERE edges.task IN (:n_aaa)
 GROUP BY edges.task;
 
--- tasks.claim (12), dependencies.unfinished
+-- tasks.claim (14), dependencies.unfinished
 -- The tasks that a task comes after and still has to wait for.
 SELECT tasks.number
 FROM edges JOIN tasks ON tasks.number = edges.after
@@ -345,7 +357,7 @@ WHERE edges.task = :number
   )
 ORDER BY tasks.number;
 
--- tasks.claim (13), expiry._expire
+-- tasks.claim (15), expiry._expire
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -355,7 +367,7 @@ FROM tasks
 WHERE number = :number AND (state = 'claimed' AND until <= :now)
 FOR UPDATE;
 
--- tasks.claim (14), expiry._expire
+-- tasks.claim (16), expiry._expire
 UPDATE tasks
 SET
     displaced = NULL,
@@ -371,13 +383,13 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (15), expiry.with_dependents
+-- tasks.claim (17), expiry.with_dependents
 -- Those of these ended tasks that other tasks come after.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa) AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number);
 
--- tasks.claim (16), dependencies._first_dependents
+-- tasks.claim (18), dependencies._first_dependents
 -- The first tasks that come after each of these ends and have not been updated yet.
 SELECT *
 FROM (
@@ -388,7 +400,7 @@ FROM (
     LIMIT :most
 ) AS arm;
 
--- tasks.claim (17), dependencies._decide
+-- tasks.claim (19), dependencies._decide
 -- Release or cancel those of these tasks that are blocked; the cancelled ones.
 -- SQLite: without FOR UPDATE.
 SELECT number, run_anyway, blockers
@@ -397,7 +409,7 @@ WHERE number IN (:n_aaa) AND state = 'blocked'
 ORDER BY number
 FOR UPDATE;
 
--- tasks.claim (18), dependencies._cancel_each
+-- tasks.claim (20), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -406,7 +418,7 @@ SELECT
 FROM tasks
 WHERE number IN (:n_aaa);
 
--- tasks.claim (19), dependencies._cancel_each
+-- tasks.claim (21), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 WITH given (n, r) AS (VALUES (:n_aaa, :r_aaa))
 UPDATE tasks
@@ -427,7 +439,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (20), dependencies._release_each
+-- tasks.claim (22), dependencies._release_each
 -- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
 WITH given (n, w) AS (VALUES (:n_aaa, :w_aaa))
 UPDATE tasks
@@ -439,7 +451,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (21), expiry.expire
+-- tasks.claim (23), expiry.expire
 -- Write the lapses of a project's claims; how many there were.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH renewed AS MATERIALIZED (
@@ -455,7 +467,7 @@ SET look_at = until
 FROM renewed
 WHERE number = renewed.n AND state = 'claimed';
 
--- tasks.claim (22), expiry._expire
+-- tasks.claim (24), expiry._expire
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -467,14 +479,14 @@ ORDER BY look_at
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.claim (23), concurrency.refuse_if_full
+-- tasks.claim (25), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT limit_group, count(*)
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND limit_group = :group AND number <> :number
 GROUP BY limit_group;
 
--- tasks.claim (24), claims._win_limited
+-- tasks.claim (26), claims._win_limited
 -- Win a task whose group has room; None for a task without a limit, which `_win` has already tried.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
@@ -509,13 +521,14 @@ RETURNING
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (6): UPDATE tasks
---   tasks.claim (7): SELECT FROM tasks
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (8): UPDATE tasks
+--   tasks.claim (9): SELECT FROM tasks
+--   tasks.claim (3): SELECT FROM agents
+--   tasks.claim (23): UPDATE tasks
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.extend (writes)
@@ -548,8 +561,8 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.check (reads)
@@ -568,7 +581,7 @@ WHERE number = :value
   AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch));
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -616,14 +629,14 @@ ON CONFLICT (project, chore, subject)
 DO UPDATE SET passed = excluded.passed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (5): INSERT INTO tasks
---   tasks.claim (8): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (7): INSERT INTO tasks
+--   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (22): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.fail (writes)
@@ -686,14 +699,14 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
 --   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.release (writes)
@@ -711,7 +724,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.due (reads)
@@ -787,15 +800,15 @@ WHERE state = 'pending' AND ready_at > 0 AND ready_at <= :now
 ORDER BY project;
 
 -- Also sends:
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (23): UPDATE tasks
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (16): UPDATE tasks
 --   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.next (writes)
@@ -874,7 +887,13 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
   )
   OR EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0);
 
--- tasks.next (4), picking._win_from_lane
+-- tasks.next (4), picking._end_claims_of_dead
+SELECT 1
+FROM agents
+WHERE project = :project AND bound = 1
+LIMIT 1;
+
+-- tasks.next (5), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: instr instead of strpos; without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -931,7 +950,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (5), concurrency.ready_combinations
+-- tasks.next (6), concurrency.ready_combinations
 -- Each combination of group, queue, function and size that has a ready task, found by an index skip scan.
 WITH RECURSIVE heads (n) AS (
     SELECT (
@@ -960,7 +979,7 @@ WITH RECURSIVE heads (n) AS (
 SELECT limit_group, queue, callee, limit_size
 FROM heads JOIN tasks ON number = heads.n;
 
--- tasks.next (6), picking._heads
+-- tasks.next (7), picking._heads
 -- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
@@ -978,7 +997,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (7), picking._something_may_be_ready
+-- tasks.next (8), picking._something_may_be_ready
 -- Whether one of these lanes has a ready task, or a task may have become ready by time.
 -- SQLite: instr instead of strpos.
 SELECT 1
@@ -1000,14 +1019,14 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
         AND strpos(tags, :tag_aaa) > 0
   );
 
--- tasks.next (8), concurrency._changed_groups
+-- tasks.next (9), concurrency._changed_groups
 SELECT limit_group, task, rank
 FROM stirred
 WHERE project = :project
 ORDER BY rank DESC, task
 LIMIT :most;
 
--- tasks.next (9), picking._win_from_lane
+-- tasks.next (10), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1044,7 +1063,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (10), picking._win_from_lane
+-- tasks.next (11), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1094,7 +1113,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (11), picking._win_from_lane
+-- tasks.next (12), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1144,7 +1163,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (12), picking._win_from_lane
+-- tasks.next (13), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1197,7 +1216,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (13), picking._win_from_lane
+-- tasks.next (14), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1248,7 +1267,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (14), picking._win_from_lane
+-- tasks.next (15), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1299,7 +1318,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (15), picking._queues
+-- tasks.next (16), picking._queues
 -- The queues that have a ready task, found by an index skip scan.
 WITH RECURSIVE found (queue) AS (
     SELECT (
@@ -1320,14 +1339,14 @@ SELECT queue
 FROM found
 WHERE queue IS NOT NULL;
 
--- tasks.next (16), picking._paused_among
+-- tasks.next (17), picking._paused_among
 -- Which of these queues are paused.
 WITH given (q) AS (VALUES (:q_aaa))
 SELECT queue
 FROM given JOIN queues ON queue = given.q
 WHERE project = :project;
 
--- tasks.next (17), picking._heads
+-- tasks.next (18), picking._heads
 -- The first tasks of each lane, best first.
 SELECT *
 FROM (
@@ -1338,7 +1357,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (18), picking._win_from_lane
+-- tasks.next (19), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1380,7 +1399,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (19), picking._something_may_be_ready
+-- tasks.next (20), picking._something_may_be_ready
 -- Whether one of these lanes has a ready task, or a task may have become ready by time.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
@@ -1390,7 +1409,7 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
       WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= :now
   );
 
--- tasks.next (20), picking._heads
+-- tasks.next (21), picking._heads
 -- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
@@ -1425,7 +1444,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (21), concurrency.taken
+-- tasks.next (22), concurrency.taken
 -- Count the claimed tasks of each of these groups, lapsed claims included.
 WITH given (g) AS (VALUES (:g_aaa))
 SELECT
@@ -1437,7 +1456,7 @@ SELECT
     )
 FROM given;
 
--- tasks.next (22), concurrency._changed_groups
+-- tasks.next (23), concurrency._changed_groups
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT limit_group, task, rank
 FROM stirred
@@ -1446,13 +1465,13 @@ ORDER BY rank DESC, task
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.next (23), concurrency.reconsider_groups
+-- tasks.next (24), concurrency.reconsider_groups
 -- Reconsider groups that have changed, from a hundred rows of `stirred` at most, and show their best tasks.
 WITH given (g, t) AS (VALUES (:g_aaa, :t_aaa))
 DELETE FROM stirred
 WHERE project = :project AND (limit_group, task) IN (SELECT given.g, given.t FROM given);
 
--- tasks.next (24), concurrency._heads
+-- tasks.next (25), concurrency._heads
 -- The best ready task of each of these groups, for each queue, function and size, found by an index skip scan.
 WITH RECURSIVE given (g) AS (VALUES (:g_aaa)),
 heads (g, n) AS (
@@ -1490,7 +1509,7 @@ heads (g, n) AS (
 SELECT heads.g, queue, callee, limit_size, number, aside
 FROM heads JOIN tasks ON number = heads.n;
 
--- tasks.next (25), concurrency._show_best_tasks
+-- tasks.next (26), concurrency._show_best_tasks
 -- Show the best tasks of these groups, as many as there is room for; whether others have locked some of them.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (n) AS (VALUES (:n_aaa)),
@@ -1506,7 +1525,7 @@ FROM opened
 WHERE number = opened.n
 RETURNING number;
 
--- tasks.next (26), concurrency.hide_tasks
+-- tasks.next (27), concurrency.hide_tasks
 -- Hide tasks whose groups are full; how many were hidden.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (n) AS (VALUES (:n_aaa)),
@@ -1522,7 +1541,7 @@ FROM closed
 WHERE number = closed.n
 RETURNING number;
 
--- tasks.next (27), picking._win
+-- tasks.next (28), picking._win
 -- Win the tasks that can be won now.
 -- SQLite: :now instead of the server's clock.
 WITH given (n) AS (VALUES (:n_aaa))
@@ -1552,7 +1571,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (28), concurrency._best_hidden_tasks
+-- tasks.next (29), concurrency._best_hidden_tasks
 -- The tasks that are still hidden among the best ones of each combination, as many as it has room for.
 SELECT *
 FROM (
@@ -1570,7 +1589,7 @@ FROM (
     LIMIT :room_aaa
 ) AS best;
 
--- tasks.next (29), concurrency.mark_changed
+-- tasks.next (30), concurrency.mark_changed
 -- Have the groups of these tasks reconsidered, before all other groups.
 INSERT INTO stirred (project, limit_group, task, rank)
 VALUES (:project, :group, :task, :rank)
@@ -1579,9 +1598,9 @@ ON CONFLICT DO NOTHING;
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
+--   tasks.claim (23): UPDATE tasks
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (16): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -1611,8 +1630,8 @@ VALUES (:task, :after)
 ON CONFLICT DO NOTHING;
 
 -- Also sends:
---   tasks.claim (5): INSERT INTO tasks
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (7): INSERT INTO tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cancel (writes)
@@ -1639,15 +1658,15 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
---   tasks.claim (20): UPDATE tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
+--   tasks.claim (22): UPDATE tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.complete (3): INSERT INTO chores
 
 -- ================================================================================================================
@@ -1731,18 +1750,18 @@ DELETE FROM chores
 WHERE project = :project AND chore = :kind AND subject IN (SELECT s FROM given);
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (12): SELECT FROM edges
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (14): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
---   tasks.claim (13): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
 --   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (16): UPDATE tasks
 --   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.retry_many (writes)
@@ -1787,14 +1806,14 @@ ORDER BY number DESC
 LIMIT :limit;
 
 -- Also sends:
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.retry (1): SELECT FROM chores
 --   tasks.retry (2): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.retry (5): SELECT FROM chores
---   tasks.claim (12): SELECT FROM edges
+--   tasks.claim (14): SELECT FROM edges
 --   tasks.retry (6): UPDATE tasks
 
 -- ================================================================================================================
@@ -1803,10 +1822,10 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.complete (2): SELECT FROM tasks
---   tasks.claim (4): SELECT FROM tasks
+--   tasks.claim (6): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.list (reads)
@@ -1955,7 +1974,7 @@ LIMIT :limit;
 
 -- Also sends:
 --   tasks.retry_many (1): SELECT FROM tasks
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.depend (writes)
@@ -1991,13 +2010,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
---   tasks.claim (13): SELECT FROM tasks
+--   tasks.claim (15): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
---   tasks.claim (12): SELECT FROM edges
+--   tasks.claim (14): SELECT FROM edges
 
 -- ================================================================================================================
 -- tasks.after (reads)
@@ -2018,7 +2037,7 @@ WHERE number IN (SELECT after FROM edges WHERE edges.task = :number)
 ORDER BY number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
@@ -2047,10 +2066,10 @@ WHERE TRUE;
 
 -- Also sends:
 --   tasks.sweep (1): SELECT FROM chores
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (22): UPDATE tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.sweep (4): SELECT FROM chores
 
@@ -2100,6 +2119,13 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
+-- tasks.forfeit (3), death.end_holds
+-- End all holds of a dead agent except the coordinator's seat.
+SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
+FROM holds
+WHERE project = :project AND holder = :holder AND resource <> :seat
+ORDER BY resource, slot;
+
 -- ================================================================================================================
 -- jobs.submit (writes)
 -- Put a job on the board: a task of kind `job` with a command for a worker to run.
@@ -2148,7 +2174,7 @@ SET key = NULL
 WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.submit_many (writes)
@@ -2158,7 +2184,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
 --   jobs.submit (1): INSERT INTO tasks
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
 
@@ -2621,22 +2647,23 @@ FROM (
 
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
---   tasks.next (5): SELECT FROM tasks
+--   tasks.next (6): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (17): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
 --   tasks.retry (8): DELETE FROM chores
---   tasks.next (16): SELECT FROM given
---   tasks.next (8): SELECT FROM stirred
---   tasks.next (22): SELECT FROM stirred
---   tasks.next (23): DELETE FROM stirred
---   tasks.next (21): SELECT FROM tasks
---   tasks.next (24): SELECT FROM tasks
---   tasks.next (28): SELECT FROM tasks
---   tasks.next (25): UPDATE tasks
---   tasks.claim (21): UPDATE tasks
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (14): UPDATE tasks
+--   tasks.next (4): SELECT FROM agents
+--   tasks.next (17): SELECT FROM given
+--   tasks.next (9): SELECT FROM stirred
+--   tasks.next (23): SELECT FROM stirred
+--   tasks.next (24): DELETE FROM stirred
+--   tasks.next (22): SELECT FROM tasks
+--   tasks.next (25): SELECT FROM tasks
+--   tasks.next (29): SELECT FROM tasks
+--   tasks.next (26): UPDATE tasks
+--   tasks.claim (23): UPDATE tasks
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (16): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -2704,13 +2731,13 @@ WHERE number = given.n AND state = 'claimed' AND (holder = :agent AND epoch = gi
 RETURNING number, id, project, name, kind, priority, epoch;
 
 -- Also sends:
---   tasks.claim (15): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
 --   tasks.claim (17): SELECT FROM tasks
---   tasks.claim (11): SELECT FROM edges
---   tasks.claim (20): UPDATE tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM tasks
+--   tasks.claim (13): SELECT FROM edges
+--   tasks.claim (22): UPDATE tasks
 --   tasks.complete (1): UPDATE tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.fail (2): SELECT FROM tasks
 --   tasks.fail (3): UPDATE tasks
@@ -2729,7 +2756,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.append (writes)
@@ -2769,7 +2796,7 @@ DELETE FROM outputs
 WHERE task = :task AND epoch = :epoch AND start >= :head AND start < :tail;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -2790,7 +2817,7 @@ FROM outputs
 WHERE task = :task;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   jobs.append (4): SELECT FROM outputs
 
 -- ================================================================================================================
@@ -2809,7 +2836,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.graph (reads)
@@ -2857,7 +2884,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.retry (2): SELECT FROM edges
 
 -- ================================================================================================================
@@ -3104,41 +3131,52 @@ WHERE project = :project AND resource = :resource AND holder IS NOT NULL
 ORDER BY until
 LIMIT 1;
 
--- holds.take (16), pools._renewed
+-- holds.take (16), pools._end_dead
+-- End the slots of holders that are known to be dead; whether there was one.
+SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
+FROM holds
+WHERE project = :project AND resource = :resource AND holder IS NOT NULL
+ORDER BY slot;
+
+-- holds.take (17), pools._renewed
 -- Renew the slots that an agent has; the lowest of them, None if it has none any more.
 SELECT slot
 FROM holds
 WHERE project = :project AND resource = :resource AND holder = :agent
 ORDER BY slot;
 
--- holds.take (17), wait_queue._waiting
+-- holds.take (18), wait_queue._waiting
 SELECT number, agent, resources, note, process, since_at, until
 FROM waits
 WHERE project = :project AND (until > :now AND cycle IS NULL)
 ORDER BY number;
 
--- holds.take (18), wait_queue.WaitQueue.__init__
+-- holds.take (19), wait_queue.WaitQueue.__init__
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND (holder IS NOT NULL AND until > :now)
 ORDER BY resource, slot;
 
--- holds.take (19), wait_queue.WaitQueue._free_slots
+-- holds.take (20), wait_queue.WaitQueue._free_slots
 SELECT resource, slots
 FROM pools
 WHERE project = :project;
 
--- holds.take (20), waits.refuse_if_deadlocked
+-- holds.take (21), waits.refuse_if_deadlocked
 -- Refuse to wait any longer in a place whose owner was told to leave because of a deadlock.
 SELECT cycle
 FROM waits
 WHERE project = :project AND number = :number AND agent = :agent;
 
--- holds.take (21), waits.remove_place
+-- holds.take (22), waits.remove_place
 -- Delete a place; the resources that it was for.
 DELETE FROM waits
 WHERE project = :project AND number = :number AND agent = :agent
 RETURNING resources;
+
+-- Also sends:
+--   tasks.claim (3): SELECT FROM agents
+--   tasks.claim (4): SELECT FROM agents
 
 -- ================================================================================================================
 -- holds.renew (writes)
@@ -3201,7 +3239,9 @@ WHERE project = :project
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- holds.transfer (2), agents.listing
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE TRUE AND project = :project AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
@@ -3226,9 +3266,9 @@ WHERE project = :project AND number = :number;
 --   holds.take (3): SELECT FROM holds
 --   holds.take (6): SELECT FROM waits
 --   holds.renew (1): SELECT FROM holds
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
 
 -- ================================================================================================================
 -- holds.break (writes)
@@ -3302,10 +3342,10 @@ WHERE project = :project AND number = :number AND agent = :agent
 RETURNING number;
 
 -- Also sends:
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
---   holds.take (20): SELECT FROM waits
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
+--   holds.take (21): SELECT FROM waits
 
 -- ================================================================================================================
 -- waits.leave (writes)
@@ -3313,7 +3353,7 @@ RETURNING number;
 -- ================================================================================================================
 
 -- Also sends:
---   holds.take (21): DELETE FROM waits
+--   holds.take (22): DELETE FROM waits
 
 -- ================================================================================================================
 -- waits.list (reads)
@@ -3322,9 +3362,9 @@ RETURNING number;
 
 -- Also sends:
 --   holds.take (2): SELECT FROM waits
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
 
 -- ================================================================================================================
 -- messages.send (writes)
@@ -3465,15 +3505,18 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- agents.announce (1), agents.announce
-INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at)
-VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, :now, :now)
+INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at, bound)
+VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, :now, :now, :bound)
 ON CONFLICT (project, id)
 DO UPDATE SET
     doing = coalesce(:doing, agents.doing), program = coalesce(:program, agents.program),
     parent = coalesce(:parent, agents.parent), host = coalesce(:host, agents.host),
     boot = coalesce(:boot, agents.boot), pid = CASE WHEN :pid > 0 THEN :pid ELSE agents.pid END,
-    started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = :now
-RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
+    started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = :now,
+    bound = CASE WHEN :pid > 0 THEN :bound ELSE agents.bound END
+RETURNING
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
 
 -- ================================================================================================================
 -- agents.heartbeat (writes)
@@ -3484,7 +3527,9 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 UPDATE agents
 SET seen_at = :now, left_at = 0, doing = coalesce(:doing, doing)
 WHERE project = :project AND id = :agent
-RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
+RETURNING
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
 
 -- Also sends:
 --   agents.announce (1): INSERT INTO agents
@@ -3543,7 +3588,9 @@ ORDER BY number;
 UPDATE agents
 SET left_at = CASE WHEN seen_at > :now THEN seen_at ELSE :now END
 WHERE project = :project AND id = :agent
-RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
+RETURNING
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
 
 -- ================================================================================================================
 -- agents.list (reads)
@@ -3551,12 +3598,16 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 -- ================================================================================================================
 
 -- agents.list (1), agents.listing
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE TRUE AND project = :project;
 
 -- agents.list (2), agents.listing
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE TRUE AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
@@ -3572,6 +3623,20 @@ GROUP BY project, agent;
 
 -- Also sends:
 --   holds.transfer (3): SELECT FROM events
+
+-- ================================================================================================================
+-- agents.report_dead (writes)
+-- End the claims and holds of an agent whose process, which is the agent itself, has ended; whether that was so.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- agents.bound (reads)
+-- List the agents whose process is the agent itself, for a caller that looks whether one of them has ended.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- sessions.begin (writes)
@@ -3621,6 +3686,7 @@ RETURNING
 --   holds.renew (1): SELECT FROM holds
 --   holds.take (5): UPDATE holds
 --   holds.take (7): SELECT FROM events
+--   tasks.claim (4): SELECT FROM agents
 --   holds.transfer (1): UPDATE holds
 
 -- ================================================================================================================
@@ -3636,6 +3702,20 @@ WHERE agent = :session AND project = :project AND state = 'starting' AND child =
 RETURNING
     agent, project, role, state, command, cwd, tmux, facts, host, boot, pid, started, child, child_started, epoch,
     fenced_by, replaces, replaced_by, ticket, code, note, started_by, created_at, alive_at, ended_at;
+
+-- sessions.adopt (2), agents._binding
+-- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+INSERT INTO agents (id, project, joined_at, seen_at)
+VALUES (:agent, :project, :now, :now)
+ON CONFLICT DO NOTHING;
+
+-- sessions.adopt (3), agents._binding
+-- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+-- SQLite: without FOR UPDATE.
+SELECT bound, host, boot, pid, started
+FROM agents
+WHERE project = :project AND id = :agent
+FOR UPDATE;
 
 -- Also sends:
 --   holds.take (9): UPDATE holds
@@ -3853,10 +3933,10 @@ LIMIT :limit;
 -- Also sends:
 --   holds.list (1): SELECT FROM holds
 --   holds.take (2): SELECT FROM waits
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
---   tasks.claim (3): SELECT FROM tasks
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- schedules.add (writes)
@@ -4071,7 +4151,7 @@ WHERE project = :project AND name = :name AND removed_at = 0 AND due = :due
 RETURNING epoch;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   jobs.submit (1): INSERT INTO tasks
 
 -- ================================================================================================================

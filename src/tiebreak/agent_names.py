@@ -100,6 +100,11 @@ def in_client(environ: Mapping[str, str]) -> bool:
     return bool(_client_session(environ)[1] or _session_process()[1])
 
 
+def client_name() -> str:
+    """The name of the agent client that runs this process; "" if there is none."""
+    return _session_process()[1]
+
+
 def within(agent: str, part: str) -> str:
     """The id of a sub-agent: an agent of its own, whose id shows that it belongs to `agent`."""
     name, _, session = agent.partition("~")

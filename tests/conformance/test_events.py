@@ -97,6 +97,13 @@ def announced(board: Board) -> dict[str, Any]:
     return {}
 
 
+def bound(board: Board) -> dict[str, Any]:
+    """An agent whose process is on another host, from where its end is reported."""
+    process: dict[str, Any] = {"host": "elsewhere", "boot": "1.1", "pid": 7, "started": 70}
+    board.agents.announce(**process, bound=True)
+    return {"holder": board.agent, **process}
+
+
 def half_told(board: Board) -> dict[str, Any]:
     """Of three tasks that come after a cancelled one, two do not know of it yet, and whoever cancelled it has died."""
     root = board.tasks.post(name="root")
@@ -158,6 +165,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "agents.announce": lambda place, board: {},
     "agents.heartbeat": lambda place, board: {**announced(board), "doing": "testing"},
     "agents.renew": lambda place, board: announced(board),
+    "agents.report_dead": lambda place, board: bound(place.open("bob")),
     "agents.warn": lambda place, board: {"note": "the hooks could not reach the board"},
     "agents.leave": lambda place, board: announced(board),
     "sessions.begin": lambda place, board: {

@@ -122,6 +122,8 @@ SAMPLES: list[Sample] = [
     one("tasks.next", "S1 S2 S3 limit", **L, **LIMITS),
     one("tasks.next", "P1 P2 queue", count=2, skips="P1 P2", **L, **QUEUES),
     one("tasks.forfeit", "H", holder="dead~1"),
+    one("agents.report_dead", "H dead", holder="dead~1", host="far", boot="1.1", pid=7, started=7),
+    one("agents.announce", "dead", agent="dead~1", host="far", boot="1.1", pid=8, started=8, bound=True),
     one("tasks.cascade", "A L", project=None),
     # Posting, and decisions about tasks.
     one("tasks.post", "fresh", name="fresh", key="fresh"),

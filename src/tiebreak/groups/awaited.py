@@ -282,8 +282,8 @@ class AsyncTasks(AsyncGroup):
     async def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
-        The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
-        refused if the process is alive or may be.
+        Its holds are given back, too. The caller has seen that the process is dead. If it ran on this machine, that is
+        checked once more, and the call is refused if the process is alive or may be.
         """
 
 
@@ -663,8 +663,12 @@ class AsyncAgents(AsyncGroup):
         boot: str | None = None,
         pid: int = 0,
         started: int = 0,
+        bound: bool = False,
     ) -> Agent:
-        """Announce an agent: what it works on, and the process that it runs in."""
+        """Announce an agent: what it works on, and the process that it runs in.
+
+        With `bound`, that process is the agent itself: when it has ended, everything that the agent holds is given back.
+        """
 
     @awaits
     async def heartbeat(self, *, agent: str = "", project: str = "", doing: str | None = None) -> Agent:
@@ -710,6 +714,28 @@ class AsyncAgents(AsyncGroup):
         Active: seen within a minute. Idle: seen within half an hour. Stale: seen longer ago. Gone: the agent has left, its
         process is known to have ended, or it was silent for a day.
         """
+
+    @awaits
+    async def report_dead(
+        self,
+        holder: str,
+        *,
+        host: str,
+        boot: str,
+        pid: int,
+        started: int,
+        agent: str = "",
+        project: str = "",
+    ) -> bool:
+        """End the claims and holds of an agent whose process, which is the agent itself, has ended; whether that was so.
+
+        The caller has seen on the machine of that process that it has ended. If this is that machine, it is checked once
+        more. Nothing happens if the agent is bound to another process by now.
+        """
+
+    @awaits
+    async def bound(self, *, project: str | None = "") -> builtins.list[Agent]:
+        """List the agents whose process is the agent itself, for a caller that looks whether one of them has ended."""
 
 
 class AsyncSessions(AsyncGroup):

@@ -267,6 +267,6 @@ class Tasks(Group):
     def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
-        The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
-        refused if the process is alive or may be.
+        Its holds are given back, too. The caller has seen that the process is dead. If it ran on this machine, that is
+        checked once more, and the call is refused if the process is alive or may be.
         """

@@ -63,6 +63,9 @@ if TYPE_CHECKING:
         def is_alive(self, process: Identity) -> bool | None:
             """Whether exactly this process is running; None if this machine cannot know."""
 
+        def is_this_boot(self, boot: str) -> bool:
+            """Whether an agent's `boot` is the present boot and pid namespace of this machine."""
+
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
 
@@ -105,7 +108,7 @@ MODULES = {
     "holds": ("holds", "adoption"),
     "waits": ("waits",),
     "messages": ("messages",),
-    "agents": ("agents",),
+    "agents": ("agents", "death"),
     "sessions": ("sessions",),
     "events": ("events",),
     "schedules": ("schedules",),

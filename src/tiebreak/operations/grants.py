@@ -139,6 +139,10 @@ def granted_by(project: str, subject: str, epoch: str) -> str:
     )
 
 
+_BOUND = "SELECT 1 FROM agents WHERE project = :project AND id = :holder AND bound = 1"
+"""A statement: whether the holder's process is the agent itself, so that its end is the end of the grant."""
+
+
 def lost(
     tx: Transaction,
     what: str,
@@ -159,6 +163,8 @@ def lost(
         granted = granted_by(":project", ":subject", ":epoch")
         row = tx.first(f"SELECT {granted}", project=project, subject=subject, epoch=epoch)
         since = row[0] if row else None
+    if tx.first(_BOUND, project=project, holder=holder) is not None:
+        facts["bound"] = True
     whose = "you" if holder == agent else short(holder)
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"

@@ -38,6 +38,7 @@ from .resources import (
     refuse,
     stale,
 )
+from .session_fence import SEAT
 from .wait_queue import conflict, has_waiters
 
 TYPE_CHECKING = False
@@ -59,7 +60,9 @@ def _refuse_if_held(
         row = tx.first(
             f"SELECT {COLUMNS} FROM holds WHERE {THIS} AND {LIVE}", project=project, resource=resource, slot=0
         )
-        if row is not None and not (again and holder_id(record(Hold, row)) == agent):
+        if row is None or (again and holder_id(record(Hold, row)) == agent):
+            continue
+        if not _held_by_dead(tx, record(Hold, row)):
             raise refuse(tx, record(Hold, row), agent, resource)
     _refuse_out_of_turn(tx, resources, agent, project, place)
 
@@ -153,7 +156,21 @@ def _take(
     rival = current(tx, project, resource, 0)
     if holder_id(rival) is None:  # released just now, and nobody else can take it before this transaction ends
         return _take(tx, resource, agent, project, lease, note, hash, again)
+    if _end_of_dead(tx, rival):
+        return _take(tx, resource, agent, project, lease, note, hash, again)
     raise refuse(tx, rival, agent, resource)
+
+
+def _held_by_dead(tx: Transaction, hold: Hold) -> bool:
+    from .death import bound_and_dead
+
+    return hold.resource != SEAT and bool(bound_and_dead(tx, holder_id(hold) or "", hold.project))
+
+
+def _end_of_dead(tx: Transaction, hold: Hold) -> bool:
+    from .death import end_hold_of_dead
+
+    return end_hold_of_dead(tx, hold)
 
 
 def _conflicting_hold(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
@@ -172,7 +189,7 @@ def _conflicting_hold(tx: Transaction, resource: str, agent: str, project: str) 
     others = [hold for hold in (record(Hold, row) for row in rows) if overlap(resource[5:], hold.resource[5:])]
     live = next((hold for hold in others if micros(hold.until or 0) > tx.now), None)
     if live is not None:
-        return live
+        return _conflicting_hold(tx, resource, agent, project) if _end_of_dead(tx, live) else live
     ended = [record_lapse(tx, hold) for hold in others]
     if all(ended):
         return None

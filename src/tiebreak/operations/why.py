@@ -43,7 +43,7 @@ _SENTENCES = {
     "hold.refused": "{who} was refused {what}{times}{note}.",
     "hold.fenced": "{who} {late} and was refused{times}.",
     "hold.renewed": "{who} renewed {what} for {lease} (epoch {epoch}).",
-    "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}).",
+    "hold.expired": "The hold of {who} on {what} ran out (epoch {epoch}){note}.",
     "hold.released": "{who} released {what} (epoch {epoch}){note}.",
     "hold.transferred": "{what} passed to {who} for {lease} (epoch {epoch}){note}.",
     "hold.queued": "{who} began to wait for {what}{note}.",

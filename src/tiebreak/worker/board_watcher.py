@@ -98,6 +98,7 @@ class BoardWatcher:
         """Return the jobs of dead workers, then pause."""
         try:
             return_jobs_of_dead_workers(self._board)
+            self._board.report_dead_agents()
         except (TiebreakError, OSError, MemoryError):
             pass  # tried again later; if it never works, the leases run out
         sleep(self._pause)
