@@ -215,7 +215,19 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (3), references._by
+-- tasks.claim (3), death.bound_and_dead
+-- How it is known that an agent is dead whose process is the agent itself; "" for any other agent.
+SELECT boot
+FROM agents
+WHERE project = :project AND id = :agent AND bound = 1 AND pid > 0;
+
+-- tasks.claim (4), grants.lost
+-- The refusal for an agent that did not win: who has it, until when, and since which event.
+SELECT 1
+FROM agents
+WHERE project = :project AND id = :holder AND bound = 1;
+
+-- tasks.claim (5), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -227,7 +239,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key = :value;
 
--- tasks.claim (4), references._by_prefix
+-- tasks.claim (6), references._by_prefix
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -241,7 +253,7 @@ WHERE id >= :low AND id < :high AND project || '' = :project
 ORDER BY id
 LIMIT 2;
 
--- tasks.claim (5), near_keys.near_tasks
+-- tasks.claim (7), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 WITH RECURSIVE places (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM places WHERE i < :length)
 SELECT i
@@ -258,7 +270,7 @@ WHERE EXISTS (
   )
   OR (i = :length AND EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key > :key AND key < :key || :last));
 
--- tasks.claim (6), near_keys.near_tasks
+-- tasks.claim (8), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 WITH RECURSIVE spelled (size, start) AS (
     SELECT 0, ''
@@ -284,7 +296,7 @@ SELECT start
 FROM spelled
 WHERE size = :length;
 
--- tasks.claim (7), near_keys.near_tasks
+-- tasks.claim (9), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 SELECT
     number, id, project, kind, name, key, queue, priority,
@@ -297,7 +309,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key IN (:key_aaa);
 
--- tasks.claim (8), references._by
+-- tasks.claim (10), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -309,7 +321,7 @@ SELECT
 FROM tasks
 WHERE number = :value;
 
--- tasks.claim (9), tasks._insert
+-- tasks.claim (11), tasks._insert
 -- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
@@ -325,7 +337,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (10), claims._win
+-- tasks.claim (12), claims._win
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -353,13 +365,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (11), concurrency.refuse_if_full
+-- tasks.claim (13), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT project, limit_group, limit_size
 FROM tasks
 WHERE number = :number AND limit_group IS NOT NULL AND state IN ('pending', 'claimed') AND ready_at <= :now;
 
--- tasks.claim (12), expiry.expire_before
+-- tasks.claim (14), expiry.expire_before
 -- Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were.
 WITH RECURSIVE earlier (number) AS (
     SELECT after
@@ -374,13 +386,13 @@ FROM tasks JOIN earlier ON tasks.number = earlier.number
 WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
--- tasks.claim (13), dependencies.resolve_blocked
+-- tasks.claim (15), dependencies.resolve_blocked
 -- Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
 
--- tasks.claim (14), dependencies._count_blockers
+-- tasks.claim (16), dependencies._count_blockers
 -- How many open predecessors each task has, and the first predecessor that failed or was cancelled.
 SELECT
     edges.task, count(CASE WHEN finished_at = 0 THEN 1 END),
@@ -389,7 +401,7 @@ FROM edges JOIN tasks ON tasks.number = edges.after
 WHERE edges.task IN (:n_aaa)
 GROUP BY edges.task;
 
--- tasks.claim (15), dependencies.unfinished
+-- tasks.claim (17), dependencies.unfinished
 -- The tasks that a task comes after and still has to wait for.
 SELECT tasks.number
 FROM edges JOIN tasks ON tasks.number = edges.after
@@ -403,7 +415,7 @@ WHERE edges.task = :number
   )
 ORDER BY tasks.number;
 
--- tasks.claim (16), expiry._expire
+-- tasks.claim (18), expiry._expire
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -413,7 +425,7 @@ FROM tasks
 WHERE number = :number AND (state = 'claimed' AND until <= :now)
 FOR UPDATE;
 
--- tasks.claim (17), expiry._expire
+-- tasks.claim (19), expiry._expire
 UPDATE tasks
 SET
     displaced = NULL,
@@ -429,13 +441,13 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (18), expiry.with_dependents
+-- tasks.claim (20), expiry.with_dependents
 -- Those of these ended tasks that other tasks come after.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa) AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number);
 
--- tasks.claim (19), dependencies._first_dependents
+-- tasks.claim (21), dependencies._first_dependents
 -- The first tasks that come after each of these ends and have not been updated yet.
 SELECT *
 FROM (
@@ -446,7 +458,7 @@ FROM (
     LIMIT :most
 ) AS arm;
 
--- tasks.claim (20), dependencies._decide
+-- tasks.claim (22), dependencies._decide
 -- Release or cancel those of these tasks that are blocked; the cancelled ones.
 -- SQLite: without FOR UPDATE.
 SELECT number, run_anyway, blockers
@@ -455,7 +467,7 @@ WHERE number IN (:n_aaa) AND state = 'blocked'
 ORDER BY number
 FOR UPDATE;
 
--- tasks.claim (21), dependencies._cancel_each
+-- tasks.claim (23), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -464,7 +476,7 @@ SELECT
 FROM tasks
 WHERE number IN (:n_aaa);
 
--- tasks.claim (22), dependencies._cancel_each
+-- tasks.claim (24), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 WITH given (n, r) AS (VALUES (:n_aaa, :r_aaa))
 UPDATE tasks
@@ -485,7 +497,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (23), dependencies._release_each
+-- tasks.claim (25), dependencies._release_each
 -- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
 WITH given (n, w) AS (VALUES (:n_aaa, :w_aaa))
 UPDATE tasks
@@ -497,7 +509,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (24), expiry.expire
+-- tasks.claim (26), expiry.expire
 -- Write the lapses of a project's claims; how many there were.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH renewed AS MATERIALIZED (
@@ -513,7 +525,7 @@ SET look_at = until
 FROM renewed
 WHERE number = renewed.n AND state = 'claimed';
 
--- tasks.claim (25), expiry._expire
+-- tasks.claim (27), expiry._expire
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -525,14 +537,14 @@ ORDER BY look_at
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.claim (26), concurrency.refuse_if_full
+-- tasks.claim (28), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT limit_group, count(*)
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND limit_group = :group AND number <> :number
 GROUP BY limit_group;
 
--- tasks.claim (27), claims._win_limited
+-- tasks.claim (29), claims._win_limited
 -- Win a task whose group has room; None for a task without a limit, which `_win` has already tried.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
@@ -567,13 +579,14 @@ RETURNING
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (10): UPDATE tasks
---   tasks.claim (11): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
---   tasks.claim (25): SELECT FROM tasks
---   tasks.claim (26): SELECT FROM tasks
---   tasks.claim (27): UPDATE tasks
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (12): UPDATE tasks
+--   tasks.claim (13): SELECT FROM tasks
+--   tasks.claim (3): SELECT FROM agents
+--   tasks.claim (26): UPDATE tasks
+--   tasks.claim (27): SELECT FROM tasks
+--   tasks.claim (28): SELECT FROM tasks
+--   tasks.claim (29): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.extend (writes)
@@ -606,8 +619,8 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.check (reads)
@@ -626,7 +639,7 @@ WHERE number = :value
   AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch));
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -674,14 +687,14 @@ ON CONFLICT (project, chore, subject)
 DO UPDATE SET passed = excluded.passed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (9): INSERT INTO tasks
---   tasks.claim (8): SELECT FROM tasks
---   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (23): UPDATE tasks
+--   tasks.claim (11): INSERT INTO tasks
+--   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (25): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.fail (writes)
@@ -744,14 +757,14 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): SELECT FROM edges
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (21): SELECT FROM tasks
---   tasks.claim (22): UPDATE tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (23): SELECT FROM tasks
+--   tasks.claim (24): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.release (writes)
@@ -769,7 +782,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.due (reads)
@@ -845,15 +858,15 @@ WHERE state = 'pending' AND ready_at > 0 AND ready_at <= :now
 ORDER BY project;
 
 -- Also sends:
---   tasks.claim (24): UPDATE tasks
---   tasks.claim (25): SELECT FROM tasks
---   tasks.claim (17): UPDATE tasks
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (26): UPDATE tasks
+--   tasks.claim (27): SELECT FROM tasks
+--   tasks.claim (19): UPDATE tasks
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (21): SELECT FROM tasks
---   tasks.claim (22): UPDATE tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (23): SELECT FROM tasks
+--   tasks.claim (24): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.next (writes)
@@ -932,7 +945,13 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
   )
   OR EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0);
 
--- tasks.next (4), picking._win_from_lane
+-- tasks.next (4), picking._end_claims_of_dead
+SELECT 1
+FROM agents
+WHERE project = :project AND bound = 1
+LIMIT 1;
+
+-- tasks.next (5), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: instr instead of strpos; without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -989,7 +1008,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (5), concurrency.ready_combinations
+-- tasks.next (6), concurrency.ready_combinations
 -- Each combination of group, queue, function and size that has a ready task, found by an index skip scan.
 WITH RECURSIVE heads (n) AS (
     SELECT (
@@ -1018,7 +1037,7 @@ WITH RECURSIVE heads (n) AS (
 SELECT limit_group, queue, callee, limit_size
 FROM heads JOIN tasks ON number = heads.n;
 
--- tasks.next (6), picking._heads
+-- tasks.next (7), picking._heads
 -- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
@@ -1036,7 +1055,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (7), picking._something_may_be_ready
+-- tasks.next (8), picking._something_may_be_ready
 -- Whether one of these lanes has a ready task, or a task may have become ready by time.
 -- SQLite: instr instead of strpos.
 SELECT 1
@@ -1058,14 +1077,14 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
         AND strpos(tags, :tag_aaa) > 0
   );
 
--- tasks.next (8), concurrency._changed_groups
+-- tasks.next (9), concurrency._changed_groups
 SELECT limit_group, task, rank
 FROM stirred
 WHERE project = :project
 ORDER BY rank DESC, task
 LIMIT :most;
 
--- tasks.next (9), picking._win_from_lane
+-- tasks.next (10), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1102,7 +1121,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (10), picking._win_from_lane
+-- tasks.next (11), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1152,7 +1171,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (11), picking._win_from_lane
+-- tasks.next (12), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1202,7 +1221,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (12), picking._win_from_lane
+-- tasks.next (13), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1255,7 +1274,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (13), picking._win_from_lane
+-- tasks.next (14), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1306,7 +1325,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (14), picking._win_from_lane
+-- tasks.next (15), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1357,7 +1376,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (15), picking._queues
+-- tasks.next (16), picking._queues
 -- The queues that have a ready task, found by an index skip scan.
 WITH RECURSIVE found (queue) AS (
     SELECT (
@@ -1378,14 +1397,14 @@ SELECT queue
 FROM found
 WHERE queue IS NOT NULL;
 
--- tasks.next (16), picking._paused_among
+-- tasks.next (17), picking._paused_among
 -- Which of these queues are paused.
 WITH given (q) AS (VALUES (:q_aaa))
 SELECT queue
 FROM given JOIN queues ON queue = given.q
 WHERE project = :project;
 
--- tasks.next (17), picking._heads
+-- tasks.next (18), picking._heads
 -- The first tasks of each lane, best first.
 SELECT *
 FROM (
@@ -1396,7 +1415,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (18), picking._win_from_lane
+-- tasks.next (19), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
 -- SQLite: without FOR UPDATE SKIP LOCKED; :now instead of the server's clock.
 WITH picked AS MATERIALIZED (
@@ -1438,7 +1457,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (19), picking._something_may_be_ready
+-- tasks.next (20), picking._something_may_be_ready
 -- Whether one of these lanes has a ready task, or a task may have become ready by time.
 SELECT 1
 WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND look_at <= :now)
@@ -1448,7 +1467,7 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed'
       WHERE project = :project AND state = 'pending' AND ready_at > 0 AND ready_at <= :now
   );
 
--- tasks.next (20), picking._heads
+-- tasks.next (21), picking._heads
 -- The first tasks of each lane, best first.
 -- SQLite: instr instead of strpos.
 SELECT *
@@ -1483,7 +1502,7 @@ FROM (
     LIMIT :count
 ) AS head;
 
--- tasks.next (21), concurrency.taken
+-- tasks.next (22), concurrency.taken
 -- Count the claimed tasks of each of these groups, lapsed claims included.
 WITH given (g) AS (VALUES (:g_aaa))
 SELECT
@@ -1495,7 +1514,7 @@ SELECT
     )
 FROM given;
 
--- tasks.next (22), concurrency._changed_groups
+-- tasks.next (23), concurrency._changed_groups
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT limit_group, task, rank
 FROM stirred
@@ -1504,13 +1523,13 @@ ORDER BY rank DESC, task
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.next (23), concurrency.reconsider_groups
+-- tasks.next (24), concurrency.reconsider_groups
 -- Reconsider groups that have changed, from a hundred rows of `stirred` at most, and show their best tasks.
 WITH given (g, t) AS (VALUES (:g_aaa, :t_aaa))
 DELETE FROM stirred
 WHERE project = :project AND (limit_group, task) IN (SELECT given.g, given.t FROM given);
 
--- tasks.next (24), concurrency._heads
+-- tasks.next (25), concurrency._heads
 -- The best ready task of each of these groups, for each queue, function and size, found by an index skip scan.
 WITH RECURSIVE given (g) AS (VALUES (:g_aaa)),
 heads (g, n) AS (
@@ -1548,7 +1567,7 @@ heads (g, n) AS (
 SELECT heads.g, queue, callee, limit_size, number, aside
 FROM heads JOIN tasks ON number = heads.n;
 
--- tasks.next (25), concurrency._show_best_tasks
+-- tasks.next (26), concurrency._show_best_tasks
 -- Show the best tasks of these groups, as many as there is room for; whether others have locked some of them.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (n) AS (VALUES (:n_aaa)),
@@ -1564,7 +1583,7 @@ FROM opened
 WHERE number = opened.n
 RETURNING number;
 
--- tasks.next (26), concurrency.hide_tasks
+-- tasks.next (27), concurrency.hide_tasks
 -- Hide tasks whose groups are full; how many were hidden.
 -- SQLite: without FOR UPDATE OF tasks SKIP LOCKED.
 WITH given (n) AS (VALUES (:n_aaa)),
@@ -1580,7 +1599,7 @@ FROM closed
 WHERE number = closed.n
 RETURNING number;
 
--- tasks.next (27), picking._win
+-- tasks.next (28), picking._win
 -- Win the tasks that can be won now.
 -- SQLite: :now instead of the server's clock.
 WITH given (n) AS (VALUES (:n_aaa))
@@ -1610,7 +1629,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.next (28), concurrency._best_hidden_tasks
+-- tasks.next (29), concurrency._best_hidden_tasks
 -- The tasks that are still hidden among the best ones of each combination, as many as it has room for.
 SELECT *
 FROM (
@@ -1628,7 +1647,7 @@ FROM (
     LIMIT :room_aaa
 ) AS best;
 
--- tasks.next (29), concurrency.mark_changed
+-- tasks.next (30), concurrency.mark_changed
 -- Have the groups of these tasks reconsidered, before all other groups.
 INSERT INTO stirred (project, limit_group, task, rank)
 VALUES (:project, :group, :task, :rank)
@@ -1637,9 +1656,9 @@ ON CONFLICT DO NOTHING;
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (24): UPDATE tasks
---   tasks.claim (25): SELECT FROM tasks
---   tasks.claim (17): UPDATE tasks
+--   tasks.claim (26): UPDATE tasks
+--   tasks.claim (27): SELECT FROM tasks
+--   tasks.claim (19): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -1669,8 +1688,8 @@ VALUES (:task, :after)
 ON CONFLICT DO NOTHING;
 
 -- Also sends:
---   tasks.claim (9): INSERT INTO tasks
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (11): INSERT INTO tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cancel (writes)
@@ -1697,15 +1716,15 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (21): SELECT FROM tasks
---   tasks.claim (22): UPDATE tasks
---   tasks.claim (23): UPDATE tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (23): SELECT FROM tasks
+--   tasks.claim (24): UPDATE tasks
+--   tasks.claim (25): UPDATE tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.complete (3): INSERT INTO chores
 
 -- ================================================================================================================
@@ -1789,18 +1808,18 @@ DELETE FROM chores
 WHERE project = :project AND chore = :kind AND subject IN (SELECT s FROM given);
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (15): SELECT FROM edges
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (17): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM tasks
---   tasks.claim (17): UPDATE tasks
 --   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
---   tasks.claim (19): SELECT FROM edges
+--   tasks.claim (19): UPDATE tasks
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (21): SELECT FROM tasks
---   tasks.claim (22): UPDATE tasks
+--   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (23): SELECT FROM tasks
+--   tasks.claim (24): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.retry_many (writes)
@@ -1845,14 +1864,14 @@ ORDER BY number DESC
 LIMIT :limit;
 
 -- Also sends:
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.retry (1): SELECT FROM chores
 --   tasks.retry (2): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.retry (5): SELECT FROM chores
---   tasks.claim (15): SELECT FROM edges
+--   tasks.claim (17): SELECT FROM edges
 --   tasks.retry (6): UPDATE tasks
 
 -- ================================================================================================================
@@ -1861,10 +1880,10 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.complete (2): SELECT FROM tasks
---   tasks.claim (4): SELECT FROM tasks
+--   tasks.claim (6): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.list (reads)
@@ -2013,7 +2032,7 @@ LIMIT :limit;
 
 -- Also sends:
 --   tasks.retry_many (1): SELECT FROM tasks
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.depend (writes)
@@ -2049,13 +2068,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
---   tasks.claim (15): SELECT FROM edges
+--   tasks.claim (17): SELECT FROM edges
 
 -- ================================================================================================================
 -- tasks.after (reads)
@@ -2076,7 +2095,7 @@ WHERE number IN (SELECT after FROM edges WHERE edges.task = :number)
 ORDER BY number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
@@ -2105,12 +2124,26 @@ WHERE TRUE;
 
 -- Also sends:
 --   tasks.sweep (1): SELECT FROM chores
---   tasks.claim (19): SELECT FROM edges
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (23): UPDATE tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (25): UPDATE tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.sweep (4): SELECT FROM chores
+
+-- ================================================================================================================
+-- tasks.break (writes)
+-- Take a claim away from its holder, as an operator, with a reason that everybody can read.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- tasks.adopt (writes)
+-- Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- tasks.forfeit (writes)
@@ -2143,6 +2176,13 @@ RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+
+-- tasks.forfeit (3), death.end_holds
+-- End all holds of a dead agent except the coordinator's seat.
+SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
+FROM holds
+WHERE project = :project AND holder = :holder AND resource <> :seat
+ORDER BY resource, slot;
 
 -- ================================================================================================================
 -- jobs.submit (writes)
@@ -2192,7 +2232,7 @@ SET key = NULL
 WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.submit_many (writes)
@@ -2202,7 +2242,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
 --   jobs.submit (1): INSERT INTO tasks
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
 
@@ -2665,22 +2705,23 @@ FROM (
 
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
---   tasks.next (5): SELECT FROM tasks
+--   tasks.next (6): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (19): SELECT FROM edges
---   tasks.claim (20): SELECT FROM tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
 --   tasks.retry (8): DELETE FROM chores
---   tasks.next (16): SELECT FROM given
---   tasks.next (8): SELECT FROM stirred
---   tasks.next (22): SELECT FROM stirred
---   tasks.next (23): DELETE FROM stirred
---   tasks.next (21): SELECT FROM tasks
---   tasks.next (24): SELECT FROM tasks
---   tasks.next (28): SELECT FROM tasks
---   tasks.next (25): UPDATE tasks
---   tasks.claim (24): UPDATE tasks
---   tasks.claim (25): SELECT FROM tasks
---   tasks.claim (17): UPDATE tasks
+--   tasks.next (4): SELECT FROM agents
+--   tasks.next (17): SELECT FROM given
+--   tasks.next (9): SELECT FROM stirred
+--   tasks.next (23): SELECT FROM stirred
+--   tasks.next (24): DELETE FROM stirred
+--   tasks.next (22): SELECT FROM tasks
+--   tasks.next (25): SELECT FROM tasks
+--   tasks.next (29): SELECT FROM tasks
+--   tasks.next (26): UPDATE tasks
+--   tasks.claim (26): UPDATE tasks
+--   tasks.claim (27): SELECT FROM tasks
+--   tasks.claim (19): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -2755,13 +2796,13 @@ WHERE number = given.n AND state = 'claimed' AND (holder = :agent AND epoch = gi
 RETURNING number, id, project, name, kind, priority, epoch;
 
 -- Also sends:
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): SELECT FROM edges
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (14): SELECT FROM edges
---   tasks.claim (23): UPDATE tasks
+--   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (16): SELECT FROM edges
+--   tasks.claim (25): UPDATE tasks
 --   tasks.complete (1): UPDATE tasks
---   tasks.claim (8): SELECT FROM tasks
+--   tasks.claim (10): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.fail (2): SELECT FROM tasks
 --   tasks.fail (3): UPDATE tasks
@@ -2780,7 +2821,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.append (writes)
@@ -2820,7 +2861,7 @@ DELETE FROM outputs
 WHERE task = :task AND epoch = :epoch AND start >= :head AND start < :tail;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -2841,7 +2882,7 @@ FROM outputs
 WHERE task = :task;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   jobs.append (4): SELECT FROM outputs
 
 -- ================================================================================================================
@@ -2860,7 +2901,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.graph (reads)
@@ -2908,7 +2949,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   tasks.retry (2): SELECT FROM edges
 
 -- ================================================================================================================
@@ -3061,7 +3102,7 @@ SET
 WHERE project = :project AND resource = :resource AND slot = :slot AND (holder IS NULL OR until <= :now)
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash, displaced;
 
--- holds.take (6), holds._break_deadlocks
+-- holds.take (6), holds.break_deadlocks_of
 -- Look for a cycle of waiters: a grant to an agent that waits for something else may close one.
 SELECT 1
 FROM waits
@@ -3155,41 +3196,52 @@ WHERE project = :project AND resource = :resource AND holder IS NOT NULL
 ORDER BY until
 LIMIT 1;
 
--- holds.take (16), pools._renewed
+-- holds.take (16), pools._end_dead
+-- End the slots of holders that are known to be dead; whether there was one.
+SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
+FROM holds
+WHERE project = :project AND resource = :resource AND holder IS NOT NULL
+ORDER BY slot;
+
+-- holds.take (17), pools._renewed
 -- Renew the slots that an agent has; the lowest of them, None if it has none any more.
 SELECT slot
 FROM holds
 WHERE project = :project AND resource = :resource AND holder = :agent
 ORDER BY slot;
 
--- holds.take (17), wait_queue._waiting
+-- holds.take (18), wait_queue._waiting
 SELECT number, agent, resources, note, process, since_at, until
 FROM waits
 WHERE project = :project AND (until > :now AND cycle IS NULL)
 ORDER BY number;
 
--- holds.take (18), wait_queue.WaitQueue.__init__
+-- holds.take (19), wait_queue.WaitQueue.__init__
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
 FROM holds
 WHERE project = :project AND (holder IS NOT NULL AND until > :now)
 ORDER BY resource, slot;
 
--- holds.take (19), wait_queue.WaitQueue._free_slots
+-- holds.take (20), wait_queue.WaitQueue._free_slots
 SELECT resource, slots
 FROM pools
 WHERE project = :project;
 
--- holds.take (20), waits.refuse_if_deadlocked
+-- holds.take (21), waits.refuse_if_deadlocked
 -- Refuse to wait any longer in a place whose owner was told to leave because of a deadlock.
 SELECT cycle
 FROM waits
 WHERE project = :project AND number = :number AND agent = :agent;
 
--- holds.take (21), waits.remove_place
+-- holds.take (22), waits.remove_place
 -- Delete a place; the resources that it was for.
 DELETE FROM waits
 WHERE project = :project AND number = :number AND agent = :agent
 RETURNING resources;
+
+-- Also sends:
+--   tasks.claim (3): SELECT FROM agents
+--   tasks.claim (4): SELECT FROM agents
 
 -- ================================================================================================================
 -- holds.renew (writes)
@@ -3266,7 +3318,9 @@ WHERE project = :project
 RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- holds.transfer (2), agents.listing
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE TRUE AND project = :project AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
@@ -3292,9 +3346,9 @@ WHERE project = :project AND number = :number;
 --   holds.take (6): SELECT FROM waits
 --   holds.renew (1): SELECT FROM holds
 --   holds.renew (2): SELECT FROM events
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
 
 -- ================================================================================================================
 -- holds.break (writes)
@@ -3335,6 +3389,13 @@ WHERE (holder IS NOT NULL AND until > :now)
 ORDER BY until, resource, slot;
 
 -- ================================================================================================================
+-- holds.adopt (writes)
+-- Take over holds of `holder`, an earlier incarnation of this agent, as new grants: those named, or all.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- waits.enter (writes)
 -- Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 -- Scopes: holds alone.
@@ -3361,10 +3422,10 @@ WHERE project = :project AND number = :number AND agent = :agent
 RETURNING number;
 
 -- Also sends:
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
---   holds.take (20): SELECT FROM waits
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
+--   holds.take (21): SELECT FROM waits
 
 -- ================================================================================================================
 -- waits.leave (writes)
@@ -3372,7 +3433,7 @@ RETURNING number;
 -- ================================================================================================================
 
 -- Also sends:
---   holds.take (21): DELETE FROM waits
+--   holds.take (22): DELETE FROM waits
 
 -- ================================================================================================================
 -- waits.list (reads)
@@ -3381,9 +3442,9 @@ RETURNING number;
 
 -- Also sends:
 --   holds.take (2): SELECT FROM waits
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
 
 -- ================================================================================================================
 -- messages.send (writes)
@@ -3445,7 +3506,9 @@ LIMIT :most;
 
 -- messages.send (7), agents.gone_since
 -- When an agent was last here, in board time, if all its incarnations are gone; 0 if one of them may be here.
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE project = :project AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
@@ -3571,15 +3634,18 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- agents.announce (1), agents.announce
-INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at)
-VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, :now, :now)
+INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at, bound)
+VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, :now, :now, :bound)
 ON CONFLICT (project, id)
 DO UPDATE SET
     doing = coalesce(:doing, agents.doing), program = coalesce(:program, agents.program),
     parent = coalesce(:parent, agents.parent), host = coalesce(:host, agents.host),
     boot = coalesce(:boot, agents.boot), pid = CASE WHEN :pid > 0 THEN :pid ELSE agents.pid END,
-    started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = :now
-RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
+    started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = :now,
+    bound = CASE WHEN :pid > 0 THEN :bound ELSE agents.bound END
+RETURNING
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
 
 -- ================================================================================================================
 -- agents.heartbeat (writes)
@@ -3590,7 +3656,9 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 UPDATE agents
 SET seen_at = :now, left_at = 0, doing = coalesce(:doing, doing)
 WHERE project = :project AND id = :agent
-RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
+RETURNING
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
 
 -- Also sends:
 --   agents.announce (1): INSERT INTO agents
@@ -3649,7 +3717,9 @@ ORDER BY number;
 UPDATE agents
 SET left_at = CASE WHEN seen_at > :now THEN seen_at ELSE :now END
 WHERE project = :project AND id = :agent
-RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at;
+RETURNING
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
 
 -- ================================================================================================================
 -- agents.list (reads)
@@ -3657,12 +3727,16 @@ RETURNING id, project, '' AS status, doing, program, parent, host, boot, pid, st
 -- ================================================================================================================
 
 -- agents.list (1), agents.listing
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE TRUE AND project = :project;
 
 -- agents.list (2), agents.listing
-SELECT id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
 FROM agents
 WHERE TRUE AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
@@ -3678,6 +3752,20 @@ GROUP BY project, agent;
 
 -- Also sends:
 --   holds.transfer (3): SELECT FROM events
+
+-- ================================================================================================================
+-- agents.report_dead (writes)
+-- End the claims and holds of an agent whose process, which is the agent itself, has ended; whether that was so.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- agents.bound (reads)
+-- List the agents whose process is the agent itself, for a caller that looks whether one of them has ended.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- sessions.begin (writes)
@@ -3727,6 +3815,7 @@ RETURNING
 --   holds.renew (1): SELECT FROM holds
 --   holds.take (5): UPDATE holds
 --   holds.take (7): SELECT FROM events
+--   tasks.claim (4): SELECT FROM agents
 --   holds.transfer (1): UPDATE holds
 
 -- ================================================================================================================
@@ -3742,6 +3831,20 @@ WHERE agent = :session AND project = :project AND state = 'starting' AND child =
 RETURNING
     agent, project, role, state, command, cwd, tmux, facts, host, boot, pid, started, child, child_started, epoch,
     fenced_by, replaces, replaced_by, ticket, code, note, started_by, created_at, alive_at, ended_at;
+
+-- sessions.adopt (2), agents._binding
+-- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+INSERT INTO agents (id, project, joined_at, seen_at)
+VALUES (:agent, :project, :now, :now)
+ON CONFLICT DO NOTHING;
+
+-- sessions.adopt (3), agents._binding
+-- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+-- SQLite: without FOR UPDATE.
+SELECT bound, host, boot, pid, started
+FROM agents
+WHERE project = :project AND id = :agent
+FOR UPDATE;
 
 -- Also sends:
 --   holds.take (9): UPDATE holds
@@ -3959,10 +4062,10 @@ LIMIT :limit;
 -- Also sends:
 --   holds.list (1): SELECT FROM holds
 --   holds.take (2): SELECT FROM waits
---   holds.take (17): SELECT FROM waits
---   holds.take (18): SELECT FROM holds
---   holds.take (19): SELECT FROM pools
---   tasks.claim (3): SELECT FROM tasks
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
+--   tasks.claim (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- schedules.add (writes)
@@ -4177,7 +4280,7 @@ WHERE project = :project AND name = :name AND removed_at = 0 AND due = :due
 RETURNING epoch;
 
 -- Also sends:
---   tasks.claim (3): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM tasks
 --   jobs.submit (1): INSERT INTO tasks
 
 -- ================================================================================================================

@@ -28,6 +28,7 @@ DEEDS = {
     "fail": Deed(CLAIMED, [("tasks.fail", {"ref": "t"})], ["task.retrying"]),
     "release": Deed(CLAIMED, [("tasks.release", {"ref": "t"})], ["task.released"]),
     "cancel": Deed(POSTED, [("tasks.cancel", {"ref": "t"})], ["task.cancelled"]),
+    "break": Deed(CLAIMED, [("tasks.break", {"ref": "t", "reason": "stuck"})], ["task.broken"]),
     "take": Deed([], [("holds.take", {"resources": ["lock:a", "file:b"]})], ["hold.taken", "hold.taken"]),
     "let go": Deed(HELD, [("holds.release", {"resources": ["lock:a"]})], ["hold.released"]),
     "send": Deed([], [("messages.send", {"body": "hello"})], ["message.sent"]),

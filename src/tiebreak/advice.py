@@ -33,6 +33,7 @@ REPAIRS = {
 
 PYTHON = {
     **REPAIRS,
+    "adopt-other": "ask {holder} for it; board.tasks.break_() and board.holds.break_() take it away, with a reason",
     "agent-missing": "pass agent=NAME, or set TIEBREAK_AGENT",
     "agent-unknown": "board.agents.list() tells who is here; or say name~session",
     "backup-failed": "the board was not changed; back it up again",
@@ -44,6 +45,9 @@ PYTHON = {
     "board-needs-owner": "open it once as the owner of its tables",
     "claim-over": "board.claim({number}) takes it again if it is free",
     "deadlock": "give back what the others wait for, then take all that you need in one call, with wait=",
+    "held-by-you-elsewhere": "finish it there or wait; if that session is over, board.tasks.adopt() or "
+    "board.holds.adopt() takes it over",
+    "holder-may-live": "finish it there or wait; a person who knows that it is over can pass confirmed=True",
     "hold-held": "ask {holder} for it, or wait for it with wait=",
     "hold-over": "board.hold({called!r}) takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN",

@@ -26,6 +26,8 @@ _NAME = frozenset(DIGITS + "._-")
 _SESSION = _NAME | frozenset(DIGITS.upper())
 _MAX_FAMILY = 50
 _MAX_LOGIN = 20
+_MADE = 10
+"""Digits at the end of a name that was made: at least so many."""
 _MAX_DEPTH = 64
 
 _CLIENTS = frozenset(
@@ -111,6 +113,11 @@ def in_client(environ: Mapping[str, str]) -> bool:
     return bool(_client_session(environ)[1] or _session_process()[1])
 
 
+def client_name() -> str:
+    """The name of the agent client that runs this process; "" if there is none."""
+    return _session_process()[1]
+
+
 def within(agent: str, part: str) -> str:
     """The id of a sub-agent: an agent of its own, whose id shows that it belongs to `agent`."""
     name, _, session = agent.partition("~")
@@ -123,6 +130,23 @@ def same_family(agent: str, other: str) -> bool:
     one, two = agent.partition("~")[2], other.partition("~")[2]
     below = two.startswith(f"{one[:_MAX_FAMILY]}.") or one.startswith(f"{two[:_MAX_FAMILY]}.")
     return agent == other or (below and bool(one and two))
+
+
+def same_person(agent: str, other: str) -> bool:
+    """Whether two agents may be the same person or program in two sessions.
+
+    They have the same name, or nobody named either of them: a new terminal gets two new words.
+    """
+    one, two = agent.partition("~")[0], other.partition("~")[0]
+    return one == two or (_is_made(one) and _is_made(two))
+
+
+def _is_made(name: str) -> bool:
+    """Whether a name was made by `default_agent`, or by version 0.1, which put a login and digits together."""
+    from .agent_words import are_two_words
+
+    ending = name.rpartition("-")[2]
+    return are_two_words(name) or (len(ending) >= _MADE and frozenset(DIGITS).issuperset(ending))
 
 
 def _checked(given: str) -> str:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 
+LOOK_AGAIN = 2.0
+"""Seconds after which a waiter looks again whether the process of a holder has ended."""
 SOON = 0.5
 """Seconds after which a waiter tries again while a free resource is reserved for the first in line, who may be dead."""
 
@@ -440,6 +442,8 @@ class Board:
         # Free, but reserved for the first in line: if that one is dead, no event will tell.
         if "waiting" in refusal.data:
             left = SOON if left is None else min(left, SOON)
+        if refusal.data.get("bound"):  # if its process ends, perhaps no event tells
+            left = LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)
         if left is None and refusal.data.get("state") in ("blocked", "pending"):
             left = self.tasks.due(project=None)  # it may become ready only because a claim lapses
             left = None if left is None else max(left, 0.05)
@@ -532,9 +536,24 @@ class Board:
         """Check the board: (`ok`, `warn` or `bad`; what; details). With `repair`, repair what is safe to repair."""
         findings = self.engine.diagnose(repair=repair)
         try:
+            if repair:
+                self.report_dead_agents()
             return findings + self._holds_of_the_gone() + self._projects_that_disagree()
         except Unavailable as exc:
             return [*findings, ("bad", "holds", f"cannot be read: {exc.message}")]
+
+    def report_dead_agents(self) -> int:
+        """Give back what agents of this machine hold whose process has ended; how many agents there were."""
+        from .operations.death import reports
+
+        count = 0
+        for dead in reports(self.call("agents.bound", {"project": None})):
+            try:
+                self.call("agents.report_dead", dead)
+                count += 1
+            except Refused:
+                pass  # somebody else reported it, or the agent is back
+        return count
 
     def _holds_of_the_gone(self) -> list[tuple[str, str, str]]:
         from .model import holder_id
@@ -543,8 +562,14 @@ class Board:
         dead = [hold for hold in self.holds.list(project=None) if holder_id(hold) in gone]
         if not dead:
             return [("ok", "holds", "none is held by somebody who is known to be gone")]
+        bound = {agent.id for agent in self.agents.list(project=None, status="gone") if agent.bound}
+        ends = {True: "whoever wants it gets it", False: "it runs out by itself"}
         return [
-            ("warn", "holds", f"{h.resource} in {h.project} is held by {h.holder}, who is gone; it runs out by itself")
+            (
+                "warn",
+                "holds",
+                f"{h.resource} in {h.project} is held by {h.holder}, who is gone; {ends[holder_id(h) in bound]}",
+            )
             for h in dead
         ]
 

@@ -336,6 +336,7 @@ class Agent(Record):
     joined_at: Time
     seen_at: Time
     left_at: Time | None
+    bound: bool
 
 
 class Session(Record):

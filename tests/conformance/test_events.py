@@ -97,6 +97,13 @@ def announced(board: Board) -> dict[str, Any]:
     return {}
 
 
+def bound(board: Board) -> dict[str, Any]:
+    """An agent whose process is on another host, from where its end is reported."""
+    process: dict[str, Any] = {"host": "elsewhere", "boot": "1.1", "pid": 7, "started": 70}
+    board.agents.announce(**process, bound=True)
+    return {"holder": board.agent, **process}
+
+
 def half_told(board: Board) -> dict[str, Any]:
     """Of three tasks that come after a cancelled one, two do not know of it yet, and whoever cancelled it has died."""
     root = board.tasks.post(name="root")
@@ -122,6 +129,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "tasks.complete": lambda place, board: claimed(board),
     "tasks.fail": lambda place, board: claimed(board),
     "tasks.release": lambda place, board: claimed(board),
+    "tasks.break": lambda place, board: {**claimed(board), "reason": "stuck"},
     "tasks.cancel": lambda place, board: posted(board),
     "tasks.retry": lambda place, board: cancelled(board),
     "tasks.retry_many": lambda place, board: (cancelled(board), {"states": ["cancelled"]})[1],
@@ -141,6 +149,8 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "holds.renew": lambda place, board: held(board),
     "holds.release": lambda place, board: held(board),
     "holds.transfer": lambda place, board: {"resource": held(board)["resources"][0], "to": "bob~test"},
+    "tasks.adopt": lambda place, board: (claimed(place.open("alice~old")), {"ref": "work", "confirmed": True})[1],
+    "holds.adopt": lambda place, board: (held(place.open("alice~old")), {"holder": "alice~old", "confirmed": True})[1],
     "holds.break": lambda place, board: {"resource": held(board)["resources"][0], "reason": "stuck"},
     "waits.enter": lambda place, board: held(place.open("bob")),
     "waits.leave": lambda place, board: {"place": board.waits.enter(**held(place.open("bob"))).number},
@@ -155,6 +165,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "agents.announce": lambda place, board: {},
     "agents.heartbeat": lambda place, board: {**announced(board), "doing": "testing"},
     "agents.renew": lambda place, board: announced(board),
+    "agents.report_dead": lambda place, board: bound(place.open("bob")),
     "agents.warn": lambda place, board: {"note": "the hooks could not reach the board"},
     "agents.leave": lambda place, board: announced(board),
     "sessions.begin": lambda place, board: {
@@ -238,6 +249,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "tasks.fail": ({"ref": "work"}, Fenced),
     "tasks.release": ({"ref": "work"}, Fenced),
     "tasks.retry": ({"ref": "work"}, Refused),
+    "tasks.break": ({"ref": "nowhere", "reason": "stuck"}, NotFound),
     "tasks.cancel": ({"ref": "nowhere"}, NotFound),
     "tasks.post": ({"name": "late", "after": ["nowhere"]}, NotFound),
     "tasks.depend": ({"ref": "work", "after": ["work"]}, Refused),

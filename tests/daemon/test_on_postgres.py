@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ import tiebreak
 from tiebreak import Board, Lost
 from tiebreak.daemon.server import Daemon, Settings
 from tiebreak.engine import connect
+from tiebreak.process_identity import identity
 from tiebreak.program.daemon_assembly import assemble_daemon
 
 from ..daemons import PATIENCE, free_port
@@ -115,6 +119,18 @@ def test_lapses_are_recorded_once_by_the_daemons_that_still_run(daemons: Daemons
     boards[2].tasks.claim(ref="last", lease=0.05)
     until(lambda: len(lapses(boards[2])) > len(names), "the daemon that is left wrote no lapse down")
     assert len(set(lapses(boards[2]))) == len(lapses(boards[2])) == len(names) + 1
+
+
+def test_a_daemon_gives_back_what_a_dead_agent_of_its_machine_held(daemons: Daemons) -> None:
+    board = daemons.start(0)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        who = identity(process.pid)
+        place: dict[str, Any] = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
+        board.agents.announce(agent="ann~1", **place, bound=True)
+        board.tasks.claim(ref="work", agent="ann~1")
+        process.kill()
+    until(lambda: board.tasks.get(ref="work").state == "pending", "the claim of a dead agent stayed")
+    assert "has ended" in (board.events.read(event="agent.left")[-1].note or "")
 
 
 def test_a_hold_does_not_stop_the_daemons_from_recording_lapses(daemons: Daemons) -> None:

@@ -146,6 +146,7 @@ SETUP: list[tuple[str, str, dict[str, Any]]] = [
         for what, how in (_SESSION[step] for step in steps)
     ),
     ("alice~1", "agents.announce", {"doing": "work"}),
+    ("dead~1", "agents.announce", {"host": "far", "boot": "1.1", "pid": 7, "started": 7, "bound": True}),
     ("carol~1", "messages.send", {"body": "hello all"}),
     ("carol~1", "messages.send", {"body": "hello bob", "to": "bob", "ack_requested": True, "later": True}),
     ("carol~1", "schedules.add", {"name": "tick", "expression": "* * * * *", "command": ["true"]}),

@@ -32,7 +32,7 @@ GRANTS = {"task.claimed", "hold.taken", "hold.transferred"}
 RENEWALS = {"task.extended", "task.progress", "hold.renewed"}
 ENDS = {"task.completed", "task.failed", "task.retrying", "task.released", "hold.released"}
 LAPSES = {"task.expired", "hold.expired"}
-TAKEN_AWAY = {"task.cancelled", "hold.broken"}
+TAKEN_AWAY = {"task.cancelled", "task.broken", "hold.broken"}
 UNHELD = {"task.ready", "task.linked", "task.reopened"}
 """What happens to a task only while nobody has it."""
 REMARKS = {
@@ -172,7 +172,7 @@ class Log:
             thing.ended = "failed"
 
     def _take_away(self, event: Event, thing: Thing) -> None:
-        if event.event == "hold.broken" and thing.epoch is not None and not thing.holder:
+        if event.event.endswith(".broken") and thing.epoch is not None and not thing.holder:
             raise _broken(event, "was broken, but nobody had it")
         if event.agent is None and thing.holder:  # called off because of a task before it: that has not begun
             raise _broken(event, f"was called off with another one while {thing.grant}")

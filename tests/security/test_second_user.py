@@ -147,6 +147,7 @@ def attempts(place: Place) -> dict[str, tuple[Any, ...]]:
         "tasks.fail": rpc("tasks.fail", reason="x", **grant),
         "tasks.release": rpc("tasks.release", **grant),
         "tasks.cancel": rpc("tasks.cancel", ref="ready", **US),
+        "tasks.break": rpc("tasks.break", ref="running", reason="x", **US),
         "tasks.extend": rpc("tasks.extend", **grant),
         "tasks.retry": rpc("tasks.retry", ref="failed", **US),
     }

@@ -83,6 +83,16 @@ def test_a_cancelled_job_ends_at_once(shop: Shop) -> None:
     assert shop.board.events.read(event="job.orphaned") == []
 
 
+def test_a_broken_job_ends_at_once_and_runs_again(shop: Shop) -> None:
+    job = shop.submit("[ $TIEBREAK_EPOCH = 2 ] && exit 0\n" + STUBBORN, grace=3600, max_attempts=1)
+    with shop.worker("--lease", "1h", "--concurrency", "1"):
+        pids = begun(shop)
+        shop.board.tasks.break_(job.id, reason="it hangs")
+        shop.until_gone(pids, "the tree of a broken job is gone")
+        task = shop.until_state(job, "completed")
+    assert (task.epoch, task.attempts) == (2, 1)
+
+
 def take_away(shop: Shop, worker: RunningWorker, ref: str) -> None:
     """Let a worker lose its claim, as if somebody had decided so for it."""
     with tiebreak.open(shop.address, agent=worker.agent, project="demo") as board:

@@ -25,7 +25,11 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
     },
-    "Files and locks": {"holds": ("hold", "drop", "holds", "waits", "renew", "transfer", "break"), "run": ("run",)},
+    "Files and locks": {
+        "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),
+        "taking_over": ("break", "adopt"),
+        "run": ("run",),
+    },
     "Messages": {"messages": ("send", "inbox", "ack")},
     "Jobs": {
         "jobs": ("submit", "jobs"),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     **REPAIRS,
+    "adopt-other": "ask for it with `tb send {holder} …`; `tb break {thing!r} --reason …` takes it away",
     "agent-missing": "use --as NAME or set TIEBREAK_AGENT",
     "agent-unknown": "`tb agents` lists who is here; or say name~session",
     "backup-failed": "the board was not changed; run the same command again",
@@ -22,6 +23,9 @@ COMMANDS = {
     "board-needs-owner": "run `tb status` once as the owner of its tables",
     "claim-over": "`tb claim '#{number}'` takes it again if it is free",
     "deadlock": "give back what the others wait for, then take all that you need in one go, with --wait",
+    "held-by-you-elsewhere": "`tb adopt {thing!r}` takes it over if that session is over; otherwise finish it there, "
+    "or wait; `tb break {thing!r} --reason …` takes it away",
+    "holder-may-live": "finish it there, or wait; a person can confirm that it is over: run `tb adopt` in a terminal",
     "hold-held": "ask for it with `tb send {holder} …`, or wait for it with --wait",
     "hold-over": "`tb hold {called}` takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file",

@@ -135,11 +135,16 @@ class Context:
             pass  # nobody reads it
 
     @property
-    def can_ask(self) -> bool:
-        """Whether a person sees what is printed and can answer. In the session of a coding agent nobody does."""
+    def has_person(self) -> bool:
+        """Whether a person runs the command in a terminal. In the session of a coding agent nobody does."""
         from ..agent_names import in_client
 
-        return not self.json and sys.stdin.isatty() and sys.stderr.isatty() and not in_client(os.environ)
+        return sys.stdin.isatty() and not in_client(os.environ)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person sees what is printed and can answer."""
+        return not self.json and sys.stderr.isatty() and self.has_person
 
     def ask(self, question: str) -> str:
         """Ask a person at the terminal, on standard error; "" if nobody is there to answer."""

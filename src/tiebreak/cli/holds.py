@@ -1,4 +1,4 @@
-"""Commands about holds: hold, renew, drop, holds, waits, transfer, break."""
+"""Commands about holds: hold, renew, drop, holds, waits, transfer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ EPOCH = Option("epoch", "N", "the epoch of your hold (default: the current one)"
 SLOT = Option("slot", "N", "which slot of a pool", convert=whole)
 
 
-def _called(hold: Hold) -> str:
+def called(hold: Hold) -> str:
+    """A hold's resource and slot, for messages."""
     slot = f" slot {hold.slot}" if hold.resource.startswith("pool:") else ""
     return plain(hold.resource.removeprefix("file:")) + slot
 
@@ -46,7 +47,7 @@ def hold(context: Context, args: Args) -> None:
     context.answer(held)
     lease = span(seconds(args.lease))
     for each in held if not context.json else []:
-        context.say(f"{context.styled('held', 'good')} {_called(each)}  epoch {each.epoch}, for {lease}")
+        context.say(f"{context.styled('held', 'good')} {called(each)}  epoch {each.epoch}, for {lease}")
 
 
 @command("renew", "Renew holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
@@ -58,7 +59,7 @@ def renew(context: Context, args: Args) -> None:
     wanted = [board.resource(text) for text in args.resources]
     hashes = [fingerprint(resource, board.root()) for resource in wanted]
     held = board.holds.renew(resources=wanted, lease=args.lease, hashes=hashes)
-    context.answer(held, "\n".join(f"renewed {_called(each)}" for each in held))
+    context.answer(held, "\n".join(f"renewed {called(each)}" for each in held))
 
 
 @command(
@@ -136,7 +137,7 @@ def holds(context: Context, args: Args) -> None:
         return
     now = board.upkeep.now()
     rows = [
-        [_called(each), each.holder or "-", str(each.epoch), span((each.until or now) - now), each.note or ""]
+        [called(each), each.holder or "-", str(each.epoch), span((each.until or now) - now), each.note or ""]
         for each in found
     ]
     header = ["RESOURCE", "HOLDER", "EPOCH", "LEFT", "NOTE"]
@@ -191,23 +192,4 @@ def transfer(context: Context, args: Args) -> None:
     held = board.holds.transfer(
         resource=board.resource(args.resource), to=args.to, lease=args.lease, epoch=args.epoch, slot=args.slot
     )
-    context.answer(held, f"{_called(held)} now belongs to {short(args.to)} (epoch {held.epoch})")
-
-
-@command(
-    "break",
-    "Take a hold away from its holder, as an operator, with a reason that everybody can read.",
-    RESOURCE,
-    Option("reason", "TEXT", "why"),
-    SLOT,
-    example="tb break lock:deploy --reason 'the tab was closed an hour ago'",
-)
-def break_hold(context: Context, args: Args) -> None:
-    """The old holder's next write is refused."""
-    needed(args.reason, "--reason")
-    board = context.board
-    broken = board.call(
-        "holds.break",
-        {"resource": board.resource(args.resource), "reason": args.reason, "slot": args.slot},
-    )
-    context.answer(broken, f"broke the hold on {_called(broken)}")
+    context.answer(held, f"{called(held)} now belongs to {short(args.to)} (epoch {held.epoch})")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..errors import TiebreakError
 
 REQUESTS = {
+    "adopt-other": "ask {holder} for it with messages.send; tasks.break and holds.break take it away, with a reason",
     "agent-missing": "give `agent`: NAME, or NAME~SESSION for one incarnation",
     "agent-unknown": "agents.list tells who is here; or say name~session",
     "backup-failed": "the board was not changed; ask for GET /backup again",
@@ -34,6 +35,9 @@ REQUESTS = {
     "claim-over": "tasks.claim with ref #{number} takes it again if it is free",
     "daemon-unreachable": "try again when the daemon of that board runs",
     "deadlock": "give back what the others wait for (holds.release), then take all that you need in one holds.take",
+    "held-by-you-elsewhere": "finish it there or wait; if that session is over, tasks.adopt or holds.adopt "
+    "takes it over",
+    "holder-may-live": "finish it there or wait; a person who knows that it is over can send `confirmed`",
     "hold-held": "ask {holder} for it with messages.send, or take a place in line with waits.enter",
     "hold-over": "holds.take with {resource} takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: send it as `Authorization: Bearer TOKEN`",

@@ -19,6 +19,7 @@ from ..errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Un
 from ..limits import LONGEST_WAIT
 from ..names import shown
 from ..operations import every, find
+from ..operations.death import reports
 from ..process_identity import identity, token
 from .advice import body_of
 from .metrics import Metrics
@@ -172,7 +173,10 @@ class Service:
             self.wal_kept_by = kept
 
     async def sweep(self, pause: float) -> None:
-        """Record lapsed leases and start due schedules, so that waiters learn of them soon. Runs until cancelled."""
+        """Record lapsed leases and dead agents, and start due schedules, so that waiters learn of them soon.
+
+        Runs until cancelled.
+        """
         while True:
             await asyncio.sleep(pause)
             try:
@@ -182,6 +186,8 @@ class Service:
                 due = await self.read(find("schedules.due"), {"project": None})
                 if due is not None and due <= 0:
                     await self.call("schedules.fire", {"project": None, "agent": self._me})
+                for dead in reports(await self.read(find("agents.bound"), {"project": None})):
+                    await self.call("agents.report_dead", {**dead, "agent": self._me})
             except TiebreakError as exc:
                 log.warning("the sweep failed", extra={"facts": body_of(exc)})
 

@@ -39,6 +39,13 @@ class LocalTransaction:
         return from_token(session)
 
     @staticmethod
+    def is_this_boot(boot: str) -> bool:
+        """Whether an agent's `boot` is the present boot and pid namespace of this machine."""
+        from ..process_identity import on_this_machine
+
+        return on_this_machine(0, 0).boot == boot
+
+    @staticmethod
     def is_alive(process: Identity) -> bool | None:
         """Whether exactly this process is running; None if this machine cannot know."""
         from ..process_identity import alive

@@ -28,8 +28,12 @@ class Agents(Group):
         boot: str | None = None,
         pid: int = 0,
         started: int = 0,
+        bound: bool = False,
     ) -> Agent:
-        """Announce an agent: what it works on, and the process that it runs in."""
+        """Announce an agent: what it works on, and the process that it runs in.
+
+        With `bound`, that process is the agent itself: when it has ended, everything that the agent holds is given back.
+        """
 
     @sends("agents.heartbeat")
     def heartbeat(self, *, agent: str = "", project: str = "", doing: str | None = None) -> Agent:
@@ -75,3 +79,25 @@ class Agents(Group):
         Active: seen within a minute. Idle: seen within half an hour. Stale: seen longer ago. Gone: the agent has left, its
         process is known to have ended, or it was silent for a day.
         """
+
+    @sends("agents.report_dead", "holder")
+    def report_dead(
+        self,
+        holder: str,
+        *,
+        host: str,
+        boot: str,
+        pid: int,
+        started: int,
+        agent: str = "",
+        project: str = "",
+    ) -> bool:
+        """End the claims and holds of an agent whose process, which is the agent itself, has ended; whether that was so.
+
+        The caller has seen on the machine of that process that it has ended. If this is that machine, it is checked once
+        more. Nothing happens if the agent is bound to another process by now.
+        """
+
+    @sends("agents.bound")
+    def bound(self, *, project: str | None = "") -> builtins.list[Agent]:
+        """List the agents whose process is the agent itself, for a caller that looks whether one of them has ended."""

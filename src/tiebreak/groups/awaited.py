@@ -257,11 +257,36 @@ class AsyncTasks(AsyncGroup):
         """
 
     @awaits
+    async def break_(self, ref: str | int, *, reason: str, agent: str = "", project: str = "", epoch: int = 0) -> Task:
+        """Take a claim away from its holder, as an operator, with a reason that everybody can read.
+
+        The task is ready again at once, and the attempt does not count. The old holder's next write is refused, and a
+        worker ends the job. With an epoch, only that grant is ended: a later holder is not affected.
+        """
+
+    @awaits
+    async def adopt(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        epoch: int = 0,
+        lease: float | str = 300.0,
+        confirmed: bool = False,
+    ) -> Task:
+        """Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
+
+        The process of the earlier one must be known to have ended, or a person has `confirmed` that it is not at work any
+        more. With an epoch, only that grant is taken over.
+        """
+
+    @awaits
     async def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
-        The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
-        refused if the process is alive or may be.
+        Its holds are given back, too. The caller has seen that the process is dead. If it ran on this machine, that is
+        checked once more, and the call is refused if the process is alive or may be.
         """
 
 
@@ -532,6 +557,23 @@ class AsyncHolds(AsyncGroup):
     ) -> builtins.list[Hold]:
         """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""
 
+    @awaits
+    async def adopt(
+        self,
+        holder: str,
+        *,
+        resources: Sequence[str] = (),
+        agent: str = "",
+        project: str = "",
+        lease: float | str = 1800.0,
+        confirmed: bool = False,
+    ) -> builtins.list[Hold]:
+        """Take over holds of `holder`, an earlier incarnation of this agent, as new grants: those named, or all.
+
+        Holds of the same incarnation that overlap with a named one pass on with it. The process of the earlier incarnation
+        must be known to have ended, or a person has `confirmed` that it is not at work any more.
+        """
+
 
 class AsyncWaits(AsyncGroup):
     """The operations `waits.…` of a board."""
@@ -647,8 +689,12 @@ class AsyncAgents(AsyncGroup):
         boot: str | None = None,
         pid: int = 0,
         started: int = 0,
+        bound: bool = False,
     ) -> Agent:
-        """Announce an agent: what it works on, and the process that it runs in."""
+        """Announce an agent: what it works on, and the process that it runs in.
+
+        With `bound`, that process is the agent itself: when it has ended, everything that the agent holds is given back.
+        """
 
     @awaits
     async def heartbeat(self, *, agent: str = "", project: str = "", doing: str | None = None) -> Agent:
@@ -694,6 +740,28 @@ class AsyncAgents(AsyncGroup):
         Active: seen within a minute. Idle: seen within half an hour. Stale: seen longer ago. Gone: the agent has left, its
         process is known to have ended, or it was silent for a day.
         """
+
+    @awaits
+    async def report_dead(
+        self,
+        holder: str,
+        *,
+        host: str,
+        boot: str,
+        pid: int,
+        started: int,
+        agent: str = "",
+        project: str = "",
+    ) -> bool:
+        """End the claims and holds of an agent whose process, which is the agent itself, has ended; whether that was so.
+
+        The caller has seen on the machine of that process that it has ended. If this is that machine, it is checked once
+        more. Nothing happens if the agent is bound to another process by now.
+        """
+
+    @awaits
+    async def bound(self, *, project: str | None = "") -> builtins.list[Agent]:
+        """List the agents whose process is the agent itself, for a caller that looks whether one of them has ended."""
 
 
 class AsyncSessions(AsyncGroup):

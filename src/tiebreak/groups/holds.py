@@ -110,3 +110,20 @@ class Holds(Group):
         limit: int = 1000,
     ) -> builtins.list[Hold]:
         """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""
+
+    @sends("holds.adopt", "holder")
+    def adopt(
+        self,
+        holder: str,
+        *,
+        resources: Sequence[str] = (),
+        agent: str = "",
+        project: str = "",
+        lease: float | str = 1800.0,
+        confirmed: bool = False,
+    ) -> builtins.list[Hold]:
+        """Take over holds of `holder`, an earlier incarnation of this agent, as new grants: those named, or all.
+
+        Holds of the same incarnation that overlap with a named one pass on with it. The process of the earlier incarnation
+        must be known to have ended, or a person has `confirmed` that it is not at work any more.
+        """

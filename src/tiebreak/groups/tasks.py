@@ -240,10 +240,35 @@ class Tasks(Group):
         a crash has left.
         """
 
+    @sends("tasks.break", "ref")
+    def break_(self, ref: str | int, *, reason: str, agent: str = "", project: str = "", epoch: int = 0) -> Task:
+        """Take a claim away from its holder, as an operator, with a reason that everybody can read.
+
+        The task is ready again at once, and the attempt does not count. The old holder's next write is refused, and a
+        worker ends the job. With an epoch, only that grant is ended: a later holder is not affected.
+        """
+
+    @sends("tasks.adopt", "ref")
+    def adopt(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        epoch: int = 0,
+        lease: float | str = 300.0,
+        confirmed: bool = False,
+    ) -> Task:
+        """Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
+
+        The process of the earlier one must be known to have ended, or a person has `confirmed` that it is not at work any
+        more. With an epoch, only that grant is taken over.
+        """
+
     @sends("tasks.forfeit", "holder")
     def forfeit(self, holder: str, *, agent: str = "", project: str = "", reason: str | None = None) -> int:
         """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
-        The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
-        refused if the process is alive or may be.
+        Its holds are given back, too. The caller has seen that the process is dead. If it ran on this machine, that is
+        checked once more, and the call is refused if the process is alive or may be.
         """

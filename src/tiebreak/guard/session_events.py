@@ -44,12 +44,25 @@ def _register(hook: HookContext, own_process: bool) -> None:
         from ..agent_names import session, store_session
 
         who = session()
-        facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
+        facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started, "bound": _is_client(hook)}
         if not call.subagent:
             store_session(call.client, call.session)
             _export(call.client, call.session)
     parent = main_agent(call, hook.environ) if call.subagent else None
     hook.board.agents.announce(program=call.client, parent=parent, **facts)  # type: ignore[arg-type]
+
+
+def _is_client(hook: HookContext) -> bool:
+    """Whether the process that was found is the agent itself: the client, and the agent's id comes from its session.
+
+    Somebody may have given the id (`TIEBREAK_AGENT`, `TIEBREAK_SESSION`). Then other processes act as the same agent,
+    and the end of this client does not end it. A sub-agent ends with its client.
+    """
+    from ..agent_names import client_name, incarnation
+
+    call = hook.call
+    own = incarnation({}, (call.client, call.session))
+    return client_name() == call.client and main_agent(call, hook.environ).partition("~")[2] == own
 
 
 def _export(client: str, session: str) -> None:

@@ -16,6 +16,7 @@ _MOVED = "The board has moved: stop, and tell your user to start this server aga
 _OTHER_WORK = "claim without ref takes other work."
 
 CALLS = {
+    "adopt-other": "Do not touch it. Ask {holder} by message.",
     "agent-missing": "Tell your user: this server needs the name of the agent, in TIEBREAK_AGENT or the header "
     "Tiebreak-Agent.",
     "agent-unknown": "look agents shows who is here; or say name~session.",
@@ -36,6 +37,10 @@ CALLS = {
     "daemon-unreachable": "The board cannot be reached now. Change nothing that others may be changing; try again "
     "shortly, then tell your user: the daemon may not be running (tb serve).",
     "deadlock": "Release what the others wait for, then take all that you need in one hold call, with wait.",
+    "held-by-you-elsewhere": "An agent of your name has it in another session. If that was you before a restart, run "
+    "tb adopt in a shell; otherwise do not touch it: wait, or take other work (claim without ref).",
+    "holder-may-live": "Do not touch it. Wait, or tell your user: a person can confirm in a terminal (tb adopt) that "
+    "the other session is over.",
     "hold-held": "Do not touch it. Call hold again with wait, work on something else, or ask {holder} by message.",
     "hold-over": f"{_LEFT} hold take gets it again if it is free.",
     "jobs-need-token": "Tell your user: what belongs to jobs needs the daemon's token (TIEBREAK_TOKEN).",

@@ -69,6 +69,9 @@ if TYPE_CHECKING:
         def project_rows(self, names: tuple[str, ...]) -> list[tuple[str, str, str]]:
             """What table `projects` says about these names: name, name of the rows, rule."""
 
+        def is_this_boot(self, boot: str) -> bool:
+            """Whether an agent's `boot` is the present boot and pid namespace of this machine."""
+
         def serialize(self, *names: str, shared: bool = False) -> None:
             """Be the only transaction with this scope. If it was not declared, the operation starts again with it."""
 
@@ -105,13 +108,13 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work"),
+    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work", "breaking", "adoption"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
-    "holds": ("holds",),
+    "holds": ("holds", "adoption"),
     "waits": ("waits",),
     "messages": ("messages",),
-    "agents": ("agents",),
+    "agents": ("agents", "death"),
     "sessions": ("sessions",),
     "events": ("events",),
     "schedules": ("schedules",),

@@ -44,7 +44,9 @@ A waiter that gives its place up leaves no note; a place that lapsed has one."""
 LEFT = "left_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END"
 """`left_at` is never before `seen_at`, even if a call that read the clock later wrote the last sign of life."""
 
-_COLUMNS = columns(Agent).replace("status", "'' AS status")
+_COLUMNS = (
+    columns(Agent).replace("status", "'' AS status").replace("bound", "CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound")
+)
 
 
 @operation("agents.announce", writes=True, strangers=True)
@@ -60,17 +62,27 @@ def announce(
     boot: Name | None = None,
     pid: Number = 0,
     started: Number = 0,
+    bound: bool = False,
 ) -> Agent:
-    """Announce an agent: what it works on, and the process that it runs in."""
+    """Announce an agent: what it works on, and the process that it runs in.
+
+    With `bound`, that process is the agent itself: when it has ended, everything that the agent holds is given back.
+    """
+    binding = _binding(tx, agent, project, Identity(host or "", boot or "", pid, started), bound)
+    if pid and binding is None:
+        host = boot = None
+        pid = 0
     row = tx.first(
-        "INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at) "
-        "VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, {now}, {now}) "
+        "INSERT INTO agents (id, project, doing, program, parent, host, boot, pid, started, joined_at, seen_at, bound) "
+        "VALUES (:agent, :project, :doing, :program, :parent, :host, :boot, :pid, :started, {now}, {now}, :bound) "
         "ON CONFLICT (project, id) DO UPDATE SET doing = coalesce(:doing, agents.doing), "
         "program = coalesce(:program, agents.program), parent = coalesce(:parent, agents.parent), "
         "host = coalesce(:host, agents.host), boot = coalesce(:boot, agents.boot), "
         "pid = CASE WHEN :pid > 0 THEN :pid ELSE agents.pid END, "
-        "started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = {now} "
+        "started = CASE WHEN :pid > 0 THEN :started ELSE agents.started END, left_at = 0, seen_at = {now}, "
+        "bound = CASE WHEN :pid > 0 THEN :bound ELSE agents.bound END "
         f"RETURNING {_COLUMNS}",
+        bound=binding or 0,
         agent=agent,
         project=project,
         doing=doing,
@@ -83,6 +95,34 @@ def announce(
     )
     append(tx, "agent.announced", project, name=short(agent), agent=agent, note=doing)
     return _with_status(tx, row, {})
+
+
+def _binding(tx: Transaction, agent: str, project: str, process: Identity, bound: bool) -> int | None:
+    """The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+
+    An agent is bound to one process. A process that is not the agent itself does not replace it. If a second one is the
+    agent too while the first may be alive, the end of neither proves that the agent is dead.
+    """
+    if not process.pid:
+        return None
+    if bound:  # so that there is a row to lock: of two processes that announce one agent, the second sees the first
+        tx.all(
+            "INSERT INTO agents (id, project, joined_at, seen_at) VALUES (:agent, :project, {now}, {now}) "
+            "ON CONFLICT DO NOTHING",
+            project=project,
+            agent=agent,
+        )
+    row = tx.first(
+        "SELECT bound, host, boot, pid, started FROM agents WHERE project = :project AND id = :agent {lock}",
+        project=project,
+        agent=agent,
+    )
+    if row is None or not row[0]:
+        return int(bound)
+    before = Identity(row[1] or "", row[2] or "", row[3], row[4])
+    if before == process or not bound:
+        return row[0] if before == process else None
+    return 1 if row[0] == 1 and is_dead(tx, before) else -1
 
 
 @operation("agents.heartbeat", writes=True, strangers=True)
@@ -239,6 +279,13 @@ def gone_since(tx: Transaction, name: str, project: str) -> int:
     return 0 if any(each.status != "gone" for each in found) else micros(last)
 
 
+def bound_agents(tx: Transaction, project: str | None) -> list[Agent]:
+    """The agents whose process is the agent itself; their signs of life are not looked for."""
+    here = "" if project is None else " AND project = :project"
+    rows = tx.all(f"SELECT {_COLUMNS} FROM agents WHERE bound = 1{here} ORDER BY project, id", project=project)
+    return [_with_status(tx, row, {}) for row in rows]
+
+
 def incarnation_of(tx: Transaction, agent: str, project: str) -> str:
     """The full id of an agent: an id with a session as it is; for a name, the incarnation that was seen last."""
     if "~" in agent:
@@ -268,7 +315,7 @@ def _unannounced(
     agent: str | None,
 ) -> list[Agent]:
     return [
-        _with_status(tx, (id_, project, "", None, None, None, None, None, 0, 0, first, latest, 0), {})
+        _with_status(tx, (id_, project, "", None, None, None, None, None, 0, 0, first, latest, 0, 0), {})
         for (project, id_), (first, latest) in signs.items()
         if (project, id_) not in known and (agent is None or short(agent) == short(id_))
     ]

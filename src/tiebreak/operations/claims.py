@@ -20,7 +20,7 @@ from ..text import span
 from . import changeable, edges_scope, keys_scope, operation
 from .deferred_work import do_step, projects_with_work
 from .events import task_event
-from .expiry import apply_due_changes, end_of, expire_before, expire_one, update_dependents
+from .expiry import apply_due_changes, end_of, expire_before, expire_one, forfeit_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
 from .references import BY_COLUMN, DIGITS, FINISHED, STORED, called, column_and_value, find, lookup, settled
 
@@ -75,7 +75,7 @@ def _refuse_if_held(
         value=value,
         project=project,
     )
-    if row is not None and (task := record(Task, row[:-1])).state == "claimed":
+    if row is not None and (task := record(Task, row[:-1])).state == "claimed" and not _dead(tx, task):
         raise _refusal(tx, task, agent, since=row[-1])
 
 
@@ -146,7 +146,16 @@ def _bring_up_to_date(tx: Transaction, task: Task) -> int:
 
         # It may wait for a claim that has lapsed, or for a task whose end has not reached it yet.
         return expire_before(tx, task.number) + resolve_blocked(tx, task.number)
-    return expire_one(tx, task.number) if task.state == "claimed" and task.lapsed else 0  # its last attempt
+    if task.state == "claimed" and not task.lapsed:
+        return forfeit_one(tx, task, why) if (why := _dead(tx, task)) else 0
+    return expire_one(tx, task.number) if task.state == "claimed" else 0  # its last attempt
+
+
+def _dead(tx: Transaction, task: Task) -> str:
+    """How it is known that the holder is dead; "" if it is not known."""
+    from .death import claimed_by_dead
+
+    return claimed_by_dead(tx, task)
 
 
 def _unfinished(tx: Transaction, task: Task) -> list[int]:
@@ -266,6 +275,8 @@ def claim_many(
 def _win_or_none(tx: Transaction, task: Task, agent: str, project: str, lease: float) -> Task | None:
     try:
         won = _win(tx, "number", task.number, agent, project, lease) or _win_limited(tx, task.number, agent, lease)
+        if won is None and task.state == "claimed" and _bring_up_to_date(tx, task):
+            won = _win(tx, "number", task.number, agent, project, lease)
     except Refused:  # its group is full
         won = None
     if won is None:

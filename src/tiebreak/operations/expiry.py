@@ -93,6 +93,16 @@ def expire_one(tx: Transaction, number: int) -> int:
     return _expire(tx, f"number = :number AND {LAPSED}{_writable(tx)} {{lock}}", number=number)
 
 
+def forfeit_one(tx: Transaction, task: Task, why: str) -> int:
+    """End the claim of one task, as it was seen, because its holder is dead; 1 if it was ended, 0 if not."""
+    which = f"number = :number AND state = 'claimed' AND holder = :holder AND epoch = :epoch{_writable(tx)} {{lock}}"
+    return _expire(tx, which, _literal(why), _FORFEIT, number=task.number, holder=holder_id(task), epoch=task.epoch)
+
+
+def _literal(why: str) -> str:
+    return why.replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
+
+
 def _writable(tx: Transaction) -> str:
     """A further condition for claims whose lapse this call may write: all of them, unless a stranger calls."""
     return (only := changeable(tx)) and f"{only}{_ENDS_NO_OTHER_TASK}"
@@ -152,13 +162,17 @@ def forfeit(
 ) -> int:
     """End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 
-    The caller has seen that the process is dead. If it ran on this machine, that is checked once more, and the call is
-    refused if the process is alive or may be.
+    Its holds are given back, too. The caller has seen that the process is dead. If it ran on this machine, that is
+    checked once more, and the call is refused if the process is alive or may be.
     """
     _refuse_if_alive(tx, holder)
     which = f"project = :project AND state = 'claimed' AND holder = :holder{_writable(tx)} ORDER BY number {{lock}}"
-    why = (reason or "its worker died").replace("{", "{{").replace("}", "}}") + " (attempt {} of {})"
-    return _expire(tx, which, why, _FORFEIT, project=project, holder=holder)
+    why = reason or "its worker died"
+    count = _expire(tx, which, _literal(why), _FORFEIT, project=project, holder=holder)
+    from .death import end_holds
+
+    end_holds(tx, holder, project, why)
+    return count
 
 
 def _refuse_if_alive(tx: Transaction, holder: str) -> None:

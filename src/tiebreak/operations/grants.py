@@ -159,6 +159,10 @@ def granted_by(project: str, subject: str, epoch: str) -> str:
     )
 
 
+_BOUND = "SELECT 1 FROM agents WHERE project = :project AND id = :holder AND bound = 1"
+"""A statement: whether the holder's process is the agent itself, so that its end is the end of the grant."""
+
+
 def lost(
     tx: Transaction,
     what: str,
@@ -179,9 +183,12 @@ def lost(
         granted = granted_by(":project", ":subject", ":epoch")
         row = tx.first(f"SELECT {granted}", project=project, subject=subject, epoch=epoch)
         since = row[0] if row else None
+    if tx.first(_BOUND, project=project, holder=holder) is not None:
+        facts["bound"] = True
     whose = "you" if holder == agent else short(holder)
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
+        reason, facts = "held-by-you-elsewhere", {**facts, "thing": _thing(facts)}
     return Lost(
         f"{what} is held by {whose} for another {span(left)} (epoch {epoch})",
         reason=reason,
@@ -193,6 +200,11 @@ def lost(
         since=since,
         **facts,
     )
+
+
+def _thing(facts: dict[str, Any]) -> str:
+    """A task or a resource as a caller names it, from the facts of a refusal."""
+    return f"#{facts['number']}" if "number" in facts else str(facts.get("resource", "")).removeprefix("file:")
 
 
 def fenced(
@@ -217,6 +229,8 @@ def fenced(
         why = f"your epoch {epoch} is not the current one ({current})"
     elif short(holder) == short(agent):
         why = f"it is held by another {short(holder)} (session {holder.partition('~')[2] or 'unnamed'})"
+        facts |= {"thing": _thing(facts), "session": holder.partition("~")[2]}
+        return Fenced(f"{what}: {why}, nothing was written", reason="held-by-you-elsewhere", **facts)
     else:
         why = f"it is held by {short(holder)} (epoch {current})"
     return Fenced(f"{what}: {why}, nothing was written", hint="stop working on it", **facts)

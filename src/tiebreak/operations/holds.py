@@ -39,6 +39,7 @@ from .resources import (
     refuse,
     stale,
 )
+from .session_fence import SEAT
 from .wait_queue import conflict, has_waiters
 
 TYPE_CHECKING = False
@@ -60,7 +61,9 @@ def _refuse_if_held(
         row = tx.first(
             f"SELECT {COLUMNS} FROM holds WHERE {THIS} AND {LIVE}", project=project, resource=resource, slot=0
         )
-        if row is not None and not (again and holder_id(record(Hold, row)) == agent):
+        if row is None or (again and holder_id(record(Hold, row)) == agent):
+            continue
+        if not _held_by_dead(tx, record(Hold, row)):
             raise refuse(tx, record(Hold, row), agent, resource)
     _refuse_out_of_turn(tx, resources, agent, project, place)
 
@@ -113,7 +116,7 @@ def take(
             taken[resource] = _take(tx, resource, agent, project, lease, note, wanted[resource], again)
     if place:
         _remove_place(tx, place, agent, project)
-    _break_deadlocks(tx, agent, project)
+    break_deadlocks_of(tx, agent, project)
     return [taken[resource] for resource in wanted]
 
 
@@ -123,7 +126,7 @@ def _remove_place(tx: Transaction, place: int, agent: str, project: str) -> None
     remove_place(tx, place, agent, project)
 
 
-def _break_deadlocks(tx: Transaction, agent: str, project: str) -> None:
+def break_deadlocks_of(tx: Transaction, agent: str, project: str) -> None:
     """Look for a cycle of waiters: a grant to an agent that waits for something else may close one."""
     waiting = "SELECT 1 FROM waits WHERE project = :project AND agent = :agent LIMIT 1"
     if tx.first(waiting, project=project, agent=agent) is not None:
@@ -154,7 +157,21 @@ def _take(
     rival = current(tx, project, resource, 0)
     if holder_id(rival) is None:  # released just now, and nobody else can take it before this transaction ends
         return _take(tx, resource, agent, project, lease, note, hash, again)
+    if _end_of_dead(tx, rival):
+        return _take(tx, resource, agent, project, lease, note, hash, again)
     raise refuse(tx, rival, agent, resource)
+
+
+def _held_by_dead(tx: Transaction, hold: Hold) -> bool:
+    from .death import bound_and_dead
+
+    return hold.resource != SEAT and bool(bound_and_dead(tx, holder_id(hold) or "", hold.project))
+
+
+def _end_of_dead(tx: Transaction, hold: Hold) -> bool:
+    from .death import end_hold_of_dead
+
+    return end_hold_of_dead(tx, hold)
 
 
 def _conflicting_hold(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
@@ -173,7 +190,7 @@ def _conflicting_hold(tx: Transaction, resource: str, agent: str, project: str) 
     others = [hold for hold in (record(Hold, row) for row in rows) if overlap(resource[5:], hold.resource[5:])]
     live = next((hold for hold in others if micros(hold.until or 0) > tx.now), None)
     if live is not None:
-        return live
+        return _conflicting_hold(tx, resource, agent, project) if _end_of_dead(tx, live) else live
     ended = [record_lapse(tx, hold) for hold in others]
     if all(ended):
         return None
@@ -279,7 +296,7 @@ def transfer(
         )
     hold = record(Hold, row)
     hold_event(tx, "hold.transferred", hold, agent=heir, note=f"handed over by {short(agent)}")
-    _break_deadlocks(tx, heir, project)
+    break_deadlocks_of(tx, heir, project)
     return hold
 
 

@@ -214,7 +214,17 @@ def win(
         if rows or not tx.skips_locked_rows or not (seen or _something_may_be_ready(tx, filters, lanes)):
             break
         waits, count = _wait_for_locked(tx)
+    if not rows and any(kind != JOB for kind in filters.kinds) and _end_claims_of_dead(tx, filters.project):
+        rows, _, _ = _win(tx, filters, count, grant, returning)
     return rows
+
+
+def _end_claims_of_dead(tx: Transaction, project: str) -> int:
+    if tx.first("SELECT 1 FROM agents WHERE project = :project AND bound = 1 LIMIT 1", project=project) is None:
+        return 0
+    from .death import end_claims_of_dead
+
+    return end_claims_of_dead(tx, project)
 
 
 def _wait_for_locked(tx: Transaction) -> tuple[bool, int]:

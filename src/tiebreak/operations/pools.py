@@ -55,8 +55,22 @@ def take_slot(
     held = tx.first(f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND holder IS NOT NULL ORDER BY until LIMIT 1", **where)
     if held is None:
         return take_slot(tx, resource, agent, project, lease, note, slots, again)  # all were released meanwhile
+    if _end_dead(tx, project, resource):
+        return take_slot(tx, resource, agent, project, lease, note, slots, again)
     error = refuse(tx, record(Hold, held), agent, resource)
     raise Lost(f"all {size} slots of {resource} are taken; {error.message}", reason=error.reason, **error.data)
+
+
+def _end_dead(tx: Transaction, project: str, resource: str) -> bool:
+    """End the slots of holders that are known to be dead; whether there was one."""
+    from .death import end_hold_of_dead
+
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM holds WHERE {_POOL} AND holder IS NOT NULL ORDER BY slot",
+        project=project,
+        resource=resource,
+    )
+    return sum(end_hold_of_dead(tx, record(Hold, row)) for row in rows) > 0
 
 
 def _renewed(tx: Transaction, resource: str, agent: str, project: str, lease: float, note: str | None) -> Hold | None:

@@ -203,6 +203,7 @@ def adopt(
         boot=boot,
         pid=pid,
         started=started,
+        bound=True,
     )
     return _session_event(tx, "session.adopted", found)
 

@@ -79,6 +79,7 @@ class StrangersTransaction:
         self.write_event = tx.write_event
         self.process_of = tx.process_of
         self.is_alive = tx.is_alive
+        self.is_this_boot = tx.is_this_boot
 
     @property
     def now(self) -> int:

@@ -103,7 +103,7 @@ class BoardRequests:
             self._wants_claim = True
 
     def heartbeat_if_running(self, tasks: Collection[str]) -> None:
-        """Send a heartbeat at once if one of these cancelled tasks runs here: its answer ends the job."""
+        """Send a heartbeat at once if one of these cancelled or broken tasks runs here: its answer ends the job."""
         if tasks and any(attempt.job.id in tasks for attempt in self._attempts):
             self._heartbeat_at = 0.0
 

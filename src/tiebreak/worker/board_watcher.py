@@ -1,7 +1,8 @@
 """The worker's two background threads that watch the board, so that the loop never waits for it.
 
-One thread waits for events: it wakes the loop when something happened, collects the ids of cancelled tasks, and submits
-scheduled jobs that are due. The other looks from time to time for dead workers of this machine and returns their jobs.
+One thread waits for events: it wakes the loop when something happened, collects the ids of cancelled and broken tasks,
+and submits scheduled jobs that are due. The other looks from time to time for dead workers of this machine and returns
+their jobs.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ class BoardWatcher:
         """Whether something happened; the loop sets it back."""
         self.error: BaseException | None = None
         """The unexpected error that ended one of the threads."""
-        self._cancelled: deque[str] = deque()
+        self._ended: deque[str] = deque()
         self._rest = 0.001
         self._seen = board.events.last()
         for look, name in ((self._watch, "events"), (self._return_jobs, "dead workers")):
             threading.Thread(target=self._repeat, args=(look,), name=name, daemon=True).start()
 
-    def take_cancelled(self) -> set[str]:
-        """The ids of tasks that were cancelled since the last call."""
+    def take_ended(self) -> set[str]:
+        """The ids of tasks that were cancelled, or whose claim was broken, since the last call."""
         found = set()
-        while self._cancelled:
-            found.add(self._cancelled.popleft())
+        while self._ended:
+            found.add(self._ended.popleft())
         return found
 
     def _repeat(self, look: Callable[[], None]) -> None:
@@ -88,14 +89,16 @@ class BoardWatcher:
 
     def _read_events(self) -> None:
         newest = self._board.events.last()
-        found = self._board.events.read(after=self._seen, event="task.cancelled", limit=MAX_LIMIT)
-        self._cancelled.extend(event.subject or "" for event in found)
+        for what in ("task.cancelled", "task.broken"):
+            found = self._board.events.read(after=self._seen, event=what, limit=MAX_LIMIT)
+            self._ended.extend(event.subject or "" for event in found)
         self._seen = max(newest, self._seen)
 
     def _return_jobs(self) -> None:
         """Return the jobs of dead workers, then pause."""
         try:
             return_jobs_of_dead_workers(self._board)
+            self._board.report_dead_agents()
         except (TiebreakError, OSError, MemoryError):
             pass  # tried again later; if it never works, the leases run out
         sleep(self._pause)

@@ -122,7 +122,7 @@ class Worker:
         if self._watcher.news:
             self._watcher.news = False
             self._requests.claim_soon()
-            self._requests.heartbeat_if_running(self._watcher.take_cancelled())
+            self._requests.heartbeat_if_running(self._watcher.take_ended())
         self._requests.claim_if_due(now)
         while self._signals:
             self._signals -= 1

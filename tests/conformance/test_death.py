@@ -1,0 +1,273 @@
+"""Death: what an agent holds is given back at once when the process that is the agent has ended; never on a guess."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tiebreak import Board
+from tiebreak.errors import Fenced, Lost, Refused
+from tiebreak.process_identity import identity
+
+from .engines import Place
+from .tasks_support import changes
+
+
+class Life:
+    """A real process that is an agent, and the board as that agent sees it."""
+
+    def __init__(self, place: Place, agent: str) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self.who = identity(self.process.pid)
+        self.board = place.open(agent)
+
+    def announce(self, *, bound: bool = True) -> None:
+        """Say which process the agent is."""
+        who = self.who
+        self.board.agents.announce(host=who.host, boot=who.boot, pid=who.pid, started=who.started, bound=bound)
+
+    def kill(self, *, reap: bool = True) -> None:
+        """End it with SIGKILL."""
+        self.process.kill()
+        if reap:
+            self.process.wait(60)
+        else:
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def ann(place: Place) -> Iterator[Life]:
+    """An agent that is bound to its process, and holds something of every kind."""
+    life = Life(place, "ann~1")
+    life.announce()
+    hold_everything(life.board)
+    yield life
+    life.close()
+
+
+def hold_everything(board: Board) -> None:
+    board.tasks.claim(ref="work")
+    board.holds.take(resources=["file:src/**", "lock:deploy", "pool:x"], slots=1)
+
+
+WANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a task": ("tasks.claim", {"ref": "work"}),
+    "one of several tasks": ("tasks.claim_many", {"refs": ["work"]}),
+    "any task": ("tasks.next", {}),
+    "a lock": ("holds.take", {"resources": ["lock:deploy"]}),
+    "a file under its glob": ("holds.take", {"resources": ["file:src/a.py"]}),
+    "a glob over its glob": ("holds.take", {"resources": ["file:**"]}),
+    "its slot of a pool": ("holds.take", {"resources": ["pool:x"]}),
+}
+
+
+@pytest.mark.parametrize("wanted", WANTS)
+def test_what_a_dead_agent_holds_is_free_at_once(ann: Life, bob: Board, wanted: str) -> None:
+    ann.kill()
+
+    name, params = WANTS[wanted]
+    answer = bob.call(name, params)
+    [won] = answer if isinstance(answer, list) else [answer]
+
+    assert (won.holder, won.epoch) == ("bob", 1 if "a file" in wanted or "over" in wanted else 2)
+    ends = [event for event in changes(bob) if event.event.endswith(".expired")]
+    assert [(end.agent, end.epoch) for end in ends] == [("ann", 1)]
+    assert f"its process {ann.who.pid} on {ann.who.host} has ended" in (ends[0].note or "")
+
+
+@pytest.mark.parametrize("wanted", WANTS)
+def test_a_stopped_agent_is_not_dead(ann: Life, bob: Board, wanted: str) -> None:
+    os.kill(ann.process.pid, signal.SIGSTOP)
+    name, params = WANTS[wanted]
+
+    if name in ("tasks.next", "tasks.claim_many"):
+        assert bob.call(name, params) == []
+    else:
+        with pytest.raises(Lost):
+            bob.call(name, params)
+
+
+@pytest.mark.parametrize("wanted", WANTS)
+def test_a_grant_does_not_end_because_a_passing_shell_ended(place: Place, bob: Board, wanted: str) -> None:
+    shell = Life(place, "ann~2")
+    shell.announce(bound=False)
+    hold_everything(shell.board)
+    shell.close()
+    name, params = WANTS[wanted]
+
+    if name in ("tasks.next", "tasks.claim_many"):
+        assert bob.call(name, params) == []
+    else:
+        with pytest.raises(Lost):
+            bob.call(name, params)
+
+
+def test_a_zombie_is_dead(ann: Life, bob: Board) -> None:
+    ann.kill(reap=False)
+    assert bob.tasks.claim(ref="work").epoch == 2
+
+
+def test_a_later_process_with_the_same_number_does_not_keep_a_grant(place: Place, ann: Life, bob: Board) -> None:
+    who = ann.who
+    late = place.open("late~1")
+    late.agents.announce(host=who.host, boot=who.boot, pid=who.pid, started=who.started - 1, bound=True)
+    late.tasks.claim(ref="other")
+    assert bob.tasks.claim(ref="other").epoch == 2
+
+
+@pytest.mark.parametrize("change", ["host", "boot", "namespace"])
+def test_an_agent_of_another_host_boot_or_namespace_is_not_known_to_be_dead(
+    place: Place, bob: Board, change: str
+) -> None:
+    life = Life(place, "ann~1")
+    life.close()
+    boot, _, namespace = life.who.boot.partition(".")
+    places = {
+        "host": ("elsewhere", life.who.boot),
+        "boot": (life.who.host, f"00000000.{namespace}"),
+        "namespace": (life.who.host, f"{boot}.1"),
+    }
+    host, boot = places[change]
+    life.board.agents.announce(host=host, boot=boot, pid=life.who.pid, started=life.who.started, bound=True)
+    life.board.tasks.claim(ref="work")
+
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="work")
+
+
+def test_a_client_that_was_resumed_is_bound_to_its_new_process(place: Place, ann: Life, bob: Board) -> None:
+    ann.kill()
+    again = Life(place, "ann~1")
+    again.announce()
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="work")
+    again.close()
+    assert bob.tasks.claim(ref="work").epoch == 2
+
+
+def test_an_agent_in_two_live_processes_does_not_die_with_one_of_them(place: Place, ann: Life, bob: Board) -> None:
+    second = Life(place, "ann~1")
+    second.announce()
+    second.close()
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="work")
+    second.announce()
+    ann.announce()
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="work")
+
+
+def test_a_passing_command_does_not_replace_the_process_of_a_bound_agent(place: Place, ann: Life, bob: Board) -> None:
+    passing = Life(place, "ann~1")
+    passing.announce(bound=False)
+    passing.close()
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="work")
+    ann.kill()
+    assert bob.tasks.claim(ref="work").epoch == 2
+
+
+def test_jobs_and_the_coordinators_seat_are_not_given_back_by_a_refused_caller(ann: Life, bob: Board) -> None:
+    ann.board.jobs.submit(command="true", key="job")
+    ann.board.jobs.next()
+    ann.board.holds.take(resources=["seat:coordinator"])
+    ann.kill()
+
+    assert bob.jobs.next() == []
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="job")
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["seat:coordinator"])
+
+
+def test_the_late_write_of_a_dead_agents_child_is_fenced(ann: Life, bob: Board) -> None:
+    ann.kill()
+    bob.tasks.claim(ref="work")
+    with pytest.raises(Fenced):
+        ann.board.tasks.complete(ref="work", epoch=1)
+
+
+def test_the_last_attempt_of_a_dead_agent_fails_as_if_it_had_lapsed(place: Place, bob: Board) -> None:
+    life = Life(place, "ann~3")
+    life.announce()
+    life.board.tasks.post(name="once", key="once", max_attempts=1)
+    life.board.tasks.claim(ref="once")
+    life.close()
+
+    with pytest.raises(Refused, match="failed"):
+        bob.tasks.claim(ref="once")
+    assert "has ended (attempt 1 of 1)" in (bob.tasks.get(ref="once").reason or "")
+
+
+def test_the_holds_of_a_dead_worker_are_given_back_with_its_jobs(place: Place, bob: Board) -> None:
+    worker = place.open("worker~dead")
+    worker.jobs.submit(command="true", key="job")
+    worker.jobs.next()
+    worker.holds.take(resources=["lock:deploy"])
+
+    assert bob.tasks.forfeit(holder="worker~dead") == 1
+
+    assert bob.holds.take(resources=["lock:deploy"])[0].epoch == 2
+
+
+def report(life: Life) -> dict[str, Any]:
+    who = life.who
+    return {"holder": "ann~1", "host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
+
+
+def test_somebody_who_looks_gives_back_everything_of_a_dead_agent(ann: Life, bob: Board) -> None:
+    ann.kill()
+
+    assert bob.report_dead_agents() == 1
+
+    assert bob.holds.list() == []
+    assert bob.tasks.get(ref="work").state == "pending"
+    assert (bob.report_dead_agents(), bob.agents.list(agent="ann")[0].status) == (0, "gone")
+
+
+def test_a_live_agent_cannot_be_reported_dead(ann: Life, bob: Board) -> None:
+    assert bob.report_dead_agents() == 0
+    with pytest.raises(Refused, match="not known to be dead"):
+        bob.agents.report_dead(**report(ann))
+    assert bob.tasks.get(ref="work").state == "claimed"
+
+
+def test_a_report_from_the_host_of_a_dead_agent_is_believed_elsewhere(place: Place, bob: Board) -> None:
+    far = place.open("far~1")
+    process: dict[str, Any] = {"host": "elsewhere", "boot": "0a0b0c0d.4026531836", "pid": 7, "started": 70}
+    far.agents.announce(**process, bound=True)
+    far.tasks.claim(ref="work")
+
+    with pytest.raises(Refused):
+        bob.agents.report_dead(holder="far~1", **{**process, "started": 71})
+    assert bob.agents.report_dead(holder="far~1", **process)
+
+    assert bob.tasks.claim(ref="work").epoch == 2
+
+
+def test_of_eight_who_want_the_file_of_a_killed_agent_one_gets_it(place: Place, ann: Life) -> None:
+    boards = [place.open(f"agent-{i}") for i in range(8)]
+
+    def take(board: Board) -> str:
+        try:
+            return f"won {board.holds.take(resources=['file:src/a.py', 'lock:deploy'])[1].epoch}"
+        except Lost:
+            return "lost"
+
+    ann.kill()
+    with ThreadPoolExecutor(len(boards)) as pool:
+        answers = list(pool.map(take, boards))
+
+    assert sorted(answers) == [*["lost"] * 7, "won 2"]
