@@ -35,7 +35,7 @@ def backup(tb: Tb, tmp_path: Path) -> Path:
 def test_without_a_terminal_it_is_refused_unless_it_is_told_not_to_ask(tb: Tb, backup: Path, tmp_path: Path) -> None:
     before = contents(tmp_path / "board.db")
     answer = tb("restore", str(backup))
-    assert "standard input is no terminal, so nobody can be asked" in complaint(answer, 2)
+    assert "there is no terminal with a person, so nobody can be asked" in complaint(answer, 2)
     assert contents(tmp_path / "board.db") == before
     assert tb("restore", str(backup), "--yes").code == 0
     assert contents(tmp_path / "board.db") != before

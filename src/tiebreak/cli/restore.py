@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from ..errors import Invalid
 from ..text import ago, plain
@@ -36,7 +35,7 @@ def restore(context: Context, args: Args) -> None:
     if not (args.yes or args.dry_run):
         _refuse_unasked(context)
         _show(context, _run(context, args, address, agent, only_look=True))
-        if not _agreed():
+        if not context.agrees("Restore it?"):
             raise Invalid("restore: nothing was changed", hint="--yes restores without asking")
     done = _run(context, args, address, agent, only_look=args.dry_run)
     if context.json:
@@ -90,21 +89,16 @@ def _free_name(address: str) -> str:
 
 
 def _refuse_unasked(context: Context) -> None:
-    if context.json or not sys.stdin.isatty():
-        what = "standard input is no terminal, so nobody can be asked"
-        if context.json:
-            what = "with --json nobody is asked"
+    if not context.can_ask:
+        what = (
+            "with --json nobody is asked"
+            if context.json
+            else "there is no terminal with a person, so nobody can be asked"
+        )
         raise Invalid(
             f"restore: {what}",
             hint="--yes restores without asking, --dry-run only shows what would change",
         )
-
-
-def _agreed() -> bool:
-    try:
-        return input("Restore it? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _show(context: Context, done: Restored) -> None:
