@@ -51,7 +51,9 @@ LOOK_AGAIN = 2.0
 SOON = 0.5
 """Seconds after which a waiter tries again while a free resource is reserved for the first in line, who may be dead."""
 
-fork_safety.LATER += [f"tiebreak.{name}" for name in ("functions", "handles", "loss_watch", "waiting")]
+fork_safety.LATER += [
+    f"tiebreak.{name}" for name in ("functions", "handles", "loss_watch", "project_findings", "waiting")
+]
 fork_safety.LATER += [f"tiebreak.groups.{name}" for name in operations.MODULES]
 
 
@@ -173,7 +175,7 @@ class Board:
 
     @property
     def project_names(self) -> str:
-        """The names of this project as calls give them, found without asking the board (see `names.ProjectNames`)."""
+        """The names of this project as calls give them, found without asking the board (see `names.project_names`)."""
         if self._names is None:
             if given := os.environ.get("TIEBREAK_PROJECT"):
                 self._names = check_project(given)

@@ -263,38 +263,29 @@ OLD_NAME = "old"
 """The rule of a name that a version before schema 4 made, and whose rows no repository has taken over yet."""
 
 
-class ProjectNames(str):
-    """The name of a project, with other names that the board may know the project by (`others`).
-
-    A caller that derives the name from its repository gives all names that the repository may have, separated by
-    blanks: first the name that counts, then that of its first commit, then the one that older versions gave. The board
-    decides by them which rows are meant (see `operations.project_names`).
-    """
-
-    __slots__ = ("others",)
-    others: tuple[str, ...]
-
-    @property
-    def all(self) -> str:
-        """All names, as a call gives them."""
-        return " ".join((self, *self.others))
-
-
 _MOST_NAMES = 3
 
 
 def project_names(value: Any, what: str = "project") -> str:
-    """A project, by its name or by several names of the same project."""
-    if type(value) is ProjectNames:  # checked already
-        return value
+    """A project, by its name or by several names of the same repository, separated by blanks.
+
+    A caller that derives the name from its repository gives all names that the repository may have: first the name that
+    counts, then that of its first commit, then the one that versions before schema 4 made from the clone's path. The
+    board decides by them which rows are meant (see `operations.project_names`).
+    """
     if not isinstance(value, str) or " " not in value:
         return project(value, what)
     first, *others = value.split(" ")
-    if len(others) >= _MOST_NAMES:
-        raise Invalid(f"{what}: at most {_MOST_NAMES} names of one project, got {len(others) + 1}")
-    out = ProjectNames(project(first, what))
-    out.others = tuple(project(each, what) for each in others)
-    return out
+    if len(others) >= _MOST_NAMES or not all(each.startswith(BY_COMMIT) or _is_old_name(each) for each in others):
+        return label(value, what)  # which refuses it
+    for each in (first, *others):
+        project(each, what)
+    return value
+
+
+def _is_old_name(name: str) -> bool:
+    """Whether a version before schema 4 can have made this name from a path."""
+    return len(name) > 7 and name[-7] == "-" and set(name[-6:]) <= set("0123456789abcdef")
 
 
 def resource(value: Any, what: str = "resource") -> str:

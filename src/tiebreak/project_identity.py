@@ -61,7 +61,7 @@ class ProjectIdentity:
 
 
 def project_names(start: str) -> str:
-    """The names of the project of a folder, as a call to the board gives them (see `names.ProjectNames`)."""
+    """The names of the project of a folder, as a call to the board gives them (see `names.project_names`)."""
     from .repository import repository
 
     return identify(repository(start)).names

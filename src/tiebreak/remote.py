@@ -18,7 +18,6 @@ from time import monotonic, sleep
 from .errors import Invalid, Refused, TiebreakError, Unavailable, as_answer, from_dict
 from .limits import DEADLINE, MAX_LIMIT
 from .model import decode
-from .names import ProjectNames
 from .operations import find
 from .text import json, read_json
 from .user_folders import host_and_port, token_for
@@ -262,8 +261,6 @@ class RemoteEngine:
 
 
 def _request(number: int, operation: Operation[..., Any], params: dict[str, Any], once: str | None) -> dict[str, Any]:
-    if type(params.get("project")) is ProjectNames:
-        params = {**params, "project": params["project"].all}
     request = {"jsonrpc": "2.0", "id": number, "method": operation.name, "params": params}
     if operation.writes:
         request["once"] = os.urandom(16).hex() if once is None else once

@@ -172,7 +172,7 @@ def test_a_killed_pruner_forgets_no_epoch(database: str) -> None:
 def answers_before_commit(put: Set) -> None:
     """Group commit gone wrong: an answer is given now, its commit comes with the next twenty."""
 
-    def write(self: Any, scopes: Any, operate: Callable[..., Any], *args: Any) -> Any:
+    def write(self: Any, scopes: Any, projects: Any, operate: Callable[..., Any], *args: Any) -> Any:
         if getattr(self, "_answered", 20) == 20:
             self._answered, self._one = 0, self._take()
             self._one.execute(f"BEGIN; {POSTGRES_PASS}")

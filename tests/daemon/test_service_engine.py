@@ -17,7 +17,7 @@ class Service:
     """A daemon's service on which one task is taken."""
 
     draining = False
-    engine = SimpleNamespace(address="board.db", path="board.db", writers=1)
+    engine = SimpleNamespace(address="board.db", path="board.db", writers=1, shared=False)
 
     async def run(self, operation: Any, params: dict[str, Any], once: str | None, request: Any) -> str:
         if params.get("ref") == "taken":

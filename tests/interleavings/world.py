@@ -420,6 +420,7 @@ _KEYS = {
     "answers": ("once",),
     "schedules": ("project", "name"),
     "waits": ("project", "agent"),
+    "projects": ("name",),
 }
 """By what a row is called."""
 _VAGUE = {"at", "due", "last", "since", "left", "number", "until", "thread", "event", "events", "message"}

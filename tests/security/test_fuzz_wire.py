@@ -150,7 +150,7 @@ def test_after_a_refusal_that_closes_nothing_more_of_a_pipeline_is_done(daemon: 
     before = board(daemon)
     smuggled = POST % wire.usual + b"Content-Length: %d\r\n\r\n" % len(CALL) + CALL
     for first in (
-        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % wire.port,
+        b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % wire.port,
         b"GET /health HTTP/1.1\r\nHost: other.example\r\n\r\n",
         POST % wire.usual + b"Content-Length: 5, 6\r\n\r\n",
         POST % wire.usual + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

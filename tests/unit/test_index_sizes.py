@@ -37,6 +37,7 @@ WIDEST = {
     "kind": MAX_LABEL,
     "limit_group": MAX_LABEL,
     "project": MAX_LABEL,
+    "projects.name": MAX_LABEL,
     "queue": MAX_LABEL,
     "resource": MAX_RESOURCE,
     "role": MAX_LABEL,

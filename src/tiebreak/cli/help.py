@@ -44,6 +44,12 @@ def theme_commands(theme: str, limit: int) -> list[str]:
     return [*lines, "", *wrapped("`tb help COMMAND` shows a command in full.", limit)]
 
 
+def _subcommands(wanted: Command) -> frozenset[str]:
+    """The subcommands of a command that has some, as its first argument lists them."""
+    first = wanted.arguments[0] if wanted.arguments else None
+    return frozenset(first.text.split(", ")) if first is not None and first.name == "subcommand" else frozenset()
+
+
 def describe(wanted: Command, limit: int = 0) -> str:
     """The help of one command, in lines of at most `limit` columns."""
     limit = limit or columns()
@@ -51,7 +57,7 @@ def describe(wanted: Command, limit: int = 0) -> str:
         return overview(limit)
     lines = [*wrapped(f"usage: {usage(wanted)}", limit, later="       "), "", *paragraphs(wanted.text, limit)]
     if wanted.run.__doc__:
-        lines += paragraphs(wanted.run.__doc__, limit)
+        lines += paragraphs(wanted.run.__doc__, limit, _subcommands(wanted))
     if wanted.arguments:
         rows = [(argument.name.upper(), argument.text) for argument in wanted.arguments]
         lines += ["", "Arguments:", *entries(rows, limit)]

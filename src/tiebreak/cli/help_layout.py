@@ -42,11 +42,16 @@ def wrapped(text: str, limit: int, *, first: str = "", later: str = "") -> list[
     return [*lines, line] if line.strip() else lines
 
 
-def paragraphs(text: str, limit: int) -> list[str]:
-    """Paragraphs, which empty lines separate, each wrapped by itself."""
+def paragraphs(text: str, limit: int, subcommands: frozenset[str] = frozenset()) -> list[str]:
+    """Paragraphs, which empty lines separate, each wrapped by itself; a list of subcommands has a line for each."""
     lines: list[str] = []
     for part in "\n".join(line.strip() for line in text.strip().splitlines()).split("\n\n"):
-        lines += [*([""] if lines else []), *wrapped(part, limit)]
+        lines += [""] if lines else []
+        if all(line.partition(" ")[0] in subcommands for line in part.splitlines()):
+            for line in part.splitlines():
+                lines += wrapped(line, limit, first="    ", later="        ")
+        else:
+            lines += wrapped(part, limit)
     return lines
 
 

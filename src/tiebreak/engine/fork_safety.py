@@ -47,11 +47,13 @@ PATIENCE = 5.0
 LATER = [
     *("json", "hashlib", "re", "random", "struct", "ctypes", "contextlib", "subprocess", "unicodedata", "urllib.parse"),
     *("datetime", "zoneinfo", "cronsim", "shlex", "_blake2", "_json", "time"),
+    *("difflib", "importlib.metadata", "importlib.util"),
     *(
         f"tiebreak.{name}"
         for name in ("agent_names", "agent_words", "fingerprints", "globs", "model", "names", "paths")
     ),
     *(f"tiebreak.{name}" for name in ("advice", "errors", "process_identity", "repository", "text", "user_folders")),
+    *(f"tiebreak.{name}" for name in ("installation", "project_identity", "project_rules")),
 ]
 """Modules that are loaded when they are first needed, besides all modules in `FOLDERS`.
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from ..errors import Invalid, Refused
 from ..kinds import Kind
 from ..limits import MAX_ONCE, MIN_ONCE
-from ..names import BY_PATH, JOB, OLD_NAME, ProjectNames, shown
+from ..names import BY_PATH, JOB, OLD_NAME, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,6 +220,9 @@ class Operation(Generic[P, R]):
 
     def scopes(self, params: dict[str, Any], once: str | None = None) -> list[Scope]:
         """The scopes that a call with these checked parameters takes before it reads anything."""
+        given = params.get("project")
+        if given and " " in given:  # most likely its rows are kept under the first of its names
+            params = {**params, "project": given.partition(" ")[0]}
         needed = [] if self._scopes is None else self._scopes(params)
         return [*needed, scope("once", _once_key(params, once))] if isinstance(once, str) else needed
 
@@ -365,25 +368,25 @@ def in_its_project(
     It is looked up in the transaction of the call, so that it is the name at that moment. A precheck runs before the
     transaction and writes nothing.
     """
-    name = params.get("project")
-    if not name:
+    given = params.get("project")
+    if not given:
         return params
-    others = name.others if type(name) is ProjectNames else ()
+    name, *others = given.split(" ")
     known = {each: (rows, rule) for each, rows, rule in tx.project_rows((name, *others))}
     if others and (name not in known or any(each in known and known[each][1] == OLD_NAME for each in others)):
         from .project_names import settle
 
         writes = wanted.writes and not precheck
-        project = settle(tx, str(name), others, known, writes=writes, merges=wanted.merges_projects)
+        project = settle(tx, name, tuple(others), known, writes=writes, merges=wanted.merges_projects)
     else:
-        project = known[name][0] if name in known else str(name)
+        project = known[name][0] if name in known else name
     if tx.shared and project.startswith(BY_PATH) and wanted.name not in _ABOUT_NAMES:
         raise Refused(
             f"project {project} is known by its path alone, which means nothing to the other machines of this board",
             reason="project-known-by-path",
             project=project,
         )
-    if project == name and not others:
+    if project == given:
         return params
     params = {**params, "project": project}
     if project != name and wanted.writes and not precheck:
@@ -399,7 +402,7 @@ def _once_key(params: dict[str, Any], once: str) -> str:
     a `once` contains a line break. It is the name that the caller gave, so that a repeated call finds its answer after
     the project was renamed.
     """
-    return f"{params.get('project') or ''}\n{once}"
+    return f"{(params.get('project') or '').partition(' ')[0]}\n{once}"
 
 
 def _run_once(

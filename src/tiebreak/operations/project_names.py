@@ -1,6 +1,6 @@
 """Project names: which rows of the board the names of a repository mean.
 
-A call gives the name of its project and perhaps other names of the same repository (`names.ProjectNames`): that of its
+A call gives the name of its project and perhaps other names of the same repository (`names.project_names`): that of its
 first commit, and the one that versions before schema 4 made from the clone's path. Table `projects` has the names that
 were settled; a name that is not there stands for itself. `operations.perform` looks the names up in the transaction of
 each call. So a process with an outdated name cannot write to other rows than everybody else.

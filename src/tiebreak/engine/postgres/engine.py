@@ -458,7 +458,6 @@ def _projects(calls: Sequence[dict[str, Any]]) -> tuple[str, ...]:
         given = params.get("project")
         if isinstance(given, str) and given.isprintable() and len(given) <= _LONGEST_NAMES:
             names.update(dict.fromkeys(given.split(" ")))
-            names.update(dict.fromkeys(getattr(given, "others", ())))
     return tuple(names)
 
 
