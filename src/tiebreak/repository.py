@@ -11,6 +11,9 @@ from .errors import Invalid
 from .limits import MAX_LABEL
 from .names import shown
 
+SECTION = "tiebreak"
+"""The section of git's configuration with the settings for tiebreak."""
+
 
 class Repository:
     """A git working tree (`root`) and the directory that all its worktrees share (`common`)."""
@@ -92,7 +95,7 @@ def _is_plain(char: str) -> bool:
     return char.isascii() and (char.isalnum() or char in "._-")
 
 
-def setting(common: str, wanted: str, section: str = "tiebreak") -> str:
+def setting(common: str, wanted: str, section: str = SECTION) -> str:
     """The last value of a key in a section of the repository's git config; empty when there is none."""
     try:
         lines = _read(os.path.join(common, "config")).splitlines()

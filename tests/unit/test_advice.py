@@ -30,6 +30,7 @@ A_COMMAND = re.compile(r"`tb |(?:^|[ (])--[a-z]")
 NO_REFUSAL = {
     "daemon/browser_pages.py": "pages for people, who have a terminal",
     "daemon/pages.py": "examples with curl",
+    "project_rules.py": "options of git",
     "sessions/remote_control.py": "a flag of another program, and a warning that `tb handoff` prints",
 }
 

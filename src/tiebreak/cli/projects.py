@@ -102,12 +102,13 @@ def name(context: Context, args: Args) -> None:
     import subprocess
 
     from ..names import project
+    from ..repository import SECTION
 
     found = _repository()
     if found is None:
         raise Invalid("project name: this folder is not in a git repository", hint="use --project or TIEBREAK_PROJECT")
     chosen = project(args.name, "NAME")
-    words = ["git", f"--git-dir={found.common}", "config", "tiebreak.project", chosen]
+    words = ["git", f"--git-dir={found.common}", "config", f"{SECTION}.project", chosen]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as exc:
