@@ -121,6 +121,29 @@ def test_a_remote_that_came_later_is_told_and_used_after_repin(clones: Clones) -
     assert lost.code == 1, "its rows are the same"
 
 
+@pytest.mark.parametrize("commits", [True, False], ids=["known by its commit", "known by its path"])
+def test_repin_takes_along_what_is_on_the_board(clones: Clones, commits: bool) -> None:
+    late = clones.new("late")
+    if commits:
+        git(late, "commit", "-q", "--allow-empty", "-m", "first")
+    elif "postgresql" in clones._address:
+        return  # where a path is no name
+    clones.run(late, "post", "work")
+    git(late, "remote", "add", "origin", "https://example.org/acme/late")
+    assert clones.run(late, "project", "repin").code == 0
+    assert "work" in clones.run(late, "tasks").out
+    assert clones.run(late, "project", "--json").json["name"] == "example.org/acme/late"
+
+
+def test_what_stays_behind_is_told_when_a_clone_is_named(clones: Clones) -> None:
+    clones.run(clones.first, "post", "work")
+    answer = clones.run(clones.first, "project", "name", "shop")
+    assert "still open in example.org/acme/shop: 1 open tasks" in answer.out
+    [command] = [part for part in answer.out.split("`") if part.startswith("tb ")]
+    assert clones.run(clones.first, *command.split()[1:]).code == 0
+    assert "work" in clones.run(clones.first, "tasks").out
+
+
 def test_bad_names_are_refused_in_a_sentence(clones: Clones) -> None:
     for words in (("name", "a b"), ("rename", "local/x"), ("alias", ""), ("rename",), ("nonsense",)):
         answer = clones.run(clones.first, "project", *words)

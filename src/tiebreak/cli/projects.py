@@ -77,8 +77,7 @@ def _described(context: Context, identity: ProjectIdentity, known: KnownProject 
         others = sorted(name for name in known.names if name not in (identity.name, known.project))
         if others:
             lines.append(f"also called {plain(', '.join(others))}")
-        live = ", ".join(f"{count} {what}" for what, count in known.live.items() if count)
-        lines.append(live or "nothing is open in it")
+        lines.append(_open(known) or "nothing is open in it")
     return "\n".join(lines)
 
 
@@ -92,8 +91,11 @@ def listing(context: Context, args: Args) -> None:
 
 
 def _row(each: KnownProject) -> list[str]:
-    live = ", ".join(f"{count} {what}" for what, count in each.live.items() if count)
-    return [each.project, live or "-", ", ".join(sorted(name for name in each.names if name != each.project)) or "-"]
+    return [
+        each.project,
+        _open(each) or "-",
+        ", ".join(sorted(name for name in each.names if name != each.project)) or "-",
+    ]
 
 
 @GROUP.command("name", "Name the project of this clone, in its git config; it counts in all its worktrees.", NAME)
@@ -107,7 +109,7 @@ def name(context: Context, args: Args) -> None:
     found = _repository()
     if found is None:
         raise Invalid("project name: this folder is not in a git repository", hint="use --project or TIEBREAK_PROJECT")
-    chosen = project(args.name, "NAME")
+    chosen, before = project(args.name, "NAME"), identify(found)
     words = ["git", f"--git-dir={found.common}", "config", f"{SECTION}.project", chosen]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -116,7 +118,28 @@ def name(context: Context, args: Args) -> None:
     if done.returncode:
         raise Invalid(f"project name: git config: {plain(done.stderr.strip())}")
     identify(found)  # refuses a name that git's config may have, but a project may not
-    context.answer({"name": chosen}, f"this clone belongs to project {plain(chosen)} now")
+    left = _left_behind(context, before, chosen)
+    context.answer({"name": chosen, "before": before.name, "left": left or None}, _named(chosen, before.name, left))
+
+
+def _left_behind(context: Context, before: ProjectIdentity, chosen: str) -> str:
+    """What is open on the board under the name until now; "" if nothing is."""
+    from ..board import Board
+
+    if before.name == chosen:
+        return ""
+    known = Board(context.board.engine, agent=context.board.agent, project=before.name).projects.show()
+    return "" if chosen in known.names else _open(known)
+
+
+def _open(known: KnownProject) -> str:
+    return ", ".join(f"{count} {what}" for what, count in known.live.items() if count)
+
+
+def _named(chosen: str, before: str, left: str) -> str:
+    text = f"this clone belongs to project {plain(chosen)} now"
+    move = f"`tb --project {plain(before)} project rename {plain(chosen)}` brings that along"
+    return f"{text}\nstill open in {plain(before)}: {left}; {move}" if left else text
 
 
 @GROUP.command("alias", "Let another name mean this project too; a project of that name is merged into it.", NAME)
@@ -139,7 +162,7 @@ def rename(context: Context, args: Args) -> None:
 
 @GROUP.command("repin", "Find the name of this clone's project anew, for example after its remote was added.")
 def repin(context: Context, args: Args) -> None:
-    """What an older name stands for is taken over by the next write."""
+    """What is on the board under the name until now comes along. Refused if both names have something open there."""
     from ..project_identity import spare_pin
     from ..project_rules import derive, write_pin
 
@@ -147,6 +170,8 @@ def repin(context: Context, args: Args) -> None:
     if found is None:
         raise Invalid("project repin: this folder is not in a git repository")
     before, now = identify(found), derive(found.common)
+    if now.name != before.name and before.rule != "config":
+        _take_along(context, before, now)
     try:
         write_pin(os.path.join(found.common, PIN), now, replace=True)
     except OSError:
@@ -154,6 +179,22 @@ def repin(context: Context, args: Args) -> None:
         write_pin(spare_pin(found.common), now, replace=True)
     same = "as before" if now.name == before.name else f"it was {plain(before.name)}"
     context.answer({"name": now.name, "before": before.name}, f"this clone belongs to {plain(now.name)}, {same}")
+
+
+def _take_along(context: Context, before: ProjectIdentity, now: ProjectIdentity) -> None:
+    """Let the new name mean what the board has under the old one. Rows that a path named get the new name."""
+    from ..board import Board
+
+    here = Board(context.board.engine, agent=context.board.agent, project=before.name)
+    if not any(each.project == here.projects.show().project for each in here.projects.list()):
+        return  # the board has nothing of it
+    try:
+        (here.projects.rename if before.rule == "path" else here.projects.alias)(name=now.name, found=True)
+    except Refused as refusal:
+        if refusal.reason != "project-name-taken":
+            raise
+        there = Board(here.engine, agent=here.agent, project=now.name)
+        there.projects.alias(name=before.name, found=True)
 
 
 @command(

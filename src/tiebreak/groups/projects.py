@@ -27,12 +27,16 @@ class Projects(Group):
         """Return every project of the board."""
 
     @sends("projects.alias", "name")
-    def alias(self, name: str, *, agent: str = "", project: str = "") -> KnownProject:
+    def alias(self, name: str, *, agent: str = "", project: str = "", found: bool = False) -> KnownProject:
         """Let a name mean this project too. A project of that name is merged into this one, if nothing is live in it.
 
-        No epoch goes back: what both projects have goes on above the higher epoch.
+        No epoch goes back: what both projects have goes on above the higher epoch. `found` says that the name was found in
+        a repository, not chosen by a person.
         """
 
     @sends("projects.rename", "name")
-    def rename(self, name: str, *, agent: str = "", project: str = "") -> KnownProject:
-        """Rename a project: its rows move to the new name, and the old name means it too from now on."""
+    def rename(self, name: str, *, agent: str = "", project: str = "", found: bool = False) -> KnownProject:
+        """Rename a project: its rows move to the new name, and the old name means it too from now on.
+
+        `found` says that the name was found in a repository, not chosen by a person.
+        """

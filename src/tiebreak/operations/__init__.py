@@ -26,7 +26,7 @@ from __future__ import annotations
 from ..errors import Invalid, Refused
 from ..kinds import Kind
 from ..limits import MAX_ONCE, MIN_ONCE
-from ..names import BY_PATH, JOB, OLD_NAME, shown
+from ..names import BY_COMMIT, BY_PATH, JOB, OLD_NAME, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def in_its_project(
         return params
     name, *others = given.split(" ")
     known = {each: (rows, rule) for each, rows, rule in tx.project_rows((name, *others))}
-    if others and (name not in known or any(each in known and known[each][1] == OLD_NAME for each in others)):
+    if others and (name not in known or any(_is_unsettled(each, known) for each in others)):
         from .project_names import settle
 
         writes = wanted.writes and not precheck
@@ -393,6 +393,11 @@ def in_its_project(
         for needed, shared in wanted.scopes(params):
             tx.serialize(needed, shared=shared)
     return params
+
+
+def _is_unsettled(other: str, known: dict[str, tuple[str, str]]) -> bool:
+    """Whether a further name of a repository has rows to take over, or is a first commit that nobody knows yet."""
+    return known[other][1] == OLD_NAME if other in known else other.startswith(BY_COMMIT)
 
 
 def _once_key(params: dict[str, Any], once: str) -> str:

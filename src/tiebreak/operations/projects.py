@@ -22,6 +22,7 @@ from .project_names import (
     merge,
     move_rows,
     put,
+    rule_of,
     subject,
     write_lapses,
 )
@@ -80,10 +81,13 @@ def _distinct(tx: Transaction, table: str, also: str = "TRUE") -> list[str]:
 
 
 @operation("projects.alias", writes=True, strangers=False, scopes=_all_names)
-def alias(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> KnownProject:
+def alias(
+    tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "", found: bool = False
+) -> KnownProject:
     """Let a name mean this project too. A project of that name is merged into this one, if nothing is live in it.
 
-    No epoch goes back: what both projects have goes on above the higher epoch.
+    No epoch goes back: what both projects have goes on above the higher epoch. `found` says that the name was found in
+    a repository, not chosen by a person.
     """
     tx.serialize(PROJECTS)
     meant = _meaning(tx, name)
@@ -97,23 +101,29 @@ def alias(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project
         raise in_conflict(tx, project, [project, name])
     if has_rows(tx, name):
         merge(tx, name, project, agent)
-    put(tx, name, project, GIVEN)
+    put(tx, name, project, rule_of(name) if found else GIVEN)
     append(tx, "project.named", project, subject=subject(project), name=name, agent=agent, note=f"also called {name}")
     return _describe(tx, project)
 
 
 @operation("projects.rename", writes=True, strangers=False, scopes=_all_names)
-def rename(tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "") -> KnownProject:
-    """Rename a project: its rows move to the new name, and the old name means it too from now on."""
+def rename(
+    tx: Transaction, *, name: Label, agent: AgentId = "", project: Project = "", found: bool = False
+) -> KnownProject:
+    """Rename a project: its rows move to the new name, and the old name means it too from now on.
+
+    `found` says that the name was found in a repository, not chosen by a person.
+    """
     tx.serialize(PROJECTS)
-    _refuse_reserved(name)
+    if not found:
+        _refuse_reserved(name)
     if name == project:
         return _describe(tx, project)
     meant = _meaning(tx, name)
     if meant not in (name, project) or has_rows(tx, name):
         raise Refused(f"there is a project {meant} on this board already", reason="project-name-taken", project=meant)
     move_rows(tx, project, name)
-    put(tx, name, name, GIVEN)
+    put(tx, name, name, rule_of(name) if found else GIVEN)
     if _meaning(tx, project) != name:
         put(tx, project, name, GIVEN)
     append(
