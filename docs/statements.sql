@@ -4291,6 +4291,13 @@ RETURNING epoch;
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
+-- projects.settle (writes)
+-- Settle what the names of a repository mean, and return the name under which the board keeps its rows.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- projects.show (reads)
 -- Return the names of a project and what is live in it.
 -- ================================================================================================================

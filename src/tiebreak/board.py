@@ -16,7 +16,7 @@ from .errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Una
 from .limits import CLAIM_LEASE, HOLD_LEASE, MAX_LIMIT
 from .names import agent as check_agent
 from .names import project as check_project
-from .names import seconds
+from .names import project_names, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def open(
     if agent is not None:
         check_agent(agent)
     if project is not None:
-        check_project(project)
+        project_names(project)
     place = os.fspath(address) if address is not None else default_address()
     if not place.startswith(("http://", "https://", "unix:")):
         return Board(connect(place, clock=clock), agent=agent, project=project)
@@ -167,9 +167,14 @@ class Board:
 
     @property
     def project(self) -> str:
-        """The project of every call that names none, by the name under which the board keeps its rows."""
+        """The project of every call that names none, by the name under which the board keeps its rows.
+
+        It is settled by asking for it, because it may be passed on: to another process, or to the name of a file.
+        """
         if self._project is None:
-            project: str = self.engine.run(operations.find("projects.resolve"), {"project": self.project_names})
+            names = self.project_names
+            asked = operations.find("projects.settle" if " " in names else "projects.resolve")
+            project: str = self.engine.run(asked, {"project": names})
             self._project = project
         return self._project
 
@@ -282,7 +287,7 @@ class Board:
         if "agent" not in filled and operation.defaults.get("agent") == "":
             filled["agent"] = self.agent
         if "project" not in filled and operation.defaults.get("project") == "":
-            filled["project"] = self._project or self.project_names
+            filled["project"] = self.project_names
         return filled
 
     # ── Winning ──────────────────────────────────────────────────────────────────────────────────────

@@ -148,7 +148,8 @@ def _duration(low: float, high: float) -> Schema:
 
 
 _LABEL = f"[A-Za-z0-9_][A-Za-z0-9._:/+@-]{{0,{limits.MAX_LABEL - 1}}}"
-_OTHER_NAMES = "( commit/[A-Za-z0-9._:/+@-]{1,57})?( [A-Za-z0-9_][A-Za-z0-9._:/+@-]{0,56}-[0-9a-f]{6})?"
+_MORE = "[A-Za-z0-9._:/+@-]"
+_OTHER_NAMES = f"( commit/{_MORE}{{1,57}})?( [A-Za-z0-9_]{_MORE}{{0,56}}-[0-9a-f]{{6}})?( local/{_MORE}{{1,58}})?"
 _SESSION = f"[A-Za-z0-9_.-]{{1,{limits.MAX_LABEL}}}"
 _DURATION = "seconds, or `90s`, `5m`, `1h`"
 
@@ -172,7 +173,7 @@ RULES: dict[str, Rule] = {
     "Project": Rule(
         names.project_names,
         "a project's name, or several names of one project, separated by blanks",
-        _text(3 * limits.MAX_LABEL + 2, f"{_LABEL}{_OTHER_NAMES}"),
+        _text(4 * limits.MAX_LABEL + 3, f"{_LABEL}{_OTHER_NAMES}"),
     ),
     "Resource": Rule(
         names.resource,

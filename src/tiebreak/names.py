@@ -263,29 +263,31 @@ OLD_NAME = "old"
 """The rule of a name that a version before schema 4 made, and whose rows no repository has taken over yet."""
 
 
-_MOST_NAMES = 3
+_MOST_NAMES = 4
 
 
 def project_names(value: Any, what: str = "project") -> str:
     """A project, by its name or by several names of the same repository, separated by blanks.
 
     A caller that derives the name from its repository gives all names that the repository may have: first the name that
-    counts, then that of its first commit, then the one that versions before schema 4 made from the clone's path. The
-    board decides by them which rows are meant (see `operations.project_names`).
+    counts, then that of its first commit, then the one that versions before schema 4 made from the clone's path, then
+    that of its path from the time when nothing else was known. The board decides by them which rows are meant (see
+    `operations.project_names`).
     """
     if not isinstance(value, str) or " " not in value:
         return project(value, what)
     first, *others = value.split(" ")
-    if len(others) >= _MOST_NAMES or not all(each.startswith(BY_COMMIT) or _is_old_name(each) for each in others):
+    if len(others) >= _MOST_NAMES or not all(map(_is_other_name, others)):
         return label(value, what)  # which refuses it
     for each in (first, *others):
         project(each, what)
     return value
 
 
-def _is_old_name(name: str) -> bool:
-    """Whether a version before schema 4 can have made this name from a path."""
-    return len(name) > 7 and name[-7] == "-" and set(name[-6:]) <= set("0123456789abcdef")
+def _is_other_name(name: str) -> bool:
+    """Whether a name comes from a first commit or a path, or can be one that a version before schema 4 made."""
+    made = len(name) > 7 and name[-7] == "-" and set(name[-6:]) <= set("0123456789abcdef")
+    return made or name.startswith((BY_COMMIT, BY_PATH))
 
 
 def resource(value: Any, what: str = "resource") -> str:

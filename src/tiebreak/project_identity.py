@@ -25,6 +25,7 @@ import os
 
 from .limits import MAX_LABEL
 from .names import BY_COMMIT, BY_PATH, checksum
+from .repository import open_at_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,9 +41,11 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-/")
 class ProjectIdentity:
     """What a repository's project is called, by which rule, and what else it may be known by."""
 
-    __slots__ = ("name", "old", "root", "rule", "source")
+    __slots__ = ("name", "old", "path", "root", "rule", "source")
 
-    def __init__(self, name: str, rule: str, *, root: str = "", source: str = "", old: str = "") -> None:
+    def __init__(
+        self, name: str, rule: str, *, root: str = "", source: str = "", old: str = "", path: str = ""
+    ) -> None:
         self.name = name
         self.rule = rule
         """`origin`, `commit`, `path`, `config` (`git config tiebreak.project`) or `none` (outside of a repository)."""
@@ -52,11 +55,14 @@ class ProjectIdentity:
         """What the rule was applied to: the address of the remote, the commit, or the path."""
         self.old = old
         """The name that versions before schema 4 gave to this clone; empty where they gave the same."""
+        self.path = path
+        """The name by its path, if that was its name until more was known; else empty."""
 
     @property
     def names(self) -> str:
         """The names as a call to the board gives them: the name, then those that the board may know it by."""
-        others = (each for each in (self.root, self.old) if each and each != self.name and each[0] not in ".-")
+        found = (self.root, self.old, self.path)
+        others = (each for each in found if each and each != self.name and each[0] not in ".-")
         return " ".join((self.name, *others))
 
 
@@ -77,19 +83,31 @@ def identify(found: Repository | None) -> ProjectIdentity:
     if chosen:
         return ProjectIdentity(chosen, "config", source="git config tiebreak.project")
     pinned = read_pin(found.common)
-    if pinned is None:
+    if pinned is None or (pinned.name.startswith(BY_PATH) and _may_know_more(found.common)):
         from .project_rules import derive_and_pin
 
-        pinned = derive_and_pin(found.common)
+        pinned = derive_and_pin(found.common, pinned)
     pinned.old = old_name(found.common)
     return pinned
+
+
+def _may_know_more(common: str) -> bool:
+    """Whether a repository that was known by its path alone may have a remote or a first commit by now."""
+    from .repository import read_config
+
+    if "[remote " in read_config(common):
+        return True
+    try:
+        return not os.path.getsize(os.path.join(common, "shallow"))
+    except OSError:
+        return any(os.path.exists(os.path.join(common, each)) for each in ("logs/HEAD", "packed-refs"))
 
 
 def read_pin(common: str) -> ProjectIdentity | None:
     """The pinned identity of a repository; None if it has none."""
     for path in (os.path.join(common, PIN), spare_pin(common)):
         try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            with open(path, encoding="utf-8", errors="surrogateescape", opener=open_at_once) as file:
                 text = file.read(4096)
         except (OSError, ValueError):
             continue
@@ -101,15 +119,18 @@ def read_pin(common: str) -> ProjectIdentity | None:
 def _parsed(text: str) -> ProjectIdentity | None:
     """The identity in the text of a pin; None if the text is incomplete or somebody else's."""
     lines = text.split("\n")
-    if len(lines) < 5 or lines[0] != "tiebreak 1" or not usable(lines[1]):
+    if len(lines) < 6 or lines[0] != "tiebreak 1" or not usable(lines[1]):
         return None
-    return ProjectIdentity(lines[1], lines[2], root=lines[3], source=lines[4])
+    root, path = lines[3], lines[5]
+    if (root and not usable(root)) or (path and not usable(path)):
+        return None
+    return ProjectIdentity(lines[1], lines[2], root=root, source=lines[4], path=path)
 
 
 def pin_text(identity: ProjectIdentity) -> str:
-    """The text of a pin: a mark, then the name, the rule, the name by the first commit and the source, a line each."""
+    """The text of a pin, a line each: a mark, name, rule, name by the first commit, source, former name by the path."""
     source = "".join(c if c.isprintable() else "?" for c in identity.source)[:1000]
-    return "\n".join(("tiebreak 1", identity.name, identity.rule, identity.root, source, ""))
+    return "\n".join(("tiebreak 1", identity.name, identity.rule, identity.root, source, identity.path, ""))
 
 
 def spare_pin(common: str) -> str:

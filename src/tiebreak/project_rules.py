@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 
+from .names import BY_COMMIT, BY_PATH
 from .project_identity import (
+    OUTSIDE,
     PIN,
     ProjectIdentity,
     commit_name,
@@ -20,6 +22,7 @@ from .project_identity import (
     spare_pin,
 )
 from .repository import common_of, configured_project, setting
+from .user_folders import LOOPBACK
 
 FOLLOWED = 8
 """How many remotes on this machine are followed, one from the other, before giving up."""
@@ -31,35 +34,40 @@ _SAME_HOST = {
     "altssh.bitbucket.org": "bitbucket.org",
 }
 """Other names under which well-known servers take SSH, for networks that block its port."""
+_PUBLIC = frozenset(("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "git.sr.ht", "dev.azure.com"))
+"""Well-known servers: their names need no resolving."""
 _AZURE = ("ssh.dev.azure.com", "dev.azure.com")
 
 
-def derive_and_pin(common: str) -> ProjectIdentity:
+def derive_and_pin(common: str, before: ProjectIdentity | None = None) -> ProjectIdentity:
     """Find the identity of the repository with this common directory and pin it; what is pinned in the end.
 
-    A path is not pinned if git could not be asked: git may be installed later, and tell more.
+    A path is not pinned if git could not be asked: git may be installed later, and tell more. `before` is a name by the
+    path that was pinned; it is replaced when more is known, and kept as a further name.
     """
     found = derive(common)
-    if found.rule == "path" and _settings(common) is None:
-        return found
+    if found.name.startswith(BY_PATH) and (before is not None or _settings(common) is None):
+        return before or found
+    found.path = before.name if before is not None else ""
     spare = spare_pin(common)
     try:
-        _pin_once(common, os.path.join(common, PIN), found)
+        _pin_once(common, os.path.join(common, PIN), found, before)
     except OSError:  # a repository that this user may read but not write, or a full disk
         try:
             os.makedirs(os.path.dirname(spare), mode=0o700, exist_ok=True)
-            _pin_once(common, spare, found)
+            _pin_once(common, spare, found, before)
         except OSError:
             pass  # then the rules run again next time
     return read_pin(common) or found
 
 
-def _pin_once(common: str, path: str, found: ProjectIdentity) -> None:
-    """Write a pin, unless another process was faster; one that cannot be read is replaced."""
+def _pin_once(common: str, path: str, found: ProjectIdentity, before: ProjectIdentity | None) -> None:
+    """Write a pin, unless another process was faster; one that cannot be read or is to be replaced is replaced."""
     try:
         write_pin(path, found, replace=False)
     except FileExistsError:
-        if read_pin(common) is None:
+        there = read_pin(common)
+        if there is None or (before is not None and there.name == before.name):
             write_pin(path, found, replace=True)
 
 
@@ -84,13 +92,14 @@ def _derive(common: str, left: int) -> ProjectIdentity:
     url = _remote(common)
     commit = _first_commit(common)
     root = commit_name(commit) if commit else ""
-    if url:
+    if url and not _is_of_this_machine(url):
         near = _local(url, common)
         if near is None:
             return ProjectIdentity(origin_name(url), "origin", root=root, source=_without_secrets(url))
         found = _followed(near, common, left)
-        if found is not None:
-            return ProjectIdentity(found.name, "origin", root=found.root or root, source=near)
+        if found is not None and (not found.name.startswith(BY_PATH) or not commit):
+            rule = "path" if found.name.startswith(BY_PATH) else "origin"
+            return ProjectIdentity(found.name, rule, root=found.root or root, source=near)
     if commit:
         return ProjectIdentity(root, "commit", root=root, source=commit)
     return ProjectIdentity(path_name(common), "path", source=os.path.dirname(common))
@@ -152,13 +161,20 @@ def _first_commit(common: str) -> str:
 
 def _git(common: str, *words: str) -> tuple[int, str]:
     """Git's exit code and answer about a repository; -1 if it could not be run."""
-    environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    # Nothing that the repository configures may run a program: it may be that of somebody else.
+    environ = {
+        **os.environ,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "",
+        "LC_ALL": "C",
+    }
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY"):
         environ.pop(name, None)
     try:
         # The folder is named, because git refuses to look for it in a folder of another user.
         done = subprocess.run(
-            ["git", f"--git-dir={common}", *words],
+            ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", f"--git-dir={common}", *words],
             capture_output=True,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -186,6 +202,13 @@ def _local(url: str, common: str) -> str | None:
     return os.path.normpath(os.path.join(base, os.path.expanduser(url)))
 
 
+def _is_of_this_machine(url: str) -> bool:
+    """Whether a server is meant that is another one on every machine."""
+    host = url.partition("://")[2].partition("/")[0] or url.partition(":")[0]
+    name = host.rpartition("@")[2].partition("]")[0].lstrip("[").lower()
+    return name in LOOPBACK or name.partition(":")[0] in LOOPBACK
+
+
 def origin_name(url: str) -> str:
     """The name of a project whose repository has this address on a server: host and path, in lower case."""
     from urllib.parse import unquote
@@ -194,7 +217,9 @@ def origin_name(url: str) -> str:
     if mark and ":" not in scheme:
         authority, _, path = rest.partition("/")
         host, path = _host(authority, scheme), unquote(path)
-    elif "::" in url and "/" not in url.partition("::")[0]:
+        if scheme.startswith("http") and host not in _PUBLIC:
+            path = path.removeprefix("scm/")  # of Bitbucket on a server of one's own
+    elif "::" in url and url.partition("::")[0].isalnum():
         return fitting(url)  # the address of a helper program, as `codecommit::…`
     else:
         authority, _, path = (
@@ -208,7 +233,8 @@ def origin_name(url: str) -> str:
         organisation, project, name = path.split("/")[1:]
         host, path = _AZURE[1], f"{organisation}/{project}/_git/{name}"
     path = path.removesuffix(".git").rstrip("/")
-    return fitting(f"{host}/{path}" if path else host)
+    name = fitting(f"{host}/{path}" if path else host)
+    return fitting(f"host-{name}") if name.startswith((BY_COMMIT, BY_PATH)) or name == OUTSIDE else name
 
 
 def _host(authority: str, scheme: str) -> str:
@@ -216,9 +242,12 @@ def _host(authority: str, scheme: str) -> str:
     host = authority.rpartition("@")[2].lower()
     if host.startswith("["):
         return host[1:].partition("]")[0].replace(":", ".")
-    host = host.partition(":")[0].rstrip(".")
-    if "ssh" in scheme and "." not in host and host != "localhost":
-        host = _ssh_host(host) or host
+    host = host.partition(":")[0].rstrip(".").removeprefix("www.")
+    if "ssh" in scheme and host not in _PUBLIC and host not in _SAME_HOST:
+        meant = _ssh_host(host)
+        # Behind a name with a dot there may be an address that only this machine uses; a well-known host counts.
+        if meant and ("." not in host or _SAME_HOST.get(meant, meant) in _PUBLIC):
+            host = meant
     return _SAME_HOST.get(host, host)
 
 

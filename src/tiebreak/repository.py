@@ -65,6 +65,11 @@ def _read(path: str) -> str:
         return ""
 
 
+def open_at_once(path: str, flags: int) -> int:
+    """An opener that does not wait."""
+    return _open_now(path, flags)
+
+
 def _open_now(path: str, flags: int) -> int:
     # A pipe that somebody left as `.git` in a shared directory would block for ever.
     return os.open(path, flags | os.O_NONBLOCK)
@@ -97,10 +102,7 @@ def _is_plain(char: str) -> bool:
 
 def setting(common: str, wanted: str, section: str = SECTION) -> str:
     """The last value of a key in a section of the repository's git config; empty when there is none."""
-    try:
-        lines = _read(os.path.join(common, "config")).splitlines()
-    except PermissionError:
-        return ""
+    lines = read_config(common).splitlines()
     here = chosen = ""
     for raw in lines:
         line = raw.strip()
@@ -110,6 +112,14 @@ def setting(common: str, wanted: str, section: str = SECTION) -> str:
         if equals and here.strip().lower() == section and key.strip().lower() == wanted:
             chosen = _config_value(value.strip())
     return chosen
+
+
+def read_config(common: str) -> str:
+    """The text of a repository's git config; empty if there is none, or if it may not be read."""
+    try:
+        return _read(os.path.join(common, "config"))
+    except PermissionError:
+        return ""
 
 
 def _config_value(text: str) -> str:

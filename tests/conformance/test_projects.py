@@ -72,8 +72,36 @@ def test_a_fork_is_a_project_of_its_own(place: Place) -> None:
 def test_looking_settles_nothing(place: Place) -> None:
     board = clone(place, "alice", SHOP, ROOT)
     assert board.tasks.list() == []
-    assert board.project == SHOP
+    assert board.projects.resolve() == SHOP
     assert [each.project for each in board.projects.list() if each.project == SHOP] == []
+
+
+def test_a_name_that_was_passed_on_is_settled(place: Place) -> None:
+    """It goes into the environment of sessions and workers, which know no other name then."""
+    alice, bob = clone(place, "alice", ROOT, "shop-111111"), clone(place, "bob", SHOP, ROOT)
+    assert alice.project == ROOT
+    bob.holds.take(resources=["lock:deploy"])
+    with pytest.raises(Lost):
+        clone(place, "carol", alice.project).holds.take(resources=["lock:deploy"])
+
+
+def test_a_board_that_was_asked_for_its_project_goes_on_with_all_names(place: Place) -> None:
+    alice, bob = clone(place, "alice", SHOP, ROOT, "shop-111111"), clone(place, "bob", ROOT)
+    assert alice.project == SHOP
+    alice.projects.rename(name="shop")
+    alice.holds.take(resources=["lock:deploy"])
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["lock:deploy"])
+
+
+def test_a_clone_that_was_known_by_its_path_keeps_its_rows_when_it_has_a_remote(place: Place) -> None:
+    path = "local/shop-0123456789abcdef"
+    if _is_shared(place):
+        return  # where a path is no name
+    clone(place, "alice", path).holds.take(resources=["lock:deploy"])
+    later = clone(place, "bob", SHOP, ROOT, path)
+    with pytest.raises(Lost):
+        later.holds.take(resources=["lock:deploy"])
 
 
 def test_a_project_that_was_named_by_hand_keeps_its_rows_when_clones_come(place: Place) -> None:
@@ -147,6 +175,20 @@ def test_a_repeated_write_gets_its_answer_after_a_renaming(place: Place) -> None
     assert again.number == first.number
 
 
+def test_the_same_call_from_another_clone_gets_the_same_answer(place: Place) -> None:
+    first, second = clone(place, "alice", SHOP, ROOT, "shop-111111"), clone(place, "alice", SHOP, ROOT, "shop-222222")
+    answers = [board.call("tasks.post", {"name": "once"}, once="a-key-of-its-own") for board in (first, second, first)]
+    assert len({answer.number for answer in answers}) == 1
+
+
+def test_a_fork_does_not_take_over_a_project_that_was_renamed(place: Place) -> None:
+    board = clone(place, "alice", SHOP, ROOT)
+    board.holds.take(resources=["lock:deploy"])
+    for name in ("shop", SHOP):
+        board.projects.rename(name=name)
+        assert clone(place, "bob", FORK, ROOT).projects.resolve() == FORK
+
+
 # ── Merging ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -200,6 +242,17 @@ def test_a_held_resource_with_a_lower_epoch_is_not_merged_over(place: Place) -> 
     shop.holds.release(resources=["lock:deploy"])
     shop.projects.alias(name=FORK)
     assert [each.epoch for each in shop.holds.take(resources=["lock:deploy"])] == [3]
+
+
+def test_a_name_that_a_person_gave_goes_along_when_its_project_is_merged(place: Place) -> None:
+    by_hand = clone(place, "alice", "shop")
+    by_hand.tasks.post(name="work", key="work")
+    by_hand.tasks.cancel(ref="work")
+    by_hand.projects.alias(name=ROOT)
+    board = clone(place, "bob", SHOP, ROOT)
+    board.holds.take(resources=["lock:deploy"])
+    with pytest.raises(Lost):
+        by_hand.holds.take(resources=["lock:deploy"])
 
 
 # ── Paths ────────────────────────────────────────────────────────────────────────────────────────────

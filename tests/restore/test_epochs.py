@@ -280,6 +280,21 @@ def test_epochs_go_on_if_the_project_was_renamed_after_the_backup(address: str, 
         assert board.tasks.get(ref="deploy").project == "another-name"
 
 
+def test_epochs_go_on_if_clones_have_settled_another_name_on_a_new_board(address: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "monday.backup", tmp_path / "lost.db"
+    with opened(str(other)) as lost:
+        for _ in range(5):
+            lost.holds.take(resources=["lock:x"], project="kept")
+            lost.holds.release(resources=["lock:x"], project="kept")
+        lost.call("projects.alias", {"name": "example.org/acme/shop", "project": "kept"})
+        lost.backup(file)
+    with opened(address) as board:
+        names = "example.org/acme/shop commit/0123456789abcdef01234567"
+        board.holds.take(resources=["lock:x"], project=names)
+        restored(file, address)
+        assert [hold.epoch for hold in board.holds.take(resources=["lock:x"], project=names)] == [6]
+
+
 def test_projects_that_were_joined_after_the_backup_are_not_restored_as_two(address: str, tmp_path: Path) -> None:
     file = tmp_path / "monday.backup"
     with opened(address) as board:

@@ -88,6 +88,7 @@ def empty(tmp_path: Path) -> Path:
         "ssh://git@ssh.github.com:443/acme/shop.git",
         "git+ssh://git@github.com/acme/shop",
         "git://github.com/acme/shop.git",
+        "https://www.github.com/acme/shop",
         "https://github.com/%61cme/shop",
     ],
 )
@@ -121,6 +122,23 @@ def test_both_addresses_of_azure_devops_have_one_name() -> None:
     assert origin_name(ssh) == origin_name(https) == "dev.azure.com/acme/web/_git/shop"
 
 
+def test_both_addresses_of_a_bitbucket_server_have_one_name() -> None:
+    ssh, https = "ssh://git@bb.example.org:7999/prj/shop.git", "https://bb.example.org/scm/prj/shop.git"
+    assert origin_name(ssh) == origin_name(https) == "bb.example.org/prj/shop"
+
+
+@pytest.mark.parametrize("url", ["http://localhost:3000/a/shop", "git@127.0.0.1:a/shop", "ssh://git@[::1]:22/a/shop"])
+def test_a_server_on_the_own_machine_means_nothing_to_others(repo: Path, url: str) -> None:
+    git(repo, "remote", "add", "origin", url)
+    assert name(repo).startswith(BY_COMMIT)
+
+
+@pytest.mark.parametrize("url", ["local:shop", "commit:shop", "https://default"])
+def test_no_host_is_taken_for_another_rule(url: str) -> None:
+    assert not origin_name(url).startswith((BY_COMMIT, BY_PATH))
+    assert origin_name(url) != "default"
+
+
 def test_an_alias_in_the_ssh_configuration_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A stand-in: ssh reads the home folder of the password file, which a test must not write to.
     bin_ = tmp_path / "bin"
@@ -129,6 +147,8 @@ def test_an_alias_in_the_ssh_configuration_is_resolved(tmp_path: Path, monkeypat
     (bin_ / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
     assert origin_name("git@work:acme/shop.git") == "github.com/acme/shop"
+    assert origin_name("git@github.com-work:acme/shop.git") == "github.com/acme/shop"
+    (bin_ / "ssh").write_text("#!/bin/sh\necho hostname 10.0.0.1\n")
     assert origin_name("git@git.example.org:acme/shop.git") == "git.example.org/acme/shop"
 
 
@@ -246,6 +266,29 @@ def test_all_worktrees_of_a_bare_repository_are_one_project(repo: Path, tmp_path
     assert name(tmp_path / "one") == name(tmp_path / "two") == name(repo)
 
 
+def test_a_repository_that_was_known_by_its_path_learns_more_and_says_what_it_was(empty: Path, tmp_path: Path) -> None:
+    path = name(empty)
+    assert path.startswith(BY_PATH)
+    git(empty, "commit", "-q", "--allow-empty", "-m", "first")
+    assert name(empty).startswith(BY_COMMIT)
+    assert identity(empty).names.split(" ")[-1] == path
+    git(tmp_path, "clone", "-q", str(empty), "clone")
+    assert name(tmp_path / "clone") == name(empty)
+
+
+def test_clones_of_a_hub_that_was_empty_agree(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "hub.git")
+    for each in ("one", "two"):
+        git(tmp_path, "clone", "-q", "hub.git", each)
+        assert name(tmp_path / each).startswith(BY_PATH)
+    git(tmp_path / "one", "commit", "-q", "--allow-empty", "-m", "first")
+    git(tmp_path / "one", "push", "-q", "origin", "HEAD")
+    git(tmp_path, "clone", "-q", "hub.git", "three")
+    git(tmp_path / "two", "pull", "-q")
+    assert name(tmp_path / "one") == name(tmp_path / "two") == name(tmp_path / "three")
+    assert name(tmp_path / "one").startswith(BY_COMMIT)
+
+
 # ── Pins ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -296,6 +339,11 @@ def test_a_machine_without_git_pins_no_path(repo: Path, tmp_path: Path, monkeypa
         assert name(repo) == "example.org/acme/shop", "the remote can be read without git"
         (repo / ".git" / PIN).unlink()
         (repo / ".git" / "config").write_text(git_config)
+    assert name(repo).startswith(BY_COMMIT)
+
+
+def test_a_pipe_in_place_of_a_pin_blocks_nobody(repo: Path) -> None:
+    os.mkfifo(repo / ".git" / PIN)
     assert name(repo).startswith(BY_COMMIT)
 
 

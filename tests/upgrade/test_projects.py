@@ -102,6 +102,24 @@ def test_two_repositories_that_were_at_one_path_are_two_projects(old: OldBoard) 
         assert alice.project == LIVE
 
 
+def test_an_alias_for_an_old_name_counts(old: OldBoard) -> None:
+    with clone(old, "alice", LIVE) as by_hand, clone(old, "bob", SHOP, ROOT, DEAD) as bob:
+        by_hand.projects.alias(name=DEAD)
+        with pytest.raises(Lost):
+            bob.holds.take(resources=["lock:deploy"])
+        assert bob.project == LIVE
+
+
+def test_a_stranger_takes_no_old_name(old: OldBoard) -> None:
+    from tiebreak.operations import find
+    from tiebreak.operations.strangers import for_strangers
+
+    with clone(old, "alice", SHOP, ROOT, LIVE) as alice:
+        names = f"evil.example/x {ROOT} {LIVE}"
+        alice.engine.run(for_strangers(find("tasks.post")), {"name": "x", "project": names, "agent": "eve~1"})
+        assert alice.project == LIVE, "which its own clone has taken over now"
+
+
 def test_the_doctor_names_projects_that_no_clone_has_taken_over(old: OldBoard) -> None:
     with clone(old, "bob", "demo") as bob:
         texts = [text for _, what, text in bob.doctor() if what == "projects"]

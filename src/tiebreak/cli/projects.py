@@ -162,7 +162,10 @@ def rename(context: Context, args: Args) -> None:
 
 @GROUP.command("repin", "Find the name of this clone's project anew, for example after its remote was added.")
 def repin(context: Context, args: Args) -> None:
-    """What is on the board under the name until now comes along. Refused if both names have something open there."""
+    """What is on the board under a name by commit or path comes along; another remote is another project.
+
+    Refused if both names have something open on the board.
+    """
     from ..project_identity import spare_pin
     from ..project_rules import derive, write_pin
 
@@ -170,7 +173,8 @@ def repin(context: Context, args: Args) -> None:
     if found is None:
         raise Invalid("project repin: this folder is not in a git repository")
     before, now = identify(found), derive(found.common)
-    if now.name != before.name and before.rule != "config":
+    now.path = before.path
+    if now.name != before.name and before.rule in ("path", "commit"):
         _take_along(context, before, now)
     try:
         write_pin(os.path.join(found.common, PIN), now, replace=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ..process_identity import Identity
 
 PROJECT_ROW = "SELECT name, project, rule FROM projects WHERE name = :name"
-PROJECT_ROWS = "SELECT name, project, rule FROM projects WHERE name IN (:a, :b, :c)"
+PROJECT_ROWS = "SELECT name, project, rule FROM projects WHERE name IN (:a, :b, :c, :d)"
 
 
 class LocalTransaction:
@@ -24,8 +24,8 @@ class LocalTransaction:
         """What table `projects` says about these names: name, name of the rows, rule."""
         if len(names) == 1:
             return self.all(PROJECT_ROW, name=names[0])
-        a, b, c = (*names, names[0])[:3]
-        return self.all(PROJECT_ROWS, a=a, b=b, c=c)
+        a, b, c, d = (*names, *[names[0]] * 3)[:4]
+        return self.all(PROJECT_ROWS, a=a, b=b, c=c, d=d)
 
     def all(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""

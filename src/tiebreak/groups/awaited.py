@@ -969,6 +969,10 @@ class AsyncProjects(AsyncGroup):
         """Return the name under which the board keeps the rows of a project."""
 
     @awaits
+    async def settle(self, *, project: str = "") -> str:
+        """Settle what the names of a repository mean, and return the name under which the board keeps its rows."""
+
+    @awaits
     async def show(self, *, project: str = "") -> KnownProject:
         """Return the names of a project and what is live in it."""
 

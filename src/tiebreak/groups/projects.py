@@ -18,6 +18,10 @@ class Projects(Group):
     def resolve(self, *, project: str = "") -> str:
         """Return the name under which the board keeps the rows of a project."""
 
+    @sends("projects.settle")
+    def settle(self, *, project: str = "") -> str:
+        """Settle what the names of a repository mean, and return the name under which the board keeps its rows."""
+
     @sends("projects.show")
     def show(self, *, project: str = "") -> KnownProject:
         """Return the names of a project and what is live in it."""

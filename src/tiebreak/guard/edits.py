@@ -196,7 +196,7 @@ def after(hook: HookContext) -> Verdict:
         if file is None:
             continue
         clear(path)
-        if file.project == hook.board.project_names:
+        if file.project.partition(" ")[0] == hook.board.project_names.partition(" ")[0]:
             resources.append(file.resource)
             hashes.append(now)
     hook.renew(resources=resources, hashes=hashes)

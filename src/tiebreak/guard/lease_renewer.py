@@ -65,7 +65,7 @@ def _wait_and_renew(hook: HookContext, client: Identity, fd: int) -> None:
     if not _still_runs(hook.state.home, client, FIRST):
         return
     os.set_inheritable(fd, True)
-    words = [hook.agent, hook.board.project, *(str(part) for part in client)]
+    words = [hook.agent, hook.board.project_names, *(str(part) for part in client)]
     program = [sys.executable, "-m", f"{__package__}.lease_renewer", *words]
     os.execve(sys.executable, program, dict(os.environ))  # noqa: S606  (no shell is wanted)
 

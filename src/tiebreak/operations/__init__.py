@@ -184,8 +184,8 @@ class Operation(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.defaults: dict[str, Any] = function.__kwdefaults__ or {}
         """The optional parameters with their defaults; the board fills in those whose default is ''."""
-        self.merges_projects = True
-        """Whether its caller may merge projects that turn out to be the same repository (see `project_names`)."""
+        self.settles_names = True
+        """Whether its caller may settle what the names of a repository mean (see `project_names`)."""
         self._declared: dict[str, str] = function.__annotations__
         self._kinds: dict[str, Kind] = {}
 
@@ -376,8 +376,8 @@ def in_its_project(
     if others and (name not in known or any(_is_unsettled(each, known) for each in others)):
         from .project_names import settle
 
-        writes = wanted.writes and not precheck
-        project = settle(tx, name, tuple(others), known, writes=writes, merges=wanted.merges_projects)
+        writes = wanted.writes and wanted.settles_names and not precheck
+        project = settle(tx, name, tuple(others), known, writes=writes)
     else:
         project = known[name][0] if name in known else name
     if tx.shared and project.startswith(BY_PATH) and wanted.name not in _ABOUT_NAMES:
@@ -396,8 +396,8 @@ def in_its_project(
 
 
 def _is_unsettled(other: str, known: dict[str, tuple[str, str]]) -> bool:
-    """Whether a further name of a repository has rows to take over, or is a first commit that nobody knows yet."""
-    return known[other][1] == OLD_NAME if other in known else other.startswith(BY_COMMIT)
+    """Whether a further name of a repository has rows to take over, or is one by commit or path that is new."""
+    return known[other][1] == OLD_NAME if other in known else other.startswith((BY_COMMIT, BY_PATH))
 
 
 def _once_key(params: dict[str, Any], once: str) -> str:
@@ -426,6 +426,8 @@ def _run_once(
         or not MIN_ONCE <= len(once) <= MAX_ONCE
     ):
         raise Invalid(f"once: {MIN_ONCE} to {MAX_ONCE} printable ASCII characters")
+    if given.get("project"):  # further names of a repository differ from clone to clone
+        given = {**given, "project": given["project"].partition(" ")[0]}
     request = f"{wanted.name} {blake2b(json.dumps(given, sort_keys=True).encode(), digest_size=16).hexdigest()}"
     key = _once_key(given, once)
     tx.serialize("once", key)

@@ -56,11 +56,8 @@ TABLES = (*_KEYED, *_OTHERS, "waits")
 """Every table with rows of projects, except for `projects` itself."""
 
 
-def settle(tx: Transaction, name: str, others: tuple[str, ...], known: Known, *, writes: bool, merges: bool) -> str:
-    """The name of the rows that a repository's names mean; with `writes`, it is settled from now on.
-
-    Without `merges`, for strangers, no rows are moved, because they may be those of jobs.
-    """
+def settle(tx: Transaction, name: str, others: tuple[str, ...], known: Known, *, writes: bool) -> str:
+    """The name of the rows that a repository's names mean; with `writes`, it is settled from now on."""
     if writes:
         tx.serialize(PROJECTS)
     pool = _candidates(tx, name, others, known)
@@ -70,8 +67,8 @@ def settle(tx: Transaction, name: str, others: tuple[str, ...], known: Known, *,
             for each in pool:
                 write_lapses(tx, each)
         live = [each for each in pool if is_live(tx, each)]
-        if len(live) > 1 or (writes and not merges):
-            raise in_conflict(tx, name, live if len(live) > 1 else pool)
+        if len(live) > 1:
+            raise in_conflict(tx, name, live)
         kept = live[0] if live else kept
     if writes:
         for each in pool:
@@ -86,11 +83,16 @@ def _candidates(tx: Transaction, name: str, others: tuple[str, ...], known: Know
     found = [known[name][0]] if name in known else [name] if has_rows(tx, name) else []
     for other in others:
         rows, rule = known.get(other, (other, ""))
-        if rule == OLD_NAME or (
-            other.startswith(BY_COMMIT) and not _has_origin(tx, rows) and (rule or has_rows(tx, other))
-        ):
+        if rule == GIVEN:
+            found.insert(0, rows)  # a person has said so
+        elif rule == OLD_NAME or (other.startswith((BY_COMMIT, BY_PATH)) and _may_be_joined(tx, other, rows, rule)):
             found.append(rows)
     return list(dict.fromkeys(found))
+
+
+def _may_be_joined(tx: Transaction, name: str, rows: str, rule: str) -> bool:
+    """Whether the name of a commit or path stands for rows that no repository with a remote has come to yet."""
+    return not _has_origin(tx, rows) and bool(rule or has_rows(tx, name))
 
 
 def _has_origin(tx: Transaction, rows: str) -> bool:
@@ -152,8 +154,8 @@ def _learn(tx: Transaction, name: str, others: tuple[str, ...], known: Known, ke
         rule = known[other][1] if other in known else None
         if rule == OLD_NAME:
             put(tx, other, kept, TAKEN, root)
-        elif rule is None and other.startswith(BY_COMMIT):
-            put(tx, other, kept, COMMIT, root)
+        elif rule is None and other.startswith((BY_COMMIT, BY_PATH)):
+            put(tx, other, kept, rule_of(other), root)
     if kept != name and name not in known:
         append(tx, "project.named", kept, subject=subject(kept), name=name, note=f"{name} means {kept} on this board")
 
@@ -169,7 +171,8 @@ def put(tx: Transaction, name: str, project: str, rule: str, root: str | None = 
     """Store that a name means these rows."""
     tx.all(
         "INSERT INTO projects (name, project, rule, root) VALUES (:name, :project, :rule, :root) "
-        "ON CONFLICT (name) DO UPDATE SET project = excluded.project, rule = excluded.rule, "
+        "ON CONFLICT (name) DO UPDATE SET project = excluded.project, "
+        "rule = CASE WHEN projects.rule = 'origin' THEN projects.rule ELSE excluded.rule END, "
         "root = coalesce(excluded.root, projects.root)",
         name=name,
         project=project,
@@ -235,6 +238,8 @@ def merge(tx: Transaction, source: str, target: str, agent: str | None) -> None:
             target=target,
         )
     move_rows(tx, source, target)
+    if tx.first("SELECT 1 FROM projects WHERE name = :name", name=source) is None:
+        put(tx, source, target, GIVEN)
     note = f"{source} was merged into it; {raised} epochs were raised" if raised else f"{source} was merged into it"
     append(tx, "project.merged", target, subject=subject(target), name=source, agent=agent, note=note)
 

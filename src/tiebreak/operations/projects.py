@@ -45,6 +45,12 @@ def resolve(tx: Transaction, *, project: Project = "") -> str:
     return project
 
 
+@operation("projects.settle", writes=True, strangers=True)
+def settle(tx: Transaction, *, project: Project = "") -> str:
+    """Settle what the names of a repository mean, and return the name under which the board keeps its rows."""
+    return project
+
+
 @operation("projects.show", writes=False, strangers=True)
 def show(tx: Transaction, *, project: Project = "") -> KnownProject:
     """Return the names of a project and what is live in it."""
@@ -102,6 +108,8 @@ def alias(
     if has_rows(tx, name):
         merge(tx, name, project, agent)
     put(tx, name, project, rule_of(name) if found else GIVEN)
+    if _meaning(tx, project) == project:
+        put(tx, project, project, GIVEN)  # so that this name goes along if the project is merged into another one
     append(tx, "project.named", project, subject=subject(project), name=name, agent=agent, note=f"also called {name}")
     return _describe(tx, project)
 

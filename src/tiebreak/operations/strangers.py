@@ -177,7 +177,7 @@ class _StrangersOperation(Operation[..., "Any"]):
 
     def __init__(self, wanted: Operation[..., Any]) -> None:
         self.__dict__.update(wanted.__dict__)
-        self.merges_projects = False  # that may move rows of jobs
+        self.settles_names = False  # somebody else's names could be taken so, and rows of jobs moved
         self._wanted = wanted.function
         self.function = self._run
 
