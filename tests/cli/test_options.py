@@ -60,7 +60,7 @@ def test_without_a_variable_the_project_is_the_repository(
     (tmp_path / "shop" / ".git").mkdir(parents=True)
     (tmp_path / "shop" / "src").mkdir()
     monkeypatch.chdir(tmp_path / "shop" / "src")
-    assert cli("whoami", "--json").json["project"].startswith("shop-")
+    assert cli("whoami", "--json").json["project"].startswith("local/shop-")
 
 
 def test_projects_do_not_see_each_other(cli: Cli) -> None:

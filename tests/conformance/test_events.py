@@ -180,13 +180,16 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "sessions.renew": lambda place, board: session(board),
     "sessions.end": lambda place, board: {**session(board), "note": "over"},
     "sessions.remove": lambda place, board: session(board, "ended"),
+    "projects.settle": lambda place, board: {"project": "example.org/acme/shop commit/0123"},
+    "projects.alias": lambda place, board: {"name": "also"},
+    "projects.rename": lambda place, board: (board.tasks.post(name="x"), {"name": "renamed"})[1],
     "upkeep.prune": outdated,
     "upkeep.probe": lambda place, board: {},
 }
-SILENT = {"messages.mark", "upkeep.probe", "jobs.heartbeat", "jobs.append", "agents.renew"}
-"""Nothing changes hands: a read cursor, a mark that proves that the board can be written to, jobs that are kept, what
-they write, a sign of life that comes with every step of an agent. (A bare heartbeat is silent too: see the cases about
-agents.)"""
+SILENT = {"messages.mark", "upkeep.probe", "jobs.heartbeat", "jobs.append", "agents.renew", "projects.settle"}
+"""Nothing changes hands: names that mean what they say, a read cursor, a mark that proves that the board can be written
+to, jobs that are kept, what they write, a sign of life that comes with every step of an agent. (A bare heartbeat is
+silent too: see the cases about agents.)"""
 
 
 def test_every_operation_that_writes_is_in_the_table() -> None:

@@ -84,6 +84,7 @@ def furnish(board: Board) -> None:
     board.jobs.append(ref=job.id, epoch=job.epoch, chunks=[{"start": 0, "text": "ä\n\t\\N"}])
     board.jobs.progress(ref=job.id, percent=40)
     board.queues.pause(queue="mail", reason="broken")
+    board.projects.alias(name="another-name")
     board.schedules.add(
         name="daily", expression="@daily", zone="Europe/Berlin", command="make", options={"env": {"A": "ä"}}
     )

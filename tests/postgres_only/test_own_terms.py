@@ -72,10 +72,11 @@ def test_a_glob_sees_what_was_granted_while_it_waited(hostile: str, watching: ps
 def test_the_check_above_notices_a_level_that_is_taken_over(
     monkeypatch: pytest.MonkeyPatch, watching: psycopg.Connection[Any], hostile: str, request: pytest.FixtureRequest
 ) -> None:
-    def begin(self: Any, connection: Any, scopes: Any) -> tuple[Any, ...]:
+    def begin(self: Any, connection: Any, scopes: Any, _: Any = ()) -> tuple[Any, ...]:
         ours = f"{self._settings}{POSTGRES_PASS}; {transaction_settings.locks(scopes)}"
         begun = connection.execute(
-            f"BEGIN READ WRITE; {ours}SELECT {transaction_settings.CLOCK}, {transaction_settings._XID_AND_LAST_NUMBER}"
+            f"BEGIN READ WRITE; {ours}"
+            f"SELECT {transaction_settings.CLOCK}, NULL, {transaction_settings._XID_AND_LAST_NUMBER}"
         )
         begun.set_result(-1)
         return tuple(begun.fetchone())

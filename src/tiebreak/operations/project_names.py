@@ -40,20 +40,19 @@ if TYPE_CHECKING:
 TAKEN, ORIGIN, COMMIT, PATH, GIVEN = "taken", "origin", "commit", "path", "given"
 
 _KEYED = {
+    "schedules": ("name",),
+    "holds": ("resource", "slot"),
+    "marks": ("key",),
     "queues": ("queue",),
     "pools": ("resource",),
     "chores": ("chore", "subject"),
     "stirred": ("limit_group", "task"),
     "cursors": ("agent",),
     "agents": ("id",),
-    "holds": ("resource", "slot"),
-    "schedules": ("name",),
-    "marks": ("key",),
 }
 """The tables whose rows are unique in a project by these columns."""
-_OTHERS = ("tasks", "messages", "sessions", "events")
-TABLES = (*_KEYED, *_OTHERS, "waits")
-"""Every table with rows of projects, except for `projects` itself."""
+TABLES = ("sessions", "schedules", "tasks", *list(_KEYED)[1:], "messages", "events", "waits")
+"""Every table with rows of projects, except for `projects` itself, in the order in which operations lock rows."""
 
 
 def settle(tx: Transaction, name: str, others: tuple[str, ...], known: Known, *, writes: bool) -> str:
@@ -212,12 +211,12 @@ def merge(tx: Transaction, source: str, target: str, agent: str | None) -> None:
     somebody in the target has the grant, so that is refused.
     """
     _refuse_raising_a_live_grant(tx, source, target)
-    raised = 0
-    for table in ("holds", "schedules", "marks"):
-        raised += len(tx.all(raising(table, *_KEYED[table]), source=source, target=target))
+    raised = len(tx.all(raising("schedules", "name"), source=source, target=target))
     raised += len(tx.all(raising("tasks", "key"), source=source, target=target))
     for one, other in ((source, target), (target, source)):
         raised += len(tx.all(raising_by_marks(), source=one, target=other))
+    for table in ("holds", "marks"):
+        raised += len(tx.all(raising(table, *_KEYED[table]), source=source, target=target))
     # The key of a finished task stays with the task of the target. Its epoch was stored just now.
     same = "EXISTS (SELECT 1 FROM tasks AS kept WHERE kept.project = :target AND kept.key = tasks.key)"
     tx.all(f"UPDATE tasks SET key = NULL WHERE project = :source AND {same}", source=source, target=target)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 VERSION = 4
 """The version that this code works with."""
 TABLES = (
-    *("tasks", "edges", "stirred", "chores", "marks", "queues", "outputs", "holds", "pools"),
-    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits", "projects"),
+    *("projects", "tasks", "edges", "stirred", "chores", "marks", "queues", "outputs", "holds", "pools"),
+    *("messages", "acks", "cursors", "agents", "sessions", "events", "answers", "schedules", "waits"),
 )
 """Every table except `board`, roughly in the order in which operations use them. All tables are locked in this order.
 

@@ -9,6 +9,19 @@ CREATE TABLE projects (
 );
 CREATE INDEX projects_of ON projects (project);
 
+-- Whoever may use the tasks may use the names of projects: every transaction reads them.
+DO $$
+DECLARE
+  known record;
+BEGIN
+  FOR known IN SELECT DISTINCT CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END AS who,
+      privilege_type AS what
+    FROM pg_class, aclexplode(relacl) WHERE oid = 'tasks'::regclass AND grantee <> relowner
+  LOOP
+    EXECUTE format('GRANT %s ON projects TO %s', known.what, known.who);
+  END LOOP;
+END $$;
+
 CREATE OR REPLACE FUNCTION refuse_older_tiebreak() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'this board was upgraded to schema 4; upgrade tiebreak on this machine';
