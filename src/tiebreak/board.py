@@ -113,6 +113,10 @@ LOOK_AGAIN = 30.0
 """Seconds after which a caller that waits for the end of a task calls `settled` again, even without an event."""
 
 
+LOOK_AT_HOLDER = 2.0
+"""Seconds after which a waiter tries again while the holder is bound to a process, whose end no event may tell."""
+
+
 class Board:
     """An open board, used by one agent in one project."""
 
@@ -450,7 +454,7 @@ class Board:
         if "waiting" in refusal.data:
             left = SOON if left is None else min(left, SOON)
         if refusal.data.get("bound"):  # if its process ends, perhaps no event tells
-            left = LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)
+            left = LOOK_AT_HOLDER if left is None else min(left, LOOK_AT_HOLDER)
         if left is None and refusal.data.get("state") in ("blocked", "pending"):
             left = self.tasks.due(project=None)  # it may become ready only because a claim lapses
             left = None if left is None else max(left, 0.05)
