@@ -38,6 +38,7 @@ test: .venv/.stamp ## All tests
 # that repeat the same lines with many processes, faults and random input: crash, faults, model, races, security and the like.
 # `make test` judges the tests; this judges the lines alone: a test that fails here is reported, and counts what it reached.
 COVERED := $(addprefix tests/,cli compat conformance daemon docs guard mcp migrate postgres_only restore sessions unit upgrade worker)
+COVERED += tests/security/test_browsers.py
 
 cover: .venv/.stamp ## Count the lines that the tests reach, and fail below the gate (fail_under in pyproject.toml)
 	@tools/need git curl bash ip postgres pgbouncer tmux
