@@ -16,7 +16,7 @@ def on_terminal(tb: Tb, *words: str, answer: str) -> tuple[int, str]:
     """Run a command at a terminal and answer its question; how it ended, and the screen."""
     with terminal() as screen:
         running = screen.start(tb, TB, *words)
-        assert screen.read(until=b"[y/N] "), screen.screen
+        assert screen.read(until=b"? "), screen.screen
         screen.type(f"{answer}\n")
         assert screen.read(), "the command did not end"
         return running.wait(PATIENCE), screen.screen.decode()
