@@ -85,15 +85,6 @@ def test_a_name_that_was_passed_on_is_settled(place: Place) -> None:
         clone(place, "carol", alice.project).holds.take(resources=["lock:deploy"])
 
 
-def test_a_board_that_was_asked_for_its_project_goes_on_with_all_names(place: Place) -> None:
-    alice, bob = clone(place, "alice", SHOP, ROOT, "shop-111111"), clone(place, "bob", ROOT)
-    assert alice.project == SHOP
-    alice.projects.rename(name="shop")
-    alice.holds.take(resources=["lock:deploy"])
-    with pytest.raises(Lost):
-        bob.holds.take(resources=["lock:deploy"])
-
-
 def test_a_clone_that_was_known_by_its_path_keeps_its_rows_when_it_has_a_remote(place: Place) -> None:
     path = "local/shop-0123456789abcdef"
     if _is_shared(place):

@@ -102,6 +102,20 @@ def test_two_repositories_that_were_at_one_path_are_two_projects(old: OldBoard) 
         assert alice.project == LIVE
 
 
+def test_asking_for_the_project_settles_it_for_other_clones(old: OldBoard) -> None:
+    with clone(old, "alice", SHOP, ROOT, LIVE) as alice, clone(old, "carol", SHOP, ROOT, "shop-999999") as carol:
+        assert alice.project == LIVE
+        with pytest.raises(Lost):
+            carol.holds.take(resources=["lock:deploy"])
+
+
+def test_a_call_is_not_run_twice_because_its_project_was_asked_for_meanwhile(old: OldBoard) -> None:
+    with clone(old, "alice", SHOP, ROOT, LIVE) as alice:
+        first = alice.call("tasks.post", {"name": "once"}, once="a-key-of-its-own")
+        assert alice.project == LIVE
+        assert alice.call("tasks.post", {"name": "once"}, once="a-key-of-its-own").number == first.number
+
+
 def test_an_alias_for_an_old_name_counts(old: OldBoard) -> None:
     with clone(old, "alice", LIVE) as by_hand, clone(old, "bob", SHOP, ROOT, DEAD) as bob:
         by_hand.projects.alias(name=DEAD)

@@ -237,8 +237,6 @@ def merge(tx: Transaction, source: str, target: str, agent: str | None) -> None:
             target=target,
         )
     move_rows(tx, source, target)
-    if tx.first("SELECT 1 FROM projects WHERE name = :name", name=source) is None:
-        put(tx, source, target, GIVEN)
     note = f"{source} was merged into it; {raised} epochs were raised" if raised else f"{source} was merged into it"
     append(tx, "project.merged", target, subject=subject(target), name=source, agent=agent, note=note)
 
