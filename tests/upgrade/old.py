@@ -5,7 +5,9 @@
 version 2 has upgraded that board and added limited jobs to it: claimed, ready with and without room in their group,
 blocked, delayed and completed. That is `sqlite-2.db.gz` and `postgres-2.sql`. The code of version 3 has upgraded that
 one and added deferred work and two projects as that version named them after paths: `shop-1a2b3c` holds a lock,
-`shop-4d5e6f` has given one back. That is `sqlite-3.db.gz` and `postgres-3.sql`.
+`shop-4d5e6f` has given one back. That is `sqlite-3.db.gz` and `postgres-3.sql`. The code of version 4 has upgraded that
+one; a clone has taken `shop-1a2b3c` over, posted a task there and sent messages. That is `sqlite-4.db.gz` and
+`postgres-4.sql`.
 """
 
 from __future__ import annotations

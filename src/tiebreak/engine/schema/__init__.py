@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 4
+VERSION = 5
 """The version that this code works with."""
 TABLES = (
     *("projects", "tasks", "edges", "stirred", "chores", "marks", "queues", "outputs", "holds", "pools"),

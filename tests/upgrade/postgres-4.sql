@@ -1,0 +1,646 @@
+CREATE FUNCTION events_next() RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  IF coalesce(current_setting('tiebreak.numbering', true), '') = '' THEN
+    PERFORM pg_advisory_xact_lock_shared((1952998754::bigint << 32) + (CASE WHEN is_called THEN last_value ELSE 0 END))
+      FROM events_number;
+    PERFORM set_config('tiebreak.numbering', 'on', true);
+  END IF;
+  RETURN nextval('events_number');
+END $$;
+
+CREATE FUNCTION events_settled() RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  given bigint;
+  pending bigint;
+BEGIN
+  SELECT CASE WHEN is_called THEN last_value ELSE 0 END INTO given FROM events_number;
+  SELECT min(((classid::bigint << 32) + objid::bigint) - (1952998754::bigint << 32)) INTO pending FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND ((classid::bigint << 32) + objid::bigint) BETWEEN (1952998754::bigint << 32) AND (1952998754::bigint << 32) + (1::bigint << 40);
+  RETURN least(given, coalesce(pending, given));
+END $$;
+
+CREATE FUNCTION refuse_older_tiebreak() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  RAISE EXCEPTION 'this board was upgraded to schema 4; upgrade tiebreak on this machine';
+END $$;
+
+CREATE FUNCTION stir_group() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  INSERT INTO stirred AS known (project, limit_group, task, rank)
+    VALUES (NEW.project, NEW.limit_group, NEW.number,
+            CASE WHEN TG_OP = 'UPDATE' AND (OLD.state = 'claimed' OR NEW.state <> 'pending') THEN 9 ELSE NEW.priority END)
+    ON CONFLICT (project, limit_group, task) DO UPDATE SET rank = greatest(known.rank, excluded.rank);
+  RETURN NULL;
+END $$;
+
+CREATE TABLE acks (
+    message bigint NOT NULL,
+    agent text NOT NULL COLLATE pg_catalog."C",
+    acked_at bigint NOT NULL
+);
+
+CREATE TABLE agents (
+    id text NOT NULL COLLATE pg_catalog."C",
+    project text NOT NULL COLLATE pg_catalog."C",
+    doing text,
+    program text,
+    parent text,
+    host text,
+    boot text,
+    pid bigint DEFAULT 0 NOT NULL,
+    started bigint DEFAULT 0 NOT NULL,
+    joined_at bigint NOT NULL,
+    seen_at bigint NOT NULL,
+    left_at bigint DEFAULT 0 NOT NULL,
+    bound bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='1');
+
+CREATE TABLE answers (
+    once text NOT NULL COLLATE pg_catalog."C",
+    request text NOT NULL,
+    answer text NOT NULL,
+    at bigint NOT NULL
+);
+
+CREATE TABLE board (
+    name text NOT NULL,
+    value text NOT NULL
+);
+
+CREATE TABLE chores (
+    project text NOT NULL COLLATE pg_catalog."C",
+    chore text NOT NULL COLLATE pg_catalog."C",
+    subject text NOT NULL COLLATE pg_catalog."C",
+    passed bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE cursors (
+    project text NOT NULL COLLATE pg_catalog."C",
+    agent text NOT NULL COLLATE pg_catalog."C",
+    message bigint NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE edges (
+    task bigint NOT NULL,
+    after bigint NOT NULL
+);
+
+CREATE TABLE events (
+    number bigint DEFAULT events_next() NOT NULL,
+    at bigint NOT NULL,
+    event text NOT NULL COLLATE pg_catalog."C",
+    project text NOT NULL COLLATE pg_catalog."C",
+    subject text COLLATE pg_catalog."C",
+    name text,
+    kind text COLLATE pg_catalog."C",
+    state text COLLATE pg_catalog."C",
+    priority bigint DEFAULT 1 NOT NULL,
+    agent text COLLATE pg_catalog."C",
+    epoch bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    note text,
+    times bigint DEFAULT 1 NOT NULL,
+    data text
+);
+
+CREATE SEQUENCE events_number
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE holds (
+    project text NOT NULL COLLATE pg_catalog."C",
+    resource text NOT NULL COLLATE pg_catalog."C",
+    slot bigint DEFAULT 0 NOT NULL,
+    holder text COLLATE pg_catalog."C",
+    epoch bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    displaced text COLLATE pg_catalog."C",
+    taken_at bigint DEFAULT 0 NOT NULL,
+    note text,
+    hash text COLLATE pg_catalog."C",
+    glob bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='1');
+
+CREATE TABLE marks (
+    project text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    epoch bigint NOT NULL
+);
+
+CREATE TABLE messages (
+    number bigint NOT NULL,
+    project text NOT NULL COLLATE pg_catalog."C",
+    sender text NOT NULL COLLATE pg_catalog."C",
+    recipient text COLLATE pg_catalog."C",
+    channel text NOT NULL COLLATE pg_catalog."C",
+    thread bigint NOT NULL,
+    importance bigint NOT NULL,
+    ack_requested bigint NOT NULL,
+    body text NOT NULL,
+    sent_at bigint NOT NULL
+);
+
+ALTER TABLE messages ALTER COLUMN number ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME messages_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE outputs (
+    task bigint NOT NULL,
+    epoch bigint NOT NULL,
+    start bigint NOT NULL,
+    size bigint NOT NULL,
+    stream bigint NOT NULL,
+    at bigint NOT NULL,
+    text text NOT NULL
+);
+
+CREATE TABLE pools (
+    project text NOT NULL COLLATE pg_catalog."C",
+    resource text NOT NULL COLLATE pg_catalog."C",
+    slots bigint NOT NULL
+);
+
+CREATE TABLE projects (
+    name text NOT NULL COLLATE pg_catalog."C",
+    project text NOT NULL COLLATE pg_catalog."C",
+    rule text NOT NULL COLLATE pg_catalog."C",
+    root text COLLATE pg_catalog."C"
+);
+
+CREATE TABLE queues (
+    project text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    paused_at bigint NOT NULL,
+    paused_by text NOT NULL COLLATE pg_catalog."C",
+    reason text
+);
+
+CREATE TABLE schedules (
+    project text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    expression text NOT NULL,
+    zone text NOT NULL,
+    policy text NOT NULL COLLATE pg_catalog."C",
+    command text,
+    options text,
+    holder text COLLATE pg_catalog."C",
+    epoch bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    displaced text COLLATE pg_catalog."C",
+    due bigint DEFAULT 0 NOT NULL,
+    last bigint DEFAULT 0 NOT NULL,
+    paused_at bigint DEFAULT 0 NOT NULL,
+    reason text,
+    removed_at bigint DEFAULT 0 NOT NULL,
+    created_by text COLLATE pg_catalog."C",
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL
+);
+
+CREATE TABLE sessions (
+    session text NOT NULL COLLATE pg_catalog."C",
+    agent text NOT NULL COLLATE pg_catalog."C",
+    project text NOT NULL COLLATE pg_catalog."C",
+    role text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    command text NOT NULL,
+    cwd text,
+    tmux text,
+    facts text,
+    host text NOT NULL,
+    boot text NOT NULL,
+    pid bigint NOT NULL,
+    started bigint NOT NULL,
+    child bigint DEFAULT 0 NOT NULL,
+    child_started bigint DEFAULT 0 NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    fenced_by text COLLATE pg_catalog."C",
+    replaces text COLLATE pg_catalog."C",
+    replaced_by text COLLATE pg_catalog."C",
+    ticket text COLLATE pg_catalog."C",
+    code bigint,
+    note text,
+    started_by text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL,
+    alive_at bigint DEFAULT 0 NOT NULL,
+    ended_at bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE stirred (
+    project text NOT NULL COLLATE pg_catalog."C",
+    limit_group text NOT NULL COLLATE pg_catalog."C",
+    task bigint NOT NULL,
+    rank bigint NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='1');
+
+CREATE TABLE tasks (
+    number bigint NOT NULL,
+    id text NOT NULL COLLATE pg_catalog."C",
+    project text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL,
+    key text COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority bigint NOT NULL,
+    state text NOT NULL COLLATE pg_catalog."C",
+    payload text,
+    result text,
+    reason text,
+    holder text COLLATE pg_catalog."C",
+    epoch bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    displaced text COLLATE pg_catalog."C",
+    attempts bigint DEFAULT 0 NOT NULL,
+    max_attempts bigint NOT NULL,
+    backoff bigint NOT NULL,
+    ready_at bigint DEFAULT 0 NOT NULL,
+    run_anyway bigint DEFAULT 0 NOT NULL,
+    blockers bigint DEFAULT 0 NOT NULL,
+    tags text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    about text COLLATE pg_catalog."C",
+    created_by text COLLATE pg_catalog."C",
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    claimed_at bigint DEFAULT 0 NOT NULL,
+    finished_at bigint DEFAULT 0 NOT NULL,
+    command text,
+    callee text COLLATE pg_catalog."C",
+    settings text,
+    progress text,
+    limit_group text COLLATE pg_catalog."C",
+    limit_size bigint DEFAULT 0 NOT NULL,
+    aside bigint DEFAULT 0 NOT NULL,
+    look_at bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_analyze_scale_factor='0.05', autovacuum_vacuum_cost_delay='1');
+
+ALTER TABLE tasks ALTER COLUMN number ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME tasks_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE waits (
+    project text NOT NULL COLLATE pg_catalog."C",
+    number bigint NOT NULL,
+    agent text NOT NULL COLLATE pg_catalog."C",
+    resources text NOT NULL,
+    note text,
+    process text COLLATE pg_catalog."C",
+    since_at bigint NOT NULL,
+    until bigint NOT NULL,
+    cycle text
+)
+WITH (fillfactor='50');
+
+INSERT INTO acks VALUES (1, 'bob', 1767225601047000);
+
+INSERT INTO agents VALUES ('lead~spawn-1', 'demo', NULL, 'agent', 'alice~1', 'here', '1.1', 7, 70, 1767225601042000, 1767225601042000, 0, 0);
+INSERT INTO agents VALUES ('hand~spawn-2', 'demo', NULL, 'agent', 'alice~1', 'here', '1.1', 7, 70, 1767225601045000, 1767225601045000, 1767225601046000, 0);
+INSERT INTO agents VALUES ('alice~1', 'demo', 'version 4', NULL, NULL, 'here', '1.1', 7, 70, 1767225601040000, 1767225603100000, 0, 0);
+
+INSERT INTO answers VALUES ('a-key-of-its-own', 'tasks.post 2f81876c07d0156a573fa6baebfa20f3', '{"number": 14, "id": "019b76da-ac06-7b9a-ae59-8260493db564", "project": "demo", "kind": "task", "name": "once", "key": null, "queue": "default", "priority": "normal", "state": "pending", "payload": null, "result": null, "reason": null, "holder": null, "session": null, "epoch": 0, "until": null, "attempts": 0, "max_attempts": 3, "ready_at": null, "tags": [], "about": null, "blockers": 0, "created_by": "alice~1", "created_at": "2026-01-01T00:00:01.030000Z", "updated_at": "2026-01-01T00:00:01.030000Z", "claimed_at": null, "finished_at": null, "command": null, "progress": null}', 1767225601030000);
+
+INSERT INTO board VALUES ('version', '4');
+
+INSERT INTO chores VALUES ('demo', 'resume', 'mail', 0);
+
+INSERT INTO cursors VALUES ('demo', 'bob', 1);
+
+INSERT INTO edges VALUES (6, 4);
+INSERT INTO edges VALUES (6, 5);
+INSERT INTO edges VALUES (20, 17);
+
+INSERT INTO events VALUES (4, 1767225600003000, 'task.posted', 'demo', '019b76da-a803-7acd-8699-caab1192a28f', 'kept', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (5, 1767225601004000, 'board.pruned', '', NULL, 'older than 0s', NULL, NULL, 1, NULL, 0, 0, '1 tasks, 3 events', 1, NULL);
+INSERT INTO events VALUES (6, 1767225601005000, 'task.posted', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (7, 1767225601005000, 'task.claimed', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'claimed', 1, 'alice~1', 1, 1767225901005000, NULL, 1, NULL);
+INSERT INTO events VALUES (8, 1767225601006000, 'task.released', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'pending', 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (9, 1767225601007000, 'task.claimed', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'claimed', 1, 'alice~1', 2, 1767225901007000, NULL, 1, NULL);
+INSERT INTO events VALUES (10, 1767225601008000, 'task.released', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'pending', 1, 'alice~1', 2, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (11, 1767225601009000, 'task.claimed', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'claimed', 1, 'alice~1', 3, 1767225901009000, NULL, 1, NULL);
+INSERT INTO events VALUES (12, 1767225601010000, 'task.released', 'demo', '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'often', 'task', 'pending', 1, 'alice~1', 3, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (13, 1767225601011000, 'task.posted', 'demo', '019b76da-abf3-7deb-8832-df31f8db7864', 'deploy', 'task', 'pending', 2, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (14, 1767225601012000, 'task.posted', 'demo', '019b76da-abf4-754e-966b-0726477e1b37', 'build', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (15, 1767225601012000, 'task.claimed', 'demo', '019b76da-abf4-754e-966b-0726477e1b37', 'build', 'task', 'claimed', 1, 'alice~1', 1, 1767225901012000, NULL, 1, NULL);
+INSERT INTO events VALUES (16, 1767225601013000, 'task.completed', 'demo', '019b76da-abf4-754e-966b-0726477e1b37', 'build', 'task', 'completed', 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (17, 1767225601014000, 'task.posted', 'demo', '019b76da-abf6-77cf-84b7-e459e411a89e', 'blocked', 'task', 'blocked', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (18, 1767225601015000, 'task.posted', 'demo', '019b76da-abf7-7814-a627-596aaeb66a31', 'delayed', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (19, 1767225601016000, 'task.posted', 'demo', '019b76da-abf8-7588-a981-2a249484eaa1', 'cancelled', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (20, 1767225601017000, 'task.cancelled', 'demo', '019b76da-abf8-7588-a981-2a249484eaa1', 'cancelled', 'task', 'cancelled', 1, 'alice~1', 0, 0, 'no longer wanted', 1, NULL);
+INSERT INTO events VALUES (21, 1767225601018000, 'task.posted', 'demo', '019b76da-abfa-7fd9-8929-2d9fd3d23765', 'failed', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (22, 1767225601018000, 'task.claimed', 'demo', '019b76da-abfa-7fd9-8929-2d9fd3d23765', 'failed', 'task', 'claimed', 1, 'alice~1', 1, 1767225901018000, NULL, 1, NULL);
+INSERT INTO events VALUES (23, 1767225601019000, 'task.failed', 'demo', '019b76da-abfa-7fd9-8929-2d9fd3d23765', 'failed', 'task', 'failed', 1, 'alice~1', 1, 0, 'broken', 1, NULL);
+INSERT INTO events VALUES (24, 1767225601020000, 'task.posted', 'demo', '019b76da-abfc-7dc8-bfc6-ed06f61f5682', 'lapsed', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (25, 1767225601020000, 'task.claimed', 'demo', '019b76da-abfc-7dc8-bfc6-ed06f61f5682', 'lapsed', 'task', 'claimed', 1, 'alice~1', 1, 1767225602020000, NULL, 1, NULL);
+INSERT INTO events VALUES (26, 1767225601021000, 'task.posted', 'demo', '019b76da-abfd-7e19-a674-5b44e593c1c9', 'lapsed-last', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (27, 1767225601022000, 'task.claimed', 'demo', '019b76da-abfd-7e19-a674-5b44e593c1c9', 'lapsed-last', 'task', 'claimed', 1, 'alice~1', 1, 1767225602022000, NULL, 1, NULL);
+INSERT INTO events VALUES (28, 1767225601023000, 'task.posted', 'demo', '019b76da-abff-7183-bc04-1b8447f7ccf0', 'held', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (29, 1767225601023000, 'task.claimed', 'demo', '019b76da-abff-7183-bc04-1b8447f7ccf0', 'held', 'task', 'claimed', 1, 'alice~1', 1, 1767229201023000, NULL, 1, NULL);
+INSERT INTO events VALUES (30, 1767225601024000, 'task.posted', 'demo', '019b76da-ac00-7999-88ca-2e52bbbdae15', 'make test', 'job', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (31, 1767225601025000, 'task.claimed', 'demo', '019b76da-ac00-7999-88ca-2e52bbbdae15', 'make test', 'job', 'claimed', 1, 'alice~1', 1, 1767229201025000, NULL, 1, NULL);
+INSERT INTO events VALUES (32, 1767225601027000, 'task.progress', 'demo', '019b76da-ac00-7999-88ca-2e52bbbdae15', 'make test', 'job', 'claimed', 1, 'alice~1', 1, 0, '40 %', 1, '{"percent":40,"note":null}');
+INSERT INTO events VALUES (33, 1767225601028000, 'queue.paused', 'demo', 'queue:mail', 'mail', NULL, NULL, 1, 'alice~1', 0, 0, 'broken', 1, NULL);
+INSERT INTO events VALUES (34, 1767225601029000, 'schedule.added', 'demo', 'cron:daily', 'daily', 'schedule', NULL, 1, 'alice~1', 0, 0, '@daily Europe/Berlin', 1, NULL);
+INSERT INTO events VALUES (35, 1767225601030000, 'task.posted', 'demo', '019b76da-ac06-7b9a-ae59-8260493db564', 'once', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (36, 1767225601031000, 'hold.taken', 'demo', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 1, 1767227401031000, 'for a while', 1, NULL);
+INSERT INTO events VALUES (37, 1767225601032000, 'hold.released', 'demo', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (38, 1767225601033000, 'hold.taken', 'demo', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 2, 1767227401033000, 'for a while', 1, NULL);
+INSERT INTO events VALUES (39, 1767225601034000, 'hold.released', 'demo', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 2, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (40, 1767225601035000, 'hold.taken', 'demo', 'lock:lapsed', 'lock:lapsed', 'lock', NULL, 1, 'alice~1', 1, 1767225602035000, NULL, 1, NULL);
+INSERT INTO events VALUES (41, 1767225601036000, 'hold.taken', 'demo', 'pool:ports', 'pool:ports', 'pool', NULL, 1, 'alice~1', 1, 1767229201036000, NULL, 1, '{"slot":0}');
+INSERT INTO events VALUES (42, 1767225601037000, 'hold.taken', 'demo', 'file:src/**', 'file:src/**', 'file', NULL, 1, 'alice~1', 1, 1767229201037000, NULL, 1, NULL);
+INSERT INTO events VALUES (43, 1767225601038000, 'message.sent', 'demo', NULL, 'to bob', 'general', NULL, 1, 'alice~1', 0, 0, NULL, 1, '{"message":1,"to":"bob","thread":1}');
+INSERT INTO events VALUES (44, 1767225601039000, 'message.sent', 'demo', NULL, 'and again', 'general', NULL, 1, 'alice~1', 0, 0, NULL, 1, '{"message":2,"to":null,"thread":1}');
+INSERT INTO events VALUES (45, 1767225601040000, 'agent.announced', 'demo', NULL, 'alice', NULL, NULL, 1, 'alice~1', 0, 0, 'testing', 1, NULL);
+INSERT INTO events VALUES (46, 1767225601041000, 'hold.taken', 'demo', 'seat:coordinator', 'seat:coordinator', 'seat', NULL, 1, 'lead~spawn-1', 1, 1767225661041000, NULL, 1, NULL);
+INSERT INTO events VALUES (47, 1767225601041000, 'session.starting', 'demo', 'lead~spawn-1', 'lead', 'coordinator', NULL, 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (48, 1767225601042000, 'hold.renewed', 'demo', 'seat:coordinator', 'seat:coordinator', 'seat', NULL, 1, 'lead~spawn-1', 1, 1767225661042000, NULL, 1, NULL);
+INSERT INTO events VALUES (49, 1767225601042000, 'agent.announced', 'demo', NULL, 'lead', NULL, NULL, 1, 'lead~spawn-1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (50, 1767225601042000, 'session.adopted', 'demo', 'lead~spawn-1', 'lead', 'coordinator', NULL, 1, 'lead~spawn-1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (51, 1767225601043000, 'session.alive', 'demo', 'lead~spawn-1', 'lead', 'coordinator', NULL, 1, 'lead~spawn-1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (52, 1767225601044000, 'session.starting', 'demo', 'hand~spawn-2', 'hand', 'worker', NULL, 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (53, 1767225601045000, 'agent.announced', 'demo', NULL, 'hand', NULL, NULL, 1, 'hand~spawn-2', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (54, 1767225601045000, 'session.adopted', 'demo', 'hand~spawn-2', 'hand', 'worker', NULL, 1, 'hand~spawn-2', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (55, 1767225601046000, 'session.ended', 'demo', 'hand~spawn-2', 'hand', 'worker', NULL, 1, 'hand~spawn-2', 0, 0, 'over', 1, NULL);
+INSERT INTO events VALUES (56, 1767225601047000, 'message.acked', 'demo', NULL, 'message 1 of alice', 'general', NULL, 1, 'bob~1', 0, 0, NULL, 1, '{"message":1,"to":"alice","thread":1}');
+INSERT INTO events VALUES (57, 1767225601049000, 'hold.queued', 'demo', 'file:src/a.py', 'file:src/a.py', 'file', NULL, 1, 'bob~1', 0, 0, 'after you', 1, NULL);
+INSERT INTO events VALUES (58, 1767225603050000, 'task.posted', 'demo', '019b76da-b3ea-76c1-9353-e14463fec525', 'last', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (59, 1767225601060200, 'task.posted', 'demo', '019b76da-ac24-78ba-a378-f840bebce9cc', 'make full-1', 'job', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (60, 1767225601060600, 'task.claimed', 'demo', '019b76da-ac24-78ba-a378-f840bebce9cc', 'make full-1', 'job', 'claimed', 1, 'alice~1', 1, 1767229201060600, NULL, 1, NULL);
+INSERT INTO events VALUES (61, 1767225601060800, 'task.posted', 'demo', '019b76da-ac24-79cc-aee3-12afb2b9b68d', 'make full-2', 'job', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (62, 1767225601061000, 'task.posted', 'demo', '019b76da-ac25-78f3-b706-149b21bfde23', 'make over', 'job', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (63, 1767225601061400, 'task.claimed', 'demo', '019b76da-ac25-78f3-b706-149b21bfde23', 'make over', 'job', 'claimed', 1, 'alice~1', 1, 1767225901061400, NULL, 1, NULL);
+INSERT INTO events VALUES (64, 1767225601061600, 'task.completed', 'demo', '019b76da-ac25-78f3-b706-149b21bfde23', 'make over', 'job', 'completed', 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (65, 1767225601061800, 'task.posted', 'demo', '019b76da-ac25-7b43-aaca-f74227857235', 'make free-1', 'job', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (66, 1767225601062000, 'task.posted', 'demo', '019b76da-ac26-763d-bd1e-164d3676cba0', 'make free-2', 'job', 'blocked', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (67, 1767225601062200, 'task.posted', 'demo', '019b76da-ac26-729b-a611-bd9894c95f7b', 'make free-3', 'job', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (68, 1767225603100000, 'hold.taken', 'shop-1a2b3c', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 1, 1767229203100000, NULL, 1, NULL);
+INSERT INTO events VALUES (69, 1767225603100000, 'hold.released', 'shop-1a2b3c', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (70, 1767225603100000, 'hold.taken', 'shop-1a2b3c', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 2, 1767229203100000, NULL, 1, NULL);
+INSERT INTO events VALUES (71, 1767225603100000, 'hold.taken', 'shop-4d5e6f', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 1, 1767229203100000, NULL, 1, NULL);
+INSERT INTO events VALUES (72, 1767225603100000, 'hold.released', 'shop-4d5e6f', 'lock:deploy', 'lock:deploy', 'lock', NULL, 1, 'alice~1', 1, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (73, 1767225603100000, 'task.posted', 'demo', '019b76da-b41c-7f21-81b4-28af11f0b695', 'named since version 4', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (74, 1767225603100000, 'agent.doing', 'demo', NULL, 'alice', NULL, NULL, 1, 'alice~1', 0, 0, 'version 4', 1, NULL);
+INSERT INTO events VALUES (75, 1767225603100000, 'project.named', 'shop-1a2b3c', 'project:shop-1a2b3c', 'example.org/acme/shop', NULL, NULL, 1, NULL, 0, 0, 'example.org/acme/shop means shop-1a2b3c on this board', 1, NULL);
+INSERT INTO events VALUES (76, 1767225603100000, 'task.posted', 'shop-1a2b3c', '019b76da-b41c-7462-81b6-475cab0a66da', 'work of the shop', 'task', 'pending', 1, 'alice~1', 0, 0, NULL, 1, NULL);
+INSERT INTO events VALUES (77, 1767225603100000, 'message.sent', 'shop-1a2b3c', NULL, 'a message of version 4', 'general', NULL, 1, 'alice~1', 0, 0, NULL, 1, '{"message":3,"to":null,"thread":3}');
+INSERT INTO events VALUES (78, 1767225603100000, 'message.sent', 'shop-1a2b3c', NULL, 'an answer', 'general', NULL, 1, 'alice~1', 0, 0, NULL, 1, '{"message":4,"to":null,"thread":3}');
+
+INSERT INTO holds VALUES ('demo', 'lock:deploy', 0, NULL, 2, 0, NULL, 1767225601033000, 'for a while', NULL, 0);
+INSERT INTO holds VALUES ('demo', 'lock:lapsed', 0, 'alice~1', 1, 1767225602035000, NULL, 1767225601035000, NULL, NULL, 0);
+INSERT INTO holds VALUES ('demo', 'pool:ports', 1, NULL, 0, 0, NULL, 0, NULL, NULL, 0);
+INSERT INTO holds VALUES ('demo', 'pool:ports', 2, NULL, 0, 0, NULL, 0, NULL, NULL, 0);
+INSERT INTO holds VALUES ('demo', 'pool:ports', 0, 'alice~1', 1, 1767229201036000, NULL, 1767225601036000, NULL, NULL, 0);
+INSERT INTO holds VALUES ('demo', 'file:src/**', 0, 'alice~1', 1, 1767229201037000, NULL, 1767225601037000, NULL, NULL, 1);
+INSERT INTO holds VALUES ('demo', 'seat:coordinator', 0, 'lead~spawn-1', 1, 1767225661042000, NULL, 1767225601041000, NULL, NULL, 0);
+INSERT INTO holds VALUES ('shop-1a2b3c', 'lock:deploy', 0, 'alice~1', 2, 1767229203100000, NULL, 1767225603100000, NULL, NULL, 0);
+INSERT INTO holds VALUES ('shop-4d5e6f', 'lock:deploy', 0, NULL, 1, 0, NULL, 1767225603100000, NULL, NULL, 0);
+
+INSERT INTO marks VALUES ('demo', 'pruned', 1);
+
+INSERT INTO messages VALUES (1, 'demo', 'alice', 'bob', 'general', 1, 1, 1, 'hello	world', 1767225601038000);
+INSERT INTO messages VALUES (2, 'demo', 'alice', NULL, 'general', 1, 1, 0, 'and again', 1767225601039000);
+INSERT INTO messages VALUES (3, 'shop-1a2b3c', 'alice', NULL, 'general', 3, 1, 0, 'a message of version 4', 1767225603100000);
+INSERT INTO messages VALUES (4, 'shop-1a2b3c', 'alice', NULL, 'general', 3, 1, 0, 'an answer', 1767225603100000);
+
+INSERT INTO outputs VALUES (13, 1, 0, 6, 1, 1767225601026000, 'ä
+	\N');
+
+INSERT INTO pools VALUES ('demo', 'pool:ports', 3);
+
+INSERT INTO projects VALUES ('demo', 'demo', 'old', NULL);
+INSERT INTO projects VALUES ('shop-4d5e6f', 'shop-4d5e6f', 'old', NULL);
+INSERT INTO projects VALUES ('example.org/acme/shop', 'shop-1a2b3c', 'origin', 'commit/0123456789abcdef01234567');
+INSERT INTO projects VALUES ('commit/0123456789abcdef01234567', 'shop-1a2b3c', 'commit', 'commit/0123456789abcdef01234567');
+INSERT INTO projects VALUES ('shop-1a2b3c', 'shop-1a2b3c', 'taken', 'commit/0123456789abcdef01234567');
+
+INSERT INTO queues VALUES ('demo', 'mail', 1767225601028000, 'alice~1', 'broken');
+
+INSERT INTO schedules VALUES ('demo', 'daily', '@daily', 'Europe/Berlin', 'run-once', '"make"', '{"env":{"A":"ä"}}', NULL, 0, 0, NULL, 1767308400000000, 0, 0, NULL, 0, 'alice~1', 1767225601029000, 1767225601029000);
+
+INSERT INTO sessions VALUES ('spawn-1', 'lead~spawn-1', 'demo', 'coordinator', 'alive', '["agent","--x"]', NULL, NULL, NULL, 'here', '1.1', 7, 70, 8, 80, 1, NULL, NULL, NULL, NULL, NULL, NULL, 'alice~1', 1767225601041000, 1767225601043000, 0);
+INSERT INTO sessions VALUES ('spawn-2', 'hand~spawn-2', 'demo', 'worker', 'ended', '["agent"]', NULL, NULL, NULL, 'here', '1.1', 7, 70, 9, 90, 0, NULL, NULL, NULL, NULL, 3, 'over', 'alice~1', 1767225601044000, 0, 1767225601046000);
+
+INSERT INTO stirred VALUES ('demo', 'free', 19, 9);
+INSERT INTO stirred VALUES ('demo', 'full', 16, 9);
+INSERT INTO stirred VALUES ('demo', 'g', 13, 9);
+
+INSERT INTO tasks VALUES (2, '019b76da-a803-7acd-8699-caab1192a28f', 'demo', 'task', 'kept', 'kept', 'default', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225600003000, 1767225600003000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (3, '019b76da-abed-7ae4-a41f-2bbc11f1cbff', 'demo', 'task', 'often', 'often', 'default', 1, 'pending', NULL, NULL, NULL, NULL, 3, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601005000, 1767225601010000, 1767225601009000, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (4, '019b76da-abf3-7deb-8832-df31f8db7864', 'demo', 'task', 'deploy', 'deploy', 'default', 2, 'pending', '{"a":[1,"\\."]}', NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, ' x y ', NULL, 'alice~1', 1767225601011000, 1767225601011000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (5, '019b76da-abf4-754e-966b-0726477e1b37', 'demo', 'task', 'build', 'build', 'default', 1, 'completed', NULL, '{"nothing":null,"umlaut":"ä\n\t\\N"}', NULL, 'alice~1', 1, 0, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601012000, 1767225601013000, 1767225601012000, 1767225601013000, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (6, '019b76da-abf6-77cf-84b7-e459e411a89e', 'demo', 'task', 'blocked', 'blocked', 'default', 1, 'blocked', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 1, '', NULL, 'alice~1', 1767225601014000, 1767225601014000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (7, '019b76da-abf7-7814-a627-596aaeb66a31', 'demo', 'task', 'delayed', 'delayed', 'default', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 1767229201015000, 0, 0, '', NULL, 'alice~1', 1767225601015000, 1767225601015000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (8, '019b76da-abf8-7588-a981-2a249484eaa1', 'demo', 'task', 'cancelled', 'cancelled', 'default', 1, 'cancelled', NULL, NULL, 'no longer wanted', NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601016000, 1767225601017000, 0, 1767225601017000, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (9, '019b76da-abfa-7fd9-8929-2d9fd3d23765', 'demo', 'task', 'failed', 'failed', 'default', 1, 'failed', NULL, NULL, 'broken', 'alice~1', 1, 0, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601018000, 1767225601019000, 1767225601018000, 1767225601019000, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (14, '019b76da-ac06-7b9a-ae59-8260493db564', 'demo', 'task', 'once', NULL, 'default', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601030000, 1767225601030000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (15, '019b76da-b3ea-76c1-9353-e14463fec525', 'demo', 'task', 'last', 'last', 'default', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225603050000, 1767225603050000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (18, '019b76da-ac25-78f3-b706-149b21bfde23', 'demo', 'job', 'make over', 'limited-ended', 'ended', 1, 'completed', NULL, NULL, NULL, 'alice~1', 1, 0, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601061000, 1767225601061600, 1767225601061400, 1767225601061600, '["make","over"]', '', NULL, NULL, 'over', 1, 0, 0);
+INSERT INTO tasks VALUES (10, '019b76da-abfc-7dc8-bfc6-ed06f61f5682', 'demo', 'task', 'lapsed', 'lapsed', 'default', 1, 'claimed', NULL, NULL, NULL, 'alice~1', 1, 1767225602020000, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601020000, 1767225601020000, 1767225601020000, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 1767225602020000);
+INSERT INTO tasks VALUES (11, '019b76da-abfd-7e19-a674-5b44e593c1c9', 'demo', 'task', 'lapsed-last', 'lapsed-last', 'default', 1, 'claimed', NULL, NULL, NULL, 'alice~1', 1, 1767225602022000, NULL, 1, 1, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601021000, 1767225601022000, 1767225601022000, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 1767225602022000);
+INSERT INTO tasks VALUES (12, '019b76da-abff-7183-bc04-1b8447f7ccf0', 'demo', 'task', 'held', 'held', 'default', 1, 'claimed', NULL, NULL, NULL, 'alice~1', 1, 1767229201023000, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601023000, 1767225601023000, 1767225601023000, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 1767229201023000);
+INSERT INTO tasks VALUES (13, '019b76da-ac00-7999-88ca-2e52bbbdae15', 'demo', 'job', 'make test', 'job', 'ci', 1, 'claimed', NULL, NULL, NULL, 'alice~1', 1, 1767229201025000, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601024000, 1767225601027000, 1767225601025000, 0, '["make","test"]', '', '{"env":{"A":"ä"}}', '{"percent":40,"note":null}', 'g', 2, 0, 1767229201025000);
+INSERT INTO tasks VALUES (16, '019b76da-ac24-78ba-a378-f840bebce9cc', 'demo', 'job', 'make full-1', 'limited-claimed', 'limited', 1, 'claimed', NULL, NULL, NULL, 'alice~1', 1, 1767229201060600, NULL, 1, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601060200, 1767225601060600, 1767225601060600, 0, '["make","full-1"]', '', NULL, NULL, 'full', 1, 0, 1767229201060600);
+INSERT INTO tasks VALUES (17, '019b76da-ac24-79cc-aee3-12afb2b9b68d', 'demo', 'job', 'make full-2', 'limited-full', 'limited', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601060800, 1767225601060800, 0, 0, '["make","full-2"]', '', NULL, NULL, 'full', 1, 1, 0);
+INSERT INTO tasks VALUES (19, '019b76da-ac25-7b43-aaca-f74227857235', 'demo', 'job', 'make free-1', 'limited-free', 'limited', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225601061800, 1767225601061800, 0, 0, '["make","free-1"]', '', NULL, NULL, 'free', 1, 1, 0);
+INSERT INTO tasks VALUES (20, '019b76da-ac26-763d-bd1e-164d3676cba0', 'demo', 'job', 'make free-2', 'limited-blocked', 'limited', 1, 'blocked', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 1, '', NULL, 'alice~1', 1767225601062000, 1767225601062000, 0, 0, '["make","free-2"]', '', NULL, NULL, 'free', 1, 1, 0);
+INSERT INTO tasks VALUES (21, '019b76da-ac26-729b-a611-bd9894c95f7b', 'demo', 'job', 'make free-3', 'limited-delayed', 'limited', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 1767229201062200, 0, 0, '', NULL, 'alice~1', 1767225601062200, 1767225601062200, 0, 0, '["make","free-3"]', '', NULL, NULL, 'free', 1, 1, 0);
+INSERT INTO tasks VALUES (22, '019b76da-b41c-7f21-81b4-28af11f0b695', 'demo', 'task', 'named since version 4', 'fourth', 'default', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225603100000, 1767225603100000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+INSERT INTO tasks VALUES (23, '019b76da-b41c-7462-81b6-475cab0a66da', 'shop-1a2b3c', 'task', 'work of the shop', 'shop-work', 'default', 1, 'pending', NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 3, 1000000, 0, 0, 0, '', NULL, 'alice~1', 1767225603100000, 1767225603100000, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0);
+
+INSERT INTO waits VALUES ('demo', 1767225601049000, 'bob~1', '["file:src/a.py"]', 'after you', NULL, 1767225601049000, 1767225631049000, NULL);
+
+SELECT pg_catalog.setval('events_number', 78, true);
+
+SELECT pg_catalog.setval('messages_number_seq', 4, true);
+
+SELECT pg_catalog.setval('tasks_number_seq', 23, true);
+
+ALTER TABLE ONLY acks
+    ADD CONSTRAINT acks_pkey PRIMARY KEY (message, agent);
+
+ALTER TABLE ONLY agents
+    ADD CONSTRAINT agents_pkey PRIMARY KEY (project, id);
+
+ALTER TABLE ONLY answers
+    ADD CONSTRAINT answers_pkey PRIMARY KEY (once);
+
+ALTER TABLE ONLY board
+    ADD CONSTRAINT board_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY chores
+    ADD CONSTRAINT chores_pkey PRIMARY KEY (project, chore, subject);
+
+ALTER TABLE ONLY cursors
+    ADD CONSTRAINT cursors_pkey PRIMARY KEY (project, agent);
+
+ALTER TABLE ONLY edges
+    ADD CONSTRAINT edges_pkey PRIMARY KEY (task, after);
+
+ALTER TABLE ONLY events
+    ADD CONSTRAINT events_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY holds
+    ADD CONSTRAINT holds_pkey PRIMARY KEY (project, resource, slot);
+
+ALTER TABLE ONLY marks
+    ADD CONSTRAINT marks_pkey PRIMARY KEY (project, key);
+
+ALTER TABLE ONLY messages
+    ADD CONSTRAINT messages_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY outputs
+    ADD CONSTRAINT outputs_pkey PRIMARY KEY (task, epoch, start);
+
+ALTER TABLE ONLY pools
+    ADD CONSTRAINT pools_pkey PRIMARY KEY (project, resource);
+
+ALTER TABLE ONLY projects
+    ADD CONSTRAINT projects_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY queues
+    ADD CONSTRAINT queues_pkey PRIMARY KEY (project, queue);
+
+ALTER TABLE ONLY schedules
+    ADD CONSTRAINT schedules_pkey PRIMARY KEY (project, name);
+
+ALTER TABLE ONLY sessions
+    ADD CONSTRAINT sessions_pkey PRIMARY KEY (session);
+
+ALTER TABLE ONLY stirred
+    ADD CONSTRAINT stirred_pkey PRIMARY KEY (project, limit_group, task);
+
+ALTER TABLE ONLY tasks
+    ADD CONSTRAINT tasks_id_key UNIQUE (id);
+
+ALTER TABLE ONLY tasks
+    ADD CONSTRAINT tasks_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY waits
+    ADD CONSTRAINT waits_pkey PRIMARY KEY (project, number);
+
+CREATE INDEX answers_at ON answers USING btree (at);
+
+CREATE INDEX edges_after ON edges USING btree (after, task);
+
+CREATE INDEX events_granted ON events USING btree (project, subject, epoch, number) WHERE (event = ANY (ARRAY['task.claimed'::text, 'hold.taken'::text, 'hold.transferred'::text]));
+
+CREATE INDEX events_subject ON events USING btree (subject, number) WHERE (subject IS NOT NULL);
+
+CREATE INDEX holds_live ON holds USING btree (project, glob) WHERE (holder IS NOT NULL);
+
+CREATE INDEX messages_project ON messages USING btree (project, number);
+
+CREATE INDEX messages_thread ON messages USING btree (thread, number);
+
+CREATE INDEX messages_words ON messages USING gin (to_tsvector('simple'::regconfig, body));
+
+CREATE INDEX projects_of ON projects USING btree (project);
+
+CREATE INDEX schedules_due ON schedules USING btree (due) WHERE (due > 0);
+
+CREATE INDEX sessions_open ON sessions USING btree (project, role) WHERE (ended_at = 0);
+
+CREATE INDEX stirred_rank ON stirred USING btree (project, rank DESC, task);
+
+CREATE INDEX tasks_aside ON tasks USING btree (project, queue, aside, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (aside > 0));
+
+CREATE INDEX tasks_blocked ON tasks USING btree (project, number) WHERE (state = 'blocked'::text);
+
+CREATE INDEX tasks_claimed ON tasks USING btree (project, look_at) WHERE (state = 'claimed'::text);
+
+CREATE INDEX tasks_delayed ON tasks USING btree (project, ready_at) WHERE ((state = 'pending'::text) AND (ready_at > 0));
+
+CREATE INDEX tasks_ended ON tasks USING btree (project, state, number) WHERE (finished_at > 0);
+
+CREATE INDEX tasks_finished ON tasks USING btree (finished_at) WHERE (finished_at > 0);
+
+CREATE UNIQUE INDEX tasks_key ON tasks USING btree (project, key) WHERE (key IS NOT NULL);
+
+CREATE INDEX tasks_limited ON tasks USING btree (project, limit_group) WHERE ((state = 'claimed'::text) AND (limit_group IS NOT NULL));
+
+CREATE INDEX tasks_open ON tasks USING btree (project, number) WHERE (finished_at = 0);
+
+CREATE INDEX tasks_ready ON tasks USING btree (project, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (aside = 0));
+
+CREATE INDEX tasks_ready_both ON tasks USING btree (project, queue, kind, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (aside = 0) AND (queue <> 'default'::text) AND (kind <> 'task'::text));
+
+CREATE INDEX tasks_ready_jobs ON tasks USING btree (project, queue, callee, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (aside < 1) AND (callee IS NOT NULL));
+
+CREATE INDEX tasks_ready_kind ON tasks USING btree (project, kind, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (aside = 0));
+
+CREATE INDEX tasks_ready_limited ON tasks USING btree (project, limit_group, queue, callee, limit_size, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (limit_group IS NOT NULL));
+
+CREATE INDEX tasks_ready_queue ON tasks USING btree (project, queue, priority DESC, number) WHERE ((state = 'pending'::text) AND (ready_at = 0) AND (aside = 0));
+
+CREATE INDEX tasks_ready_tagged ON tasks USING btree (project, ready_at, priority DESC, number) WHERE ((state = 'pending'::text) AND (aside = 0) AND (tags <> ''::text));
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON acks FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON agents FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON answers FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON board FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON chores FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON cursors FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON edges FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON events FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON holds FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON marks FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON messages FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON outputs FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON pools FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON projects FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON queues FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON schedules FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON sessions FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON stirred FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON tasks FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER schema_4 BEFORE INSERT OR DELETE OR UPDATE ON waits FOR EACH STATEMENT WHEN ((current_setting('tiebreak.schema'::text, true) IS DISTINCT FROM '4'::text)) EXECUTE FUNCTION refuse_older_tiebreak();
+
+CREATE TRIGGER tasks_insert_stirs AFTER INSERT ON tasks FOR EACH ROW WHEN (((new.limit_group IS NOT NULL) AND (new.state = 'pending'::text) AND (new.ready_at = 0))) EXECUTE FUNCTION stir_group();
+
+CREATE TRIGGER tasks_update_stirs AFTER UPDATE OF state, ready_at ON tasks FOR EACH ROW WHEN (((new.limit_group IS NOT NULL) AND (new.state <> 'claimed'::text))) EXECUTE FUNCTION stir_group();
