@@ -44,7 +44,7 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_seqscan = off;
 SET LOCAL jit = off;
 SET LOCAL transaction_timeout = 0;
-SET LOCAL tiebreak.schema = '4';
+SET LOCAL tiebreak.schema = '5';
 SELECT set_config(
     'synchronous_commit',
     CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true
@@ -173,8 +173,9 @@ FOR SHARE;
 -- Refuse the call at once, before it waits for the write lock, if a committed grant holds the task.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     (
         SELECT max(grants.number + 0)
         FROM events AS grants
@@ -211,9 +212,9 @@ WHERE project = :project
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.claim (3), death.bound_and_dead
 -- How it is known that an agent is dead whose process is the agent itself; "" for any other agent.
@@ -234,8 +235,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND key = :value;
 
@@ -246,8 +247,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE id >= :low AND id < :high AND project || '' = :project
 ORDER BY id
@@ -304,8 +305,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND key IN (:key_aaa);
 
@@ -316,8 +317,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :value;
 
@@ -325,17 +326,18 @@ WHERE number = :value;
 -- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
-    tags, created_by, finished_at, aside, name, key, queue, payload, max_attempts, about
+    tags, created_by, finished_at, aside, name, key, queue, payload, max_attempts, about, body, parent
 )
 VALUES (
     :id, coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = :key), 0), :now, :now,
     :project, :kind, :priority, :state, :backoff, :ready_at, :run_anyway, :blockers, :tags, :created_by,
-    :finished_at, :aside, :name, :key, :queue, :payload, :max_attempts, :about
+    :finished_at, :aside, :name, :key, :queue, :payload, :max_attempts, :about, :body, :parent
 )
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.claim (12), claims._win
 -- SQLite: :now instead of the server's clock.
@@ -361,9 +363,9 @@ WHERE number = :value
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.claim (13), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
@@ -419,8 +421,9 @@ ORDER BY tasks.number;
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :number AND (state = 'claimed' AND until <= :now)
 FOR UPDATE;
@@ -438,8 +441,9 @@ SET
 WHERE number = :number AND state = 'claimed' AND epoch = :epoch AND (holder IS NOT NULL AND until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.claim (20), expiry.with_dependents
 -- Those of these ended tasks that other tasks come after.
@@ -471,8 +475,9 @@ FOR UPDATE;
 -- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number IN (:n_aaa);
 
@@ -494,8 +499,9 @@ FROM given
 WHERE number = given.n AND state IN ('blocked', 'pending', 'claimed')
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.claim (25), dependencies._release_each
 -- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
@@ -506,8 +512,9 @@ FROM given
 WHERE number = given.n AND state = 'blocked'
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.claim (26), expiry.expire
 -- Write the lapses of a project's claims; how many there were.
@@ -529,8 +536,9 @@ WHERE number = renewed.n AND state = 'claimed';
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND look_at <= :now AND until <= :now
 ORDER BY look_at
@@ -568,9 +576,9 @@ WHERE number = :number
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- ================================================================================================================
 -- tasks.claim_many (writes)
@@ -609,8 +617,9 @@ SET
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.extend (2), claims.stale
 -- The refusal for a write that the fence stopped.
@@ -630,8 +639,9 @@ WHERE number = :number;
 -- tasks.check (1), claims.check
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :value
   AND state = 'claimed'
@@ -662,8 +672,9 @@ SET
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.complete (2), references._by
 SELECT
@@ -672,8 +683,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE id = :value;
 
@@ -709,8 +720,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND key = :value
 FOR UPDATE;
@@ -735,8 +746,9 @@ SET
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.fail (4), claims.change_as_holder
 -- Change a task as its holder, or raise the refusal that explains why the fence stopped the write.
@@ -753,8 +765,9 @@ SET
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
 --   tasks.claim (10): SELECT FROM tasks
@@ -778,8 +791,9 @@ SET displaced = NULL, holder = NULL, until = 0, state = 'pending', attempts = at
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
 --   tasks.claim (5): SELECT FROM tasks
@@ -919,9 +933,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (2), picking._heads
 -- The first tasks of each lane, best first.
@@ -1004,9 +1018,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (6), concurrency.ready_combinations
 -- Each combination of group, queue, function and size that has a ready task, found by an index skip scan.
@@ -1117,9 +1131,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (11), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
@@ -1167,9 +1181,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (12), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
@@ -1217,9 +1231,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (13), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
@@ -1270,9 +1284,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (14), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
@@ -1321,9 +1335,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (15), picking._win_from_lane
 -- Win the first tasks of a lane that have no limit.
@@ -1372,9 +1386,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (16), picking._queues
 -- The queues that have a ready task, found by an index skip scan.
@@ -1453,9 +1467,9 @@ WHERE number = picked.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (20), picking._something_may_be_ready
 -- Whether one of these lanes has a ready task, or a task may have become ready by time.
@@ -1625,9 +1639,9 @@ WHERE number = given.n
   AND (holder IS NULL OR until <= :now)
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
-    displaced;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
 -- tasks.next (29), concurrency._best_hidden_tasks
 -- The tasks that are still hidden among the best ones of each combination, as many as it has room for.
@@ -1675,8 +1689,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :value
 FOR SHARE;
@@ -1712,8 +1726,9 @@ SET
 WHERE number = :number AND state IN ('blocked', 'pending', 'claimed')
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
 --   tasks.claim (5): SELECT FROM tasks
@@ -1756,8 +1771,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :value
 FOR UPDATE;
@@ -1786,12 +1801,13 @@ SET
     finished_at = 0,
     blockers = :waiting,
     updated_at = :now,
-    aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END
+    aside = CASE WHEN max_attempts = 0 THEN 3 WHEN limit_group IS NULL THEN 0 ELSE 1 END
 WHERE number = :number AND state IN ('failed', 'cancelled')
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.retry (7), dependencies.finish_dependents
 -- Finish the deferred work of a task before the task is reopened; refuse if too many tasks come after it.
@@ -1834,8 +1850,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND finished_at > 0 AND state = 'cancelled'
 ORDER BY number DESC
@@ -1849,8 +1865,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project
   AND kind = :kind
@@ -1897,8 +1913,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND finished_at = 0
 ORDER BY number DESC
@@ -1911,8 +1927,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND finished_at > 0 AND state = 'completed'
 ORDER BY number DESC
@@ -1925,8 +1941,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND finished_at > 0 AND state = 'failed'
 ORDER BY number DESC
@@ -1939,8 +1955,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND finished_at = 0 AND state = 'pending'
 ORDER BY number DESC
@@ -1953,8 +1969,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND ((state = 'claimed' AND until <= :now) AND attempts < max_attempts)
 ORDER BY number DESC
@@ -1967,8 +1983,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project
   AND finished_at = 0
@@ -1985,8 +2001,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project
   AND kind = :kind
@@ -2012,8 +2028,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project
   AND kind = :kind
@@ -2060,12 +2076,17 @@ ORDER BY project;
 
 -- tasks.depend (3), dependencies._recount
 UPDATE tasks
-SET blockers = :waiting, state = :state, updated_at = :now, aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END
+SET
+    blockers = :waiting,
+    state = :state,
+    updated_at = :now,
+    aside = CASE WHEN max_attempts = 0 THEN 3 WHEN limit_group IS NULL THEN 0 ELSE 1 END
 WHERE number = :number AND state IN ('blocked', 'pending')
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
 --   tasks.claim (5): SELECT FROM tasks
@@ -2088,14 +2109,28 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number IN (SELECT after FROM edges WHERE edges.task = :number)
 ORDER BY number;
 
 -- Also sends:
 --   tasks.claim (5): SELECT FROM tasks
+
+-- ================================================================================================================
+-- tasks.edit (writes)
+-- Change what a task says; what is not given stays as it is.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- tasks.tree (reads)
+-- List tasks with their parents, each task directly before its children, which are in the order of their numbers.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
@@ -2154,8 +2189,9 @@ WHERE TRUE;
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND holder = :holder
 ORDER BY number
@@ -2174,8 +2210,9 @@ SET
 WHERE number = :number AND state = 'claimed' AND epoch = :epoch
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- tasks.forfeit (3), death.end_holds
 -- End all holds of a dead agent except the coordinator's seat.
@@ -2205,8 +2242,9 @@ VALUES (
 )
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- jobs.submit (2), jobs._free_key
 -- Free the key of an old job if the job is finished; the key keeps its epoch.
@@ -2833,8 +2871,9 @@ WHERE number = :number;
 -- SQLite: without FOR SHARE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 FOR SHARE;
@@ -2897,8 +2936,9 @@ SET progress = :progress, updated_at = :now
 WHERE number = :value AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
 RETURNING
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
 --   tasks.claim (5): SELECT FROM tasks
@@ -2943,8 +2983,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE number = :number;
 
@@ -2980,7 +3020,7 @@ FROM (
     UNION ALL
     SELECT queue, count(*) AS n
     FROM tasks
-    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3
     GROUP BY queue
 ) AS counted
 GROUP BY queue;
@@ -3032,7 +3072,7 @@ WITH best AS MATERIALIZED (
     FOR UPDATE
 )
 UPDATE tasks
-SET ready_at = 0, aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END
+SET ready_at = 0, aside = CASE WHEN max_attempts = 0 THEN 3 WHEN limit_group IS NULL THEN 0 ELSE 1 END
 FROM best
 WHERE number = best.n
 RETURNING number;
@@ -3453,8 +3493,8 @@ RETURNING number;
 -- ================================================================================================================
 
 -- messages.send (1), messages.send
-INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at)
-VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, :now)
+INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at, task)
+VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, :now, :task)
 RETURNING number;
 
 -- messages.send (2), messages.send
@@ -3465,8 +3505,8 @@ WHERE number = :number;
 -- messages.send (3), messages._find
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
-    0 AS gone_since
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE messages.number = :number AND project = :project;
 
@@ -3534,8 +3574,8 @@ FOR SHARE;
 -- messages.inbox (1), messages._select
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
-    0 AS gone_since
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE (recipient = :me OR (recipient IS NULL AND sender <> :me))
   AND messages.project = :project
@@ -3560,8 +3600,8 @@ LIMIT :limit;
 -- messages.inbox (2), messages._select
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
-    0 AS gone_since
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE (recipient = :me OR (recipient IS NULL AND sender <> :me))
   AND messages.project = :project
@@ -3570,6 +3610,13 @@ WHERE (recipient = :me OR (recipient IS NULL AND sender <> :me))
   AND thread = :thread
 ORDER BY messages.number
 LIMIT :limit;
+
+-- ================================================================================================================
+-- messages.comments (reads)
+-- List the comments on a task, oldest first; for the next page, `after` is the last number.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
 
 -- ================================================================================================================
 -- messages.mark (writes)
@@ -3619,11 +3666,11 @@ RETURNING agent;
 -- to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query).
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, coalesce(acks.acked_at, 0),
-    0 AS gone_since
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
 WHERE to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)
-  AND (recipient IS NULL OR recipient = :me OR sender = :me)
+  AND (recipient IS NULL OR recipient = :me OR sender = :me OR task IS NOT NULL)
   AND messages.project = :project
 ORDER BY messages.number
 LIMIT :limit;
@@ -3695,8 +3742,9 @@ WHERE project = :project AND id = :agent;
 -- agents.renew (5), agents.renew
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
-    attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
-    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND holder = :agent AND until > :now
 ORDER BY number;
@@ -4192,8 +4240,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND key > :low AND key < :high AND length(key) = :size
 ORDER BY key DESC
@@ -4206,8 +4254,8 @@ SELECT
     payload, result, reason,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
-    max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at, finished_at,
-    command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
 FROM tasks
 WHERE project = :project AND key > :low AND key < :high AND length(key) = :size AND number < :before
 ORDER BY key DESC
@@ -4448,6 +4496,7 @@ WHERE finished_at > 0
       FROM edges JOIN tasks AS later ON later.number = edges.task
       WHERE edges.after = tasks.number AND later.finished_at = 0
   )
+  AND NOT EXISTS (SELECT 1 FROM tasks AS child WHERE child.parent = tasks.number AND child.finished_at = 0)
   AND NOT EXISTS (
       SELECT 1
       FROM chores
@@ -4470,6 +4519,7 @@ WHERE number IN (:n_aaa)
       FROM edges JOIN tasks AS later ON later.number = edges.task
       WHERE edges.after = tasks.number AND later.finished_at = 0
   )
+  AND NOT EXISTS (SELECT 1 FROM tasks AS child WHERE child.parent = tasks.number AND child.finished_at = 0)
   AND NOT EXISTS (
       SELECT 1
       FROM chores
@@ -4527,6 +4577,7 @@ DELETE FROM messages
 WHERE number IN (SELECT number FROM messages WHERE TRUE ORDER BY number LIMIT :limit)
   AND sent_at <= :before
   AND number < (SELECT max(number) FROM messages)
+  AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = messages.task))
 RETURNING number;
 
 -- upkeep.prune (10), pruning._prune_log

@@ -43,6 +43,7 @@ PYTHON = {
     "board-moved": "open the board at {moved}",
     "board-moved-to-server": "open the board at {moved} (with its password, if it has one)",
     "board-needs-owner": "open it once as the owner of its tables",
+    "body-changed": "read it again with board.tasks.get(), and edit what it says now",
     "claim-over": "board.claim({number}) takes it again if it is free",
     "deadlock": "give back what the others wait for, then take all that you need in one call, with wait=",
     "held-by-you-elsewhere": "finish it there or wait; if that session is over, board.tasks.adopt() or "

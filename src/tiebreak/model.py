@@ -184,6 +184,7 @@ class Task(Record):
     """A piece of work. `holder`, `epoch` and `until` are the current grant, if it is claimed.
 
     `lapsed`: its lease has run out, but the lapse is not written yet. Until then the holder may still renew or finish.
+    `body` is its description, `parent` the number of the task that it is a part of.
     """
 
     number: int
@@ -206,6 +207,8 @@ class Task(Record):
     ready_at: Time | None
     tags: Words
     about: str | None
+    body: str | None
+    parent: int | None
     blockers: int
     created_by: Holder | None
     created_at: Time
@@ -303,6 +306,7 @@ class Wait(Record):
 class Message(Record):
     """A message. Without a `recipient` it is for everybody. `thread` is the number of the first one in its thread.
 
+    `task` is the number of the task that it is a comment on. A comment whose `recipient` is empty is in no inbox.
     `gone_since`: when the recipient was last here, if it was gone when the message was sent. Only the sender learns it.
     """
 
@@ -316,6 +320,7 @@ class Message(Record):
     ack_requested: bool
     body: str
     sent_at: Time
+    task: int | None
     acked_at: Time | None
     gone_since: Time | None
 

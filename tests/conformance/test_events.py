@@ -121,6 +121,7 @@ def half_told(board: Board) -> dict[str, Any]:
 # One successful call of every operation that writes: what makes it possible, and returns its parameters.
 WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "tasks.post": lambda place, board: {"name": "work"},
+    "tasks.edit": lambda place, board: {**posted(board), "body": "what it is about"},
     "tasks.depend": lambda place, board: {**posted(board), "after": [posted(board)["ref"]]},
     "tasks.claim": lambda place, board: posted(board),
     "tasks.claim_many": lambda place, board: {"refs": [posted(board)["ref"]]},
@@ -231,6 +232,7 @@ def test_reading_leaves_no_event(alice: Board) -> None:
         "schedules.next": {"name": "daily"},
         "schedules.history": {"name": "daily"},
         "messages.search": {"query": "word"},
+        "messages.comments": {"ref": "work"},
         "events.why": {"ref": "work"},
     }
     alice.tasks.post(name="work", key="work")

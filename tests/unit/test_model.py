@@ -272,7 +272,7 @@ def test_times_are_told_to_the_microsecond() -> None:
 
 
 def test_an_unacknowledged_message_has_no_time_of_acknowledgement() -> None:
-    message = record(Message, (1, "demo", "alice", None, "general", 1, 1, 0, "hi", 5_000_000, 0, 0))
+    message = record(Message, (1, "demo", "alice", None, "general", 1, 1, 0, "hi", 5_000_000, None, 0, 0))
     assert (message.acked_at, message.ack_requested, message.importance) == (None, False, "normal")
     assert encode(message)["acked_at"] is None
 

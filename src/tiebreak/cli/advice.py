@@ -21,6 +21,7 @@ COMMANDS = {
     "board-moved": "export TIEBREAK_BOARD='{moved}'",
     "board-moved-to-server": "export TIEBREAK_BOARD='{moved}' (and its password, if it has one)",
     "board-needs-owner": "run `tb status` once as the owner of its tables",
+    "body-changed": "`tb show {number}` shows what it says now; edit that",
     "claim-over": "`tb claim '#{number}'` takes it again if it is free",
     "deadlock": "give back what the others wait for, then take all that you need in one go, with --wait",
     "held-by-you-elsewhere": "`tb adopt {thing!r}` takes it over if that session is over; otherwise finish it there, "

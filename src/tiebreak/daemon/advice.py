@@ -32,6 +32,7 @@ REQUESTS = {
     "board-needs-owner": "the owner of the board's tables has to open it once, where the daemon runs",
     "board-overwritten": "the board has to be repaired where the daemon runs",
     "board-second-name": "the daemon has to be started again for the board at {home}",
+    "body-changed": "read it again with tasks.get, and edit what it says now",
     "claim-over": "tasks.claim with ref #{number} takes it again if it is free",
     "daemon-unreachable": "try again when the daemon of that board runs",
     "deadlock": "give back what the others wait for (holds.release), then take all that you need in one holds.take",

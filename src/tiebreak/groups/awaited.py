@@ -178,8 +178,13 @@ class AsyncTasks(AsyncGroup):
         backoff: float | str = 1.0,
         tags: Sequence[str] = (),
         about: str | int | None = None,
+        body: str | None = None,
+        parent: str | int | None = None,
     ) -> Task:
         """Put a task on the board. If a task with the same key exists, that task is returned instead.
+
+        `body` is its description, and `parent` the task that it is a part of. A parent neither waits for its children nor
+        holds them back.
 
         `after` names tasks that must be completed first; with `run_anyway` the task runs even if one of them failed or was
         cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
@@ -234,6 +239,7 @@ class AsyncTasks(AsyncGroup):
         agent: str | None = None,
         name_contains: str | None = None,
         about: str | int | None = None,
+        parent: str | int | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> builtins.list[Task]:
@@ -246,6 +252,45 @@ class AsyncTasks(AsyncGroup):
     @awaits
     async def after(self, ref: str | int, *, project: str = "") -> builtins.list[Task]:
         """List the tasks that a task comes after."""
+
+    @awaits
+    async def edit(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        name: str | None = None,
+        body: str | None = None,
+        no_body: bool = False,
+        was: str | None = None,
+        priority: str | None = None,
+        queue: str | None = None,
+        tags: Sequence[str] = (),
+        no_tags: Sequence[str] = (),
+        parent: str | int | None = None,
+        no_parent: bool = False,
+    ) -> Task:
+        """Change what a task says; what is not given stays as it is.
+
+        `tags` are added and `no_tags` removed; `no_body` and `no_parent` remove the description and the parent. With `was`,
+        the description is changed only if it still is this text. Whoever holds the task keeps it.
+        """
+
+    @awaits
+    async def tree(
+        self,
+        *,
+        project: str = "",
+        ref: str | int | None = None,
+        every: bool = False,
+        limit: int = 100,
+    ) -> builtins.list[Task]:
+        """List tasks with their parents, each task directly before its children, which are in the order of their numbers.
+
+        With `ref`, that task and everything below it; otherwise the newest `limit` open tasks of the project and whatever
+        they are parts of. Finished tasks are listed only as parents of others, unless `every` is true.
+        """
 
     @awaits
     async def cascade(self, *, project: str | None = "") -> int:
@@ -620,8 +665,12 @@ class AsyncMessages(AsyncGroup):
         ack_requested: bool = False,
         epoch: int = 0,
         later: bool = False,
+        about: str | int | None = None,
     ) -> Message:
         """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
+
+        With `about`, it is a comment on that task: it goes to the agent that holds the task, or from that one to whoever
+        posted it, and everybody can read it at the task. A reply to a comment is a comment, too.
 
         A name that the project does not know is refused, unless the message is for an agent that will come `later`. If the
         recipient is known but gone, the answer says since when (`gone_since`).
@@ -648,6 +697,18 @@ class AsyncMessages(AsyncGroup):
         """
 
     @awaits
+    async def comments(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[Message]:
+        """List the comments on a task, oldest first; for the next page, `after` is the last number."""
+
+    @awaits
     async def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
         """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
 
@@ -669,7 +730,7 @@ class AsyncMessages(AsyncGroup):
     ) -> builtins.list[Message]:
         """Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
 
-        Only messages that the agent may read are found: its own, those to it and those to everybody.
+        Only messages that the agent may read are found: its own, those to it, those to everybody and comments.
         """
 
 

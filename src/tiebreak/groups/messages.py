@@ -28,8 +28,12 @@ class Messages(Group):
         ack_requested: bool = False,
         epoch: int = 0,
         later: bool = False,
+        about: str | int | None = None,
     ) -> Message:
         """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
+
+        With `about`, it is a comment on that task: it goes to the agent that holds the task, or from that one to whoever
+        posted it, and everybody can read it at the task. A reply to a comment is a comment, too.
 
         A name that the project does not know is refused, unless the message is for an agent that will come `later`. If the
         recipient is known but gone, the answer says since when (`gone_since`).
@@ -55,6 +59,18 @@ class Messages(Group):
         as unread. Listing does not mark anything as read.
         """
 
+    @sends("messages.comments", "ref")
+    def comments(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[Message]:
+        """List the comments on a task, oldest first; for the next page, `after` is the last number."""
+
     @sends("messages.mark", "upto")
     def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
         """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
@@ -70,5 +86,5 @@ class Messages(Group):
     def search(self, query: str, *, agent: str = "", project: str = "", limit: int = 100) -> builtins.list[Message]:
         """Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
 
-        Only messages that the agent may read are found: its own, those to it and those to everybody.
+        Only messages that the agent may read are found: its own, those to it, those to everybody and comments.
         """

@@ -162,8 +162,13 @@ class Tasks(Group):
         backoff: float | str = 1.0,
         tags: Sequence[str] = (),
         about: str | int | None = None,
+        body: str | None = None,
+        parent: str | int | None = None,
     ) -> Task:
         """Put a task on the board. If a task with the same key exists, that task is returned instead.
+
+        `body` is its description, and `parent` the task that it is a part of. A parent neither waits for its children nor
+        holds them back.
 
         `after` names tasks that must be completed first; with `run_anyway` the task runs even if one of them failed or was
         cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
@@ -218,6 +223,7 @@ class Tasks(Group):
         agent: str | None = None,
         name_contains: str | None = None,
         about: str | int | None = None,
+        parent: str | int | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> builtins.list[Task]:
@@ -230,6 +236,45 @@ class Tasks(Group):
     @sends("tasks.after", "ref")
     def after(self, ref: str | int, *, project: str = "") -> builtins.list[Task]:
         """List the tasks that a task comes after."""
+
+    @sends("tasks.edit", "ref")
+    def edit(
+        self,
+        ref: str | int,
+        *,
+        agent: str = "",
+        project: str = "",
+        name: str | None = None,
+        body: str | None = None,
+        no_body: bool = False,
+        was: str | None = None,
+        priority: str | None = None,
+        queue: str | None = None,
+        tags: Sequence[str] = (),
+        no_tags: Sequence[str] = (),
+        parent: str | int | None = None,
+        no_parent: bool = False,
+    ) -> Task:
+        """Change what a task says; what is not given stays as it is.
+
+        `tags` are added and `no_tags` removed; `no_body` and `no_parent` remove the description and the parent. With `was`,
+        the description is changed only if it still is this text. Whoever holds the task keeps it.
+        """
+
+    @sends("tasks.tree")
+    def tree(
+        self,
+        *,
+        project: str = "",
+        ref: str | int | None = None,
+        every: bool = False,
+        limit: int = 100,
+    ) -> builtins.list[Task]:
+        """List tasks with their parents, each task directly before its children, which are in the order of their numbers.
+
+        With `ref`, that task and everything below it; otherwise the newest `limit` open tasks of the project and whatever
+        they are parts of. Finished tasks are listed only as parents of others, unless `every` is true.
+        """
 
     @sends("tasks.cascade")
     def cascade(self, *, project: str | None = "") -> int:

@@ -33,6 +33,7 @@ CALLS = {
     "board-needs-owner": "Tell your user: the owner of the board's tables has to run tb status once.",
     "board-overwritten": _REPAIR,
     "board-second-name": _REPAIR,
+    "body-changed": "Read it again, and edit what it says now.",
     "claim-over": f"{_LEFT} claim with ref #{{number}} takes it again if it is free.",
     "daemon-unreachable": "The board cannot be reached now. Change nothing that others may be changing; try again "
     "shortly, then tell your user: the daemon may not be running (tb serve).",

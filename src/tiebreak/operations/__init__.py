@@ -108,7 +108,17 @@ else:
     P = R = None
 
 MODULES = {
-    "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work", "breaking", "adoption"),
+    "tasks": (
+        "claims",
+        "picking",
+        "tasks",
+        "dependencies",
+        "editing",
+        "parents",
+        "deferred_work",
+        "breaking",
+        "adoption",
+    ),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
     "holds": ("holds", "adoption"),

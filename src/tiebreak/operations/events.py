@@ -154,6 +154,7 @@ def task_event(
     epoch: int = 0,
     until: int = 0,
     note: str | None = None,
+    data: Any = None,
 ) -> None:
     """Append an event about a task, with the state that it led to."""
     # Does not call `append`, to save time: every claim comes through here.
@@ -171,5 +172,5 @@ def task_event(
         until=until,
         note=note,
         times=1,
-        data=None,
+        data=None if data is None else json_text(data),
     )

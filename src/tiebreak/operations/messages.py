@@ -4,6 +4,10 @@ A message goes to one agent or to everybody, on a channel, and may belong to a t
 an incarnation: a restarted agent finds the messages that were sent to its name. Reading moves a cursor that belongs to
 the reader, and no message is ever changed.
 
+A message about a task is a comment on it. All comments on a task are one thread, which everybody can read there, and
+which stays as long as the task. A comment also goes to the inbox of one agent: the one that holds the task, or from
+that one to whoever posted it.
+
 A message to a name that the project does not know is refused, because nobody would ever read it: most of the time the
 name is mistyped. With `later` it is sent, for an agent that will come. If the recipient is known but gone, the message
 is sent, and the sender learns since when.
@@ -21,11 +25,13 @@ from ..names import PRIORITIES, short, shown
 from . import operation, scope
 from .agents import close_names, gone_since, is_known
 from .events import append
+from .references import find, find_here, lookup
 from .session_fence import require_seat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..names import AgentId, Epoch, Label, Limit, Number, Priority, Project, Text
+    from ..model import Task
+    from ..names import AgentId, Epoch, Label, Limit, Number, Priority, Project, Ref, Text
     from . import Transaction
 
 _COLUMNS = (
@@ -51,8 +57,12 @@ def send(
     ack_requested: bool = False,
     epoch: Epoch = 0,
     later: bool = False,
+    about: Ref | None = None,
 ) -> Message:
     """Send a message to one agent, or to everybody; a reply belongs to the thread of the message that it answers.
+
+    With `about`, it is a comment on that task: it goes to the agent that holds the task, or from that one to whoever
+    posted it, and everybody can read it at the task. A reply to a comment is a comment, too.
 
     A name that the project does not know is refused, unless the message is for an agent that will come `later`. If the
     recipient is known but gone, the answer says since when (`gone_since`).
@@ -64,13 +74,20 @@ def send(
     if to is not None and not later and short(to) != short(agent):
         _refuse_unknown(tx, short(to), project)
     tx.serialize("messages", project)  # a reader's cursor must not pass a number that is not committed yet
-    thread = 0 if reply_to is None else _find(tx, reply_to, project, agent).thread
+    answered = None if reply_to is None else _find(tx, reply_to, project, agent)
+    task = _task(tx, about, answered, project)
+    thread = answered.thread if answered else _thread_about(tx, task)
+    recipient = None if to is None else short(to)
+    if task is not None and to is None:
+        recipient = _concerned(task, short(agent))
     row = tx.first(
-        "INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at) "
-        "VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, {now}) RETURNING number",
+        "INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at, "
+        "task) VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, {now}, :task) "
+        "RETURNING number",
         project=project,
         sender=short(agent),
-        recipient=None if to is None else short(to),
+        recipient=recipient,
+        task=None if task is None else task.number,
         channel=channel,
         thread=thread,
         importance=PRIORITIES.index(importance),
@@ -84,11 +101,12 @@ def send(
         tx,
         "message.sent",
         project,
-        name=_first_line(body) if to is None else f"to {short(to)}",
+        subject=None if task is None else task.id,
+        name=_first_line(body) if to is None or task is not None else f"to {short(to)}",
         kind=channel,
         priority=PRIORITIES.index(importance),
         agent=agent,
-        data={"message": number, "to": None if to is None else short(to), "thread": thread or number},
+        data={"message": number, "to": recipient, "thread": thread or number},
     )
     sent = _find(tx, number, project, agent)
     since = 0 if to is None or short(to) == short(agent) else gone_since(tx, short(to), project)
@@ -106,6 +124,36 @@ def _refuse_unknown(tx: Transaction, name: str, project: str) -> None:
         to=name,
         near=close,
     )
+
+
+def _task(tx: Transaction, about: str | None, answered: Message | None, project: str) -> Task | None:
+    """The task that a message is about, locked so that it is not pruned meanwhile."""
+    if about is not None:
+        task = find_here(tx, about, project, "about")
+        if answered is not None and answered.task != task.number:
+            raise Invalid(f"about: message {answered.number} is about {_about(answered)}, so the reply is, too")
+        return task
+    if answered is None or answered.task is None:
+        return None
+    return lookup(tx, f"#{answered.task}", project, "{share}")
+
+
+def _about(message: Message) -> str:
+    return "no task" if message.task is None else f"#{message.task}"
+
+
+def _thread_about(tx: Transaction, task: Task | None) -> int:
+    """The thread of the comments on a task; 0 if there are none yet, or if there is no task."""
+    row = task and tx.first("SELECT min(thread) FROM messages WHERE task = :task", task=task.number)
+    return (row and row[0]) or 0
+
+
+def _concerned(task: Task, sender: str) -> str:
+    """In whose inbox a comment belongs; "" for nobody's."""
+    holder = task.holder if task.state == "claimed" else None
+    if holder is not None and holder != sender:
+        return holder
+    return task.created_by if task.created_by and task.created_by != sender else ""
 
 
 def _first_line(body: str) -> str:
@@ -170,6 +218,16 @@ def _select(tx: Transaction, where: list[str], agent: str, *, limit: int, **para
     return [record(Message, row) for row in rows]
 
 
+@operation("messages.comments", writes=False, strangers=True)
+def comments(
+    tx: Transaction, *, ref: Ref, agent: AgentId = "", project: Project = "", after: Number = 0, limit: Limit = LISTED
+) -> list[Message]:
+    """List the comments on a task, oldest first; for the next page, `after` is the last number."""
+    task = find(tx, ref, project)
+    where = ["messages.task = :task", "messages.number > :after"]
+    return _select(tx, where, agent, task=task.number, after=after, limit=limit)
+
+
 @operation("messages.mark", writes=True, strangers=True)
 def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
     """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
@@ -228,11 +286,11 @@ def search(
 ) -> list[Message]:
     """Find the messages that contain all these words, oldest first; `word*` matches every word that begins so.
 
-    Only messages that the agent may read are found: its own, those to it and those to everybody.
+    Only messages that the agent may read are found: its own, those to it, those to everybody and comments.
     """
     words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
     if not words:
         raise Invalid("query: give at least one word")
-    visible = "(recipient IS NULL OR recipient = :me OR sender = :me)"
+    visible = "(recipient IS NULL OR recipient = :me OR sender = :me OR task IS NOT NULL)"
     where = ["{search:messages.body :query}", visible, "messages.project = :project"]
     return _select(tx, where, agent, project=project, limit=limit, query=tx.search_words(words))

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from . import Transaction
 
 
-_LOGS = (("{log}", "at"), ("messages", "sent_at"))
+# A comment is kept as long as its task.
+_TASK_GONE = " AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = messages.task))"
+_LOGS = (("{log}", "at", ""), ("messages", "sent_at", _TASK_GONE))
 
 
 class _Old:
@@ -47,19 +49,20 @@ class _Old:
             here = " AND project = :project"
             self.params["project"] = project
             self.answer_params["prefix"] = f"{project}\n"
-        # A task is kept while an unfinished task comes after it, and while its end has deferred work. The newest task
-        # stays, so that no number is used twice.
+        # A task is kept while an unfinished task comes after it or is a part of it, and while its end has deferred
+        # work. The newest task stays, so that no number is used twice.
         self.tasks = (
             "finished_at > 0 AND finished_at <= :before AND number < (SELECT max(number) FROM tasks) "
             "AND NOT EXISTS (SELECT 1 FROM edges JOIN tasks AS later ON later.number = edges.task "
             "WHERE edges.after = tasks.number AND later.finished_at = 0) "
+            "AND NOT EXISTS (SELECT 1 FROM tasks AS child WHERE child.parent = tasks.number AND child.finished_at = 0) "
             "AND NOT EXISTS (SELECT 1 FROM chores WHERE chores.project = tasks.project AND chore = 'dependents' "
             f"AND subject = CAST(tasks.number AS TEXT)){here and ' AND tasks.project = :project'}"
         )
         self.here = here
         self.logs = [
-            (table, f"{column} <= :before AND number < (SELECT max(number) FROM {table}){here}")
-            for table, column in _LOGS
+            (table, f"{column} <= :before AND number < (SELECT max(number) FROM {table}){also}{here}")
+            for table, column, also in _LOGS
         ]
         self.agents = f"seen_at <= :before{here}"
         # The key of an answer begins with the project of its call (see `operations`).

@@ -13,7 +13,7 @@ from ..model import Queue, record
 from . import deferred_work, operation, scope
 from .events import append
 from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, hide_paused_tasks
-from .references import HIDDEN_IF_LIMITED
+from .references import HIDDEN_IF_LIMITED, WAITS_FOR_PERSON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def listing(tx: Transaction, *, project: Project = "") -> list[Queue]:
         tx.all(
             "SELECT queue, sum(n) FROM ("
             f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND aside = 0 GROUP BY queue UNION ALL "
-            f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND aside > 0 GROUP BY queue"
+            f"SELECT queue, count(*) AS n FROM tasks WHERE {_READY} AND aside > 0 AND aside <> {WAITS_FOR_PERSON} "
+            "GROUP BY queue"
             ") AS counted GROUP BY queue",
             project=project,
         )

@@ -39,8 +39,15 @@ SHOWN = STORED.replace(" state,", f" {STATE},").replace(
 """A task's columns as reads show them: a task that can be won again has no holder."""
 FINISHED = "ready_at = 0, finished_at = {now}, updated_at = {now}"
 """What every end of a task changes, besides the end of its grant."""
-HIDDEN_IF_LIMITED = "aside = CASE WHEN limit_group IS NULL THEN 0 ELSE 1 END"
-"""What is written when a task may become ready: one with a limit is hidden until its group is reconsidered."""
+WAITS_FOR_PERSON = 3
+"""The value of `aside` for a question, which no search for the next task finds."""
+HIDDEN_IF_LIMITED = (
+    f"aside = CASE WHEN max_attempts = 0 THEN {WAITS_FOR_PERSON} WHEN limit_group IS NULL THEN 0 ELSE 1 END"
+)
+"""What is written when a task may become ready.
+
+One with a limit is hidden until its group is reconsidered, and a question is always hidden.
+"""
 BY_COLUMN = {
     "number": "number = :value",
     "id": "id = :value",
@@ -85,6 +92,14 @@ def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
         )
     where = f" in project {project}" if column == "key" else ""
     raise NotFound(f"no task {shown(ref)}{where}", reason="task-unknown")
+
+
+def find_here(tx: Transaction, ref: str, project: str, what: str) -> Task:
+    """The task that a reference names, if it is in this project, locked (shared) so that it is not pruned meanwhile."""
+    task = find(tx, f"#{find(tx, ref, project).number}", project, "{share}")
+    if task.project != project:
+        raise Invalid(f"{what}: {called(task)} is in project {task.project}, not in {project}")
+    return task
 
 
 def lookup(tx: Transaction, ref: str, project: str, lock: str = "") -> Task | None:

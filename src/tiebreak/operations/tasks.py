@@ -33,7 +33,7 @@ from .dependencies import (
 from .events import contains, task_event
 from .expiry import end_of, expire_one, update_dependents
 from .grants import beginning, by_name, giving_back
-from .references import HIDDEN_IF_LIMITED, SHOWN, STORED, WINNABLE, by_key, called, find, lookup, tagged
+from .references import HIDDEN_IF_LIMITED, SHOWN, STORED, WINNABLE, by_key, called, find, find_here, lookup, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Ref,
         Seconds,
         State,
+        Text,
     )
     from . import Scope, Transaction
 
@@ -82,8 +83,13 @@ def post(
     backoff: Seconds = BACKOFF,
     tags: list[Label] = [],  # noqa: B006
     about: Ref | None = None,
+    body: Text | None = None,
+    parent: Ref | None = None,
 ) -> Task:
     """Put a task on the board. If a task with the same key exists, that task is returned instead.
+
+    `body` is its description, and `parent` the task that it is a part of. A parent neither waits for its children nor
+    holds them back.
 
     `after` names tasks that must be completed first; with `run_anyway` the task runs even if one of them failed or was
     cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
@@ -109,6 +115,8 @@ def post(
         run_anyway=run_anyway,
         tags=tags,
         about=None if about is None else find(tx, about, project).id,
+        body=body,
+        parent=None if parent is None else find_here(tx, parent, project, "parent").number,
     )
 
 
@@ -299,6 +307,7 @@ def listing(
     agent: AgentId | None = None,
     name_contains: Name | None = None,
     about: Ref | None = None,
+    parent: Ref | None = None,
     before: Number | None = None,
     limit: Limit = LISTED,
 ) -> list[Task]:
@@ -309,6 +318,7 @@ def listing(
         "queue": queue,
         "priority": None if priority is None else PRIORITIES.index(priority),
         "about": None if about is None else find(tx, about, project or "").id,
+        "parent": None if parent is None else find(tx, parent, project or "").number,
     }
     where = [f"{column} = :{column}" for column, value in given.items() if value is not None]
     if tag is not None:

@@ -36,6 +36,8 @@ _SENTENCES = {
     "task.cancelled": "{who} cancelled it{note}.",
     "task.reopened": "{who} reopened it{note}.",
     "task.restored": "{who} restored a backup{note}. The next epoch is above {epoch}.",
+    "task.edited": "{who} changed its {note}.",
+    "message.sent": "{who} commented: {what}.",
     "task.ready": "It became ready: all that it comes after is done.",
     "task.linked": "{who} put it {note}.",
     "task.progress": "{who} is at {note}.",
@@ -153,6 +155,6 @@ def _sentence(event: Event) -> Sentence:
         late=f"came too late with a write of epoch {event.epoch}"
         if event.epoch
         else "tried to write without holding it",
-        note=note if event.event in ("task.linked", "task.progress") else f": {note}" if note else "",
+        note=note if event.event in ("task.linked", "task.progress", "task.edited") else f": {note}" if note else "",
     )
     return record(Sentence, (*row_of(event)[:2], text))
