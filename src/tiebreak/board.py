@@ -327,13 +327,17 @@ class Board:
         queue: str | None = None,
         tag: str | None = None,
         count: int = 1,
+        order: str = "priority",
         lease: float | str = CLAIM_LEASE,
         wait: float | str = 0.0,
     ) -> list[Claim]:
-        """Claim the next ready tasks, waiting at most `wait` for the first; an empty list if none became ready."""
+        """Claim the next ready tasks, waiting at most `wait` for the first; an empty list if none became ready.
+
+        With the order `critical`, first the tasks that the most others wait for.
+        """
         from .handles import Claim
 
-        filters = {"kind": kind, "queue": queue, "tag": tag, "count": count}
+        filters = {"kind": kind, "queue": queue, "tag": tag, "count": count, "order": order}
         won, asked = self._next(filters, lease, wait)
         return [Claim(self, task, lease, asked) for task in won]
 

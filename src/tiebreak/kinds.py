@@ -157,6 +157,11 @@ RULES: dict[str, Rule] = {
     "Name": Rule(names.name, f"one printable line, at most {limits.MAX_NAME} bytes", _text(limits.MAX_NAME)),
     "Note": Rule(names.note, f"one printable line, at most {limits.MAX_NOTE} bytes", _text(limits.MAX_NOTE)),
     "Text": Rule(names.text, f"text, at most {limits.MAX_TEXT} bytes", _text(limits.MAX_TEXT)),
+    "AnyText": Rule(
+        names.any_text,
+        f"text, at most {limits.MAX_TEXT} bytes, may be empty",
+        {"type": "string", "maxLength": limits.MAX_TEXT},
+    ),
     "Label": Rule(
         names.label, f"letters, digits and ._:/+@-, at most {limits.MAX_LABEL}", _text(limits.MAX_LABEL, _LABEL)
     ),
@@ -185,6 +190,7 @@ RULES: dict[str, Rule] = {
     "AgentStatus": _word(names.STATUSES, "an agent's status"),
     "Policy": _word(names.POLICIES),
     "Role": _word(names.ROLES),
+    "Order": _word(names.ORDERS),
     "Seconds": Rule(names.seconds, _DURATION, _duration(0, limits.MAX_DELAY), "float | str"),
     "Lease": Rule(
         names.lease,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Name: TypeAlias = str
     Note: TypeAlias = str
     Text: TypeAlias = str
+    AnyText: TypeAlias = str
     Label: TypeAlias = str
     Key: TypeAlias = str
     Ref: TypeAlias = str
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     Resource: TypeAlias = str
     Priority: TypeAlias = str
     State: TypeAlias = str
+    Order: TypeAlias = str
     AgentStatus: TypeAlias = str
     Policy: TypeAlias = str
     Role: TypeAlias = str
@@ -79,6 +81,8 @@ RESOURCE_TYPES = ("file", "lock", "seat", "pool")
 STATUSES = ("active", "idle", "stale", "gone")
 POLICIES = ("skip", "run-once", "run-all")
 """What to do about a schedule's instants that no process fired in time."""
+ORDERS = ("priority", "critical")
+"""In which order ready tasks are handed out."""
 ROLES = ("coordinator", "worker")
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -155,6 +159,11 @@ def text(value: Any, what: str = "text") -> str:
     if "\0" in out:
         raise Invalid(f"{what}: NUL characters are not allowed")
     return out
+
+
+def any_text(value: Any, what: str = "text") -> str:
+    """Text of several lines, which may be empty."""
+    return "" if value == "" else text(value, what)
 
 
 def label(value: Any, what: str = "label") -> str:

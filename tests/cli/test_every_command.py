@@ -33,6 +33,8 @@ CASES = {
     "cancel": ["cancel", "ready"],
     "retry": ["retry", "over"],
     "show": ["show", "mine"],
+    "edit": ["edit", "mine", "--body", "what it is about"],
+    "comment": ["comment", "mine", "half of it is done"],
     "tasks": ["tasks"],
     "submit": ["submit", "make all"],
     "jobs": ["jobs"],

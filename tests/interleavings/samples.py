@@ -89,6 +89,9 @@ TAKE_LOCK = one("holds.take", "deploy", resources=["lock:deploy"], **L)
 TAKE_AGAIN = one("holds.take", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], again=True, **L, **A)
 RELEASE_BOTH = one("holds.release", "deploy docs", resources=["lock:deploy", "file:docs/a.md"], **A)
 
+PART_OF_E = one("tasks.edit", "D E", ref="D", parent="E", priority="high", tags=["new"])
+PART_OF_D = one("tasks.edit", "D E", ref="E", parent="D", body="another text", was="")
+
 SAMPLES: list[Sample] = [
     # Winning, keeping and ending claims.
     one("tasks.claim", "D", ref="D", **L),
@@ -138,8 +141,8 @@ SAMPLES: list[Sample] = [
     one("tasks.cancel", "A B C", ref="A"),
     one("tasks.cancel", "B", ref="B"),
     one("tasks.post", "D", name="a part", parent="D", body="what it is about"),
-    one("tasks.edit", "D E", ref="D", parent="E", priority="high", tags=["new"]),
-    one("tasks.edit", "D E", ref="E", parent="D", body="another text", was=""),
+    PART_OF_E,
+    PART_OF_D,
     one("tasks.edit", "P1 queue", ref="P1", queue="fast", **QUEUES),
     one("tasks.edit", "A", ref="A", name="renamed", no_parent=True),
     one("tasks.tree", "A D E"),
@@ -342,6 +345,12 @@ DEFECTS: dict[int, tuple[tuple[str, Sample, Sample], ...]] = {
     11: (("what is released just then is taken again by nobody", TAKE_AGAIN, RELEASE_BOTH),),
 }
 """The pairs that show the defects of the table in `tests/bugs.md`, by number."""
+HAZARDS: tuple[tuple[str, Sample, Sample], ...] = (
+    ("two tasks become parts of each other", PART_OF_E, PART_OF_D),
+    ("two write the first description", PART_OF_D, PART_OF_D),
+    ("a part is added to a task that is being pruned", one("tasks.post", "F", name="a part", parent="F"), PRUNE_ALL),
+)
+"""Pairs that were thought of before they went wrong."""
 TRIPLES: list[tuple[Sample, Sample, Sample]] = [
     (COMPLETE_L, GET_L, one("tasks.post", "L", name="after L", after=["L"])),
     (RENEW_GLOB, TAKE_BELOW, one("holds.list", "src")),

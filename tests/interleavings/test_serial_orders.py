@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from .explore import Explored, Explorer
-from .samples import DEFECTS, TRIPLES, Sample, pairs
+from .samples import DEFECTS, HAZARDS, TRIPLES, Sample, pairs
 from .world import world
 
 SHARDS = 8
@@ -28,12 +28,12 @@ def told(capsys: pytest.CaptureFixture[str], what: str, explored: Explored) -> N
     assert not explored.findings, f"{len(explored.findings)} findings, the first of them:\n{shown}"
 
 
-PROBLEMS = [(number, title, one, other) for number, found in DEFECTS.items() for title, one, other in found]
+PROBLEMS = [(f"{number}: {title}", one, other) for number, found in DEFECTS.items() for title, one, other in found]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [pytest.param(one, other, id=f"{number}: {title}") for number, title, one, other in PROBLEMS],
+    [pytest.param(one, other, id=title) for title, one, other in (*PROBLEMS, *HAZARDS)],
 )
 def test_no_defect_that_was_there_comes_back(one: Sample, other: Sample, capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, f"{one.name} | {other.name}", Explorer(world(), [one, other]).everything(EACH_DEFECT, SEED))

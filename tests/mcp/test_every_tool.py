@@ -88,3 +88,35 @@ async def _looks(client: Client) -> None:
     assert (await good(client, "look", what="waits"))["waits"] == []
     assert "bob" in json.dumps((await good(client, "look", what="agents"))["agents"])
     assert any("took" in each["text"] for each in (await good(client, "look", what="why", ref="lock:x"))["story"])
+
+
+def test_a_model_describes_edits_and_discusses_tasks(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        top = (await good(client, "post", name="top", body="why it is needed"))["task"]["ref"]
+        part = (await good(client, "post", name="part", parent=top))["task"]
+        assert part["part_of"] == top
+        edited = await good(client, "post", ref=part["ref"], name="renamed", priority="urgent")
+        assert (edited["task"]["posted"]["name"], edited["task"]["priority"]) == ("renamed", "urgent")
+        assert "key does not go with ref" in json.dumps(await bad(client, "post", ref=part["ref"], key="k"))
+        assert "name is missing" in json.dumps(await bad(client, "post", body="nameless"))
+        sent = await good(client, "message", action="send", text="half done", about=top)
+        assert sent["message"]["about"] == top
+        seen = await good(client, "look", what="task", ref=top)
+        assert seen["task"]["posted"]["body"] == "why it is needed"
+        assert [each["said"]["text"] for each in seen["messages"]] == ["half done"]
+        assert [each["ref"] for each in (await good(client, "look", what="tasks", ref=top))["tasks"]] == [part["ref"]]
+
+    near.drive(scenario)
+
+
+def test_a_model_wins_first_what_others_wait_for(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        await good(client, "post", name="urgent", priority="urgent")
+        needed = (await good(client, "post", name="needed"))["task"]["ref"]
+        await good(client, "post", name="later", after=[needed])
+        assert [each["ref"] for each in (await good(client, "claim", order="critical"))["tasks"]] == [needed]
+        assert "order goes with the next ready task" in json.dumps(
+            await bad(client, "claim", ref=needed, order="critical")
+        )
+
+    near.drive(scenario)

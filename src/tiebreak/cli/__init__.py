@@ -24,6 +24,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
         "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
+        "editing": ("edit", "comment"),
     },
     "Files and locks": {
         "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),

@@ -8,7 +8,7 @@ from ..errors import Invalid, Refused
 from ..limits import CLAIM_LEASE, MAX_COUNT
 from ..model import created_by_claim, encode
 from ..names import seconds, short
-from ..text import plain, span
+from ..text import block, plain, span
 from .parser import Argument, Option, command, duration, json_argument, one_tag, tags, whole
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ EPOCH = Option("epoch", "N", "the epoch of your claim (default: the current one)
 LEASE = duration("lease", "how long the claim lasts unless renewed", CLAIM_LEASE)
 WAIT = Option("wait", "DURATION", "wait that long if it is not available", default="0s")
 TAG = tags("only with this tag", one=True)
+WON = "won"
 REASON = Option("reason", "TEXT", "why")
 
 
@@ -38,6 +39,13 @@ def grant(context: Context, task: Task, verb: str, lease: float, **more: Any) ->
         context.answer({**encode(task), **more})
     else:
         context.say(f"{context.styled(verb, 'good')} {called(task)}  epoch {task.epoch}, for {span(lease)}")
+        if verb == WON and task.body:
+            context.say(indented(block(task.body)))
+
+
+def indented(text: str) -> str:
+    """Text of several lines, each of them moved to the right, so that none can be taken for one of ours."""
+    return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))
 
 
 @command(
@@ -66,7 +74,7 @@ def claim(context: Context, args: Args) -> None:
             raise
         task = context.board.win(chosen or ref, lease=args.lease, create=not chosen, wait=args.wait)
     created = created_by_claim(task)
-    grant(context, task, "won", seconds(args.lease), created=created)
+    grant(context, task, WON, seconds(args.lease), created=created)
     if created and not context.json:
         context.warn(f"no task had the key {task.key}: posted #{task.number} and claimed it")
 
@@ -87,20 +95,30 @@ def _ask_which(context: Context, refusal: Refused) -> str | None:
     Option("kind", "KIND", "only of this kind"),
     Option("queue", "QUEUE", "only from this queue"),
     TAG,
+    Option("order", "ORDER", "which first", sets="tasks.next.order"),
     Option("count", "N", f"at most this many, 1 to {MAX_COUNT} (default 1)", default=1, convert=whole),
     LEASE,
     WAIT,
     example="tb next --kind bug --wait 60s",
 )
 def next_ready(context: Context, args: Args) -> int:
-    """Exit 0 if a task was claimed; 1 if none is ready; 2 if none became ready while waiting."""
+    """Exit 0 if a task was claimed; 1 if none is ready; 2 if none became ready while waiting.
+
+    `--order critical` claims first what the most other tasks wait for, directly or indirectly.
+    """
     won = context.board.win_next(
-        kind=args.kind, queue=args.queue, tag=one_tag(args.tag), count=args.count, lease=args.lease, wait=args.wait
+        kind=args.kind,
+        queue=args.queue,
+        tag=one_tag(args.tag),
+        count=args.count,
+        lease=args.lease,
+        wait=args.wait,
+        **args.given("order"),
     )
     if context.json:
         context.answer(won)
     for task in won if not context.json else []:
-        grant(context, task, "won", seconds(args.lease))
+        grant(context, task, WON, seconds(args.lease))
     if not won and not context.json:
         context.say("nothing is ready")
     return 0 if won else 2 if seconds(args.wait) else 1

@@ -123,6 +123,7 @@ def _show(context: Context, found: list[Message], *, lines: bool = False) -> Non
     now = context.board.upkeep.now()
     for message in found:
         to = "you" if message.recipient else f"everybody on {message.channel}"
+        to = f"{to} about #{message.task}" if message.task else to
         marks = "" if message.importance == "normal" else f", {message.importance}"
         if message.ack_requested and not message.acked_at:
             marks += f", wants `tb ack {message.number}`"

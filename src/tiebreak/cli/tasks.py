@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ..errors import Invalid, Refused
+from ..errors import Invalid, NotFound, Refused
 from ..limits import ATTEMPTS, BACKOFF, MAX_LIMIT, SHOWN
 from ..model import encode
 from ..names import ANNOUNCEMENTS
-from ..text import Styled, ago, block, span, table
-from .claims import REASON, REF, TAG, called, who
+from ..text import Styled, ago, block, plain, span, table
+from .claims import REASON, REF, TAG, called, indented, who
 from .context import needed
+from .editing import BODY, description
 from .parser import Argument, Option, command, duration, json_argument, number, one_tag, tags, whole
 
 TYPE_CHECKING = False
@@ -54,7 +55,9 @@ OPEN = ["blocked", "pending", "claimed"]
     duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
     tags("a tag"),
     Option("about", "REF", "for an announcement: the task that it is about"),
-    example="tb post 'fix the login bug' --key login-bug --priority high --kind bug",
+    *BODY,
+    Option("parent", "REF", "the task that it is a part of"),
+    example="tb post 'fix the login bug' --key login-bug --priority high --body 'since the last release'",
 )
 def post(context: Context, args: Args) -> None:
     """Prints the task's number."""
@@ -70,6 +73,8 @@ def post(context: Context, args: Args) -> None:
         backoff=args.backoff,
         tags=args.tag,
         about=args.about,
+        body=description(args),
+        parent=args.parent,
     )
     known = task.created_at < task.updated_at or task.state in ("claimed", "failed", "cancelled")
     verb = context.styled("there is already", "warn") if known else context.styled("posted", "good")
@@ -193,6 +198,7 @@ def show(context: Context, args: Args) -> None:
         ["key", task.key or "-"],
         ["tags", " ".join(task.tags) or "-"],
         ["after", " ".join(f"#{t.number}({t.state})" for t in before) or "-"],
+        ["part of", _parent(context, task)],
         ["reason", task.reason or "-"],
         ["project", task.project],
         ["id", task.id],
@@ -208,19 +214,45 @@ def show(context: Context, args: Args) -> None:
     lines = [row for row in rows if "\n" in row[1]]
     context.say(table([row for row in rows if row[1] != "-" and row not in lines], colour=context.colour))
     for label, text in lines:
-        context.say(f"{label}\n" + _indented(block(text)))
+        context.say(f"{label}\n" + indented(block(text)))
     facts = isinstance(task.result, dict) and "exit" in task.result and task.command is not None
     for label, value in (("payload", task.payload), ("result", None if facts else task.result)):
         if value is not None:
             import json
 
             text = json_lines(json.dumps(value, ensure_ascii=False, indent=2))
-            context.say(f"{label}\n" + _indented(block(text)))
+            context.say(f"{label}\n" + indented(block(text)))
+    if task.body:
+        context.say("description\n" + indented(block(task.body)))
+    _show_parts(context, task)
+    _show_comments(context, task, now)
 
 
-def _indented(text: str) -> str:
-    """Text of several lines, each of them moved to the right, so that none can be taken for one of ours."""
-    return "\n".join("  " + line for line in text.split("\n"))
+def _parent(context: Context, task: Task) -> str:
+    if task.parent is None:
+        return "-"
+    try:
+        return called(context.board.tasks.get(ref=task.parent))
+    except NotFound:
+        return f"#{task.parent}, which was pruned"
+
+
+def _show_parts(context: Context, task: Task) -> None:
+    parts = context.board.tasks.list(parent=task.id, limit=MAX_LIMIT)[::-1]
+    if parts:
+        done = sum(part.state == "completed" for part in parts)
+        context.say(f"parts, {done} of {len(parts)} completed")
+        rows = [[f"#{part.number}", Styled(part.state, STYLES.get(part.state, "")), part.name] for part in parts]
+        context.say(indented(table(rows, limit=max(context.width - 2, 0), colour=context.colour)))
+
+
+def _show_comments(context: Context, task: Task, now: float) -> None:
+    comments = context.board.messages.comments(ref=task.id, limit=MAX_LIMIT)
+    if comments:
+        context.say("comments")
+    for comment in comments:
+        context.say(context.styled(f"  {plain(comment.sender)}, {ago(now - comment.sent_at)} ago", "dim"))
+        context.say("\n".join("    " + line for line in block(comment.body).splitlines()))
 
 
 def json_lines(text: str) -> str:
@@ -248,12 +280,19 @@ def json_lines(text: str) -> str:
     Option("name-contains", "TEXT", "only with this text in their name"),
     Option("every-project", text="of all projects, not only this one"),
     Option("before", "N", "only with smaller numbers: the next page", convert=whole),
+    Option("tree", text="each below the task that it is a part of"),
+    Option("under", "REF", "with --tree: only this task and what is below it"),
     number("limit", "at most this many", SHOWN),
     example="tb tasks --state pending --priority urgent",
 )
 def tasks(context: Context, args: Args) -> None:
-    """Shows numbers, states, holders and ages."""
+    """Shows numbers, states, holders and ages. `--tree` takes --all, --under and --limit."""
     board = context.board
+    if args.tree:
+        _show_tree(context, args)
+        return
+    if args.under is not None:
+        raise Invalid("tasks: --under needs --tree")
     found = board.tasks.list(
         project=None if args.every_project else board.project_names,
         states=args.state or (None if args.all else OPEN),
@@ -286,6 +325,29 @@ def tasks(context: Context, args: Args) -> None:
     )
     if len(found) == args.limit:
         context.say(context.styled(f"more: --before {found[-1].number}", "dim"))
+
+
+def _show_tree(context: Context, args: Args) -> None:
+    filters = ("state", "kind", "queue", "priority", "tag", "agent", "mine", "name_contains", "every_project", "before")
+    if wrong := [name for name in filters if args[name]]:
+        raise Invalid(f"tasks: --tree and --{wrong[0].replace('_', '-')} do not go together")
+    found = context.board.tasks.tree(ref=args.under, every=args.all, limit=args.limit)
+    if context.json:
+        context.answer(found)
+        return
+    if not found:
+        context.say("no tasks" if args.all else "no open tasks (--all shows finished ones)")
+        return
+    from .task_tree import branches
+
+    rows = [
+        [str(task.number), Styled(task.state, STYLES.get(task.state, "")), who(task.holder), branch + task.name]
+        for task, branch in branches(found)
+    ]
+    header = ["#", "STATE", "HOLDER", "NAME"]
+    context.say(table(rows, header=header, right={0}, limit=context.width, colour=context.colour))
+    if len(found) >= args.limit:
+        context.say(context.styled(f"more: --limit {min(args.limit * 10, MAX_LIMIT)}", "dim"))
 
 
 def _lease(task: Task, now: float) -> str:

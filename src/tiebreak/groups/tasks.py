@@ -137,8 +137,12 @@ class Tasks(Group):
         tag: str | None = None,
         count: int = 1,
         lease: float | str = 300.0,
+        order: str = "priority",
     ) -> builtins.list[Task]:
         """Win the next ready tasks, up to `count`: highest priority first, then oldest; an empty list if none is ready.
+
+        With the order `critical`, first the tasks that the most others wait for, directly or indirectly; of those that
+        equally many wait for, highest priority first, then oldest.
 
         Nothing is taken from a paused queue, nor from a group that has reached its limit.
         """
@@ -258,7 +262,8 @@ class Tasks(Group):
         """Change what a task says; what is not given stays as it is.
 
         `tags` are added and `no_tags` removed; `no_body` and `no_parent` remove the description and the parent. With `was`,
-        the description is changed only if it still is this text. Whoever holds the task keeps it.
+        the call is refused unless the description still is this text (empty: there is none). Whoever holds the task
+        keeps it.
         """
 
     @sends("tasks.tree")

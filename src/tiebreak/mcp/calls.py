@@ -97,13 +97,16 @@ async def _overview(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 async def _tasks(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     states = [given["state"]] if "state" in given else UNFINISHED
     filters = {"states": states, "limit": given.get("limit", FEW), "name_contains": given.get("contains")}
+    filters |= {"parent": given["ref"]} if "ref" in given else {}
     found = await board.run(partial(board.sync.tasks.list, **filters))
     return {"tasks": [show.task(each, whole=False, me=board.sync.agent) for each in found]}
 
 
 async def _task(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     found = await board.run(partial(board.sync.tasks.get, ref=_ref(given)))
-    return {"task": show.task(found, me=board.sync.agent)}
+    comments = await board.run(partial(board.sync.messages.comments, ref=found.id, limit=given.get("limit", LISTED)))
+    told = {"messages": [show.message(each) for each in comments]} if comments else {}
+    return {"task": show.task(found, me=board.sync.agent), **told}
 
 
 def _ref(given: dict[str, Any]) -> Any:
@@ -155,8 +158,15 @@ _LOOKS: dict[str, Tool] = {
 
 
 async def post(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    """Post a task."""
-    posted = await board.run(partial(board.sync.tasks.post, **given))
+    """Post a task, or edit one."""
+    if "ref" in given:
+        if wrong := [key for key in ("payload", "kind", "key", "after") if key in given]:
+            raise Invalid(f"post: {wrong[0]} does not go with ref", hint="a task keeps it as it was posted")
+        posted = await board.run(partial(board.sync.tasks.edit, **given))
+    elif "name" not in given:
+        raise Invalid("post: name is missing")
+    else:
+        posted = await board.run(partial(board.sync.tasks.post, **given))
     return {"task": show.task(posted, whole=False, me=board.sync.agent)}
 
 
@@ -164,12 +174,12 @@ async def claim(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     """Claim a task by reference, or the next ready ones."""
     wait, lease = _wait_seconds(given), given.get("lease", CLAIM_LEASE)
     if "ref" in given:
-        more = [key for key in ("kind", "tag", "count") if key in given]
+        more = [key for key in ("kind", "tag", "count", "order") if key in given]
         if more:
             raise Invalid(f"claim: {more[0]} goes with the next ready task, not with ref")
         won = [await board.claim(given["ref"], lease=lease, wait=wait, create=False)]
     else:
-        won = await board.next(lease=lease, wait=wait, **_only(given, "kind", "tag", "count"))
+        won = await board.next(lease=lease, wait=wait, **_only(given, "kind", "tag", "count", "order"))
     return {"tasks": [show.task(each.sync.task, me=board.sync.agent) for each in won]}
 
 
@@ -248,7 +258,7 @@ async def message(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
         return {"message": show.message(acked)}
     if "text" not in given:
         raise Invalid("message: send needs text")
-    options = _only(given, "to", "reply_to", "importance", "ack_requested", "later")
+    options = _only(given, "to", "reply_to", "importance", "ack_requested", "later", "about")
     sent = await board.run(partial(board.sync.messages.send, body=given["text"], **options))
     return {"message": show.message(sent)}
 

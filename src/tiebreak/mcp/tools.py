@@ -113,8 +113,9 @@ TOOLS: list[dict[str, Any]] = [
     _tool(
         "look",
         "Look at the board",
-        "Read the board; changes nothing. board: overview with your claims, holds and unread messages. tasks: a list. "
-        "task: one, by ref. holds, waits: who has what, who waits for whom. why: the story of a ref.",
+        "Read the board; changes nothing. board: overview with your claims, holds and unread messages. tasks: a list, "
+        "or the parts of ref. task: one with its comments, by ref. holds, waits: who has what, who waits for whom. "
+        "why: the story of a ref.",
         _takes(
             what=_word("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
             ref=_text("#number, key, id, path or lock:NAME"),
@@ -136,12 +137,14 @@ TOOLS: list[dict[str, Any]] = [
     ),
     _tool(
         "post",
-        "Post a task",
-        "Put a task on the board for anybody to claim. A key that exists already answers with its task. Kinds ack, "
-        "knowledge and decision are published, not worked on.",
+        "Post or edit a task",
+        "Put a task on the board for anybody to claim, or change what the task ref says. A key that exists already "
+        "answers with its task. Kinds ack, knowledge and decision are published, not worked on.",
         _takes(
-            ["name"],
+            ref=_of("tasks.edit", "ref", "edit this task"),
             name=_of("tasks.post", "name", "one line"),
+            body=_of("tasks.post", "body", "description"),
+            parent=_of("tasks.post", "parent", "ref it is a part of"),
             payload=_of("tasks.post", "payload", "any JSON"),
             kind=_of("tasks.post", "kind"),
             priority=_of("tasks.post", "priority"),
@@ -164,6 +167,7 @@ TOOLS: list[dict[str, Any]] = [
             kind=_of("tasks.next", "kind"),
             tag=_of("tasks.next", "tag"),
             count=_of("tasks.next", "count", maximum=TOOL_COUNT),
+            order=_of("tasks.next", "order", "critical: what most others wait for"),
             lease=_of("tasks.claim", "lease", _LEASE),
             wait=_WAIT,
         ),
@@ -214,13 +218,15 @@ TOOLS: list[dict[str, Any]] = [
     _tool(
         "message",
         "Talk to agents",
-        "Send a message to an agent (or to all without to), or ack one: that also marks all up to it as read. "
+        "Send a message to an agent (or to all without to), comment on a task (about), or ack a message: that also "
+        "marks all up to it as read. "
         "Read with look inbox.",
         _takes(
             ["action"],
             action=_word("send", "ack"),
             to=_of("messages.send", "to"),
             text=_of("messages.send", "body"),
+            about=_of("messages.send", "about"),
             reply_to=_of("messages.send", "reply_to"),
             importance=_of("messages.send", "importance"),
             ack_requested=_of("messages.send", "ack_requested"),

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Label, Name, Priority, Project, Ref, Text
+    from ..names import AgentId, AnyText, Label, Name, Priority, Project, Ref, Text
     from . import Scope, Transaction
 
 
@@ -41,7 +41,7 @@ def edit(
     name: Name | None = None,
     body: Text | None = None,
     no_body: bool = False,
-    was: Text | None = None,
+    was: AnyText | None = None,
     priority: Priority | None = None,
     queue: Label | None = None,
     tags: list[Label] = [],  # noqa: B006  (never changed; a tuple would not be JSON)
@@ -52,7 +52,8 @@ def edit(
     """Change what a task says; what is not given stays as it is.
 
     `tags` are added and `no_tags` removed; `no_body` and `no_parent` remove the description and the parent. With `was`,
-    the description is changed only if it still is this text. Whoever holds the task keeps it.
+    the call is refused unless the description still is this text (empty: there is none). Whoever holds the task
+    keeps it.
     """
     if (body is not None and no_body) or (parent is not None and no_parent):
         raise Invalid(f"{'body' if no_body else 'parent'}: given and removed in the same call")

@@ -1,5 +1,7 @@
 """Picking: which ready tasks are won next, by priority and then by age.
 
+The order `critical` puts the tasks first that the most others wait for (see `critical`).
+
 Usually one statement does it: it claims the first tasks of one index. If queues are paused, several queues are asked
 for or groups have limits, the tasks are divided into lanes, which are each read in order (see `Lane`). The search
 reads the best tasks of each lane and takes those that are the best overall.
@@ -29,18 +31,19 @@ from .concurrency import (
     reconsider_groups,
     taken,
 )
+from .critical import waiting_for
 from .deferred_work import do_step
 from .expiry import NOTHING_DUE, PAUSED, SELECT_IF_DUE, apply_due_changes
 from .grants import winning
 from .references import tagged
-from .rows import given, parameter
+from .rows import given, listed, parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..names import AgentId, Count, Label, Lease, Project
+    from ..names import AgentId, Count, Label, Lease, Order, Project
     from . import Scope, Transaction
 
     Lane = tuple[str | None, str | None, str | None, str | None, int | None]
@@ -85,8 +88,12 @@ def next_ready(
     tag: Label | None = None,
     count: Count = 1,
     lease: Lease = CLAIM_LEASE,
+    order: Order = "priority",
 ) -> list[Task]:
     """Win the next ready tasks, up to `count`: highest priority first, then oldest; an empty list if none is ready.
+
+    With the order `critical`, first the tasks that the most others wait for, directly or indirectly; of those that
+    equally many wait for, highest priority first, then oldest.
 
     Nothing is taken from a paused queue, nor from a group that has reached its limit.
     """
@@ -99,9 +106,53 @@ def next_ready(
     )
     if not filters.kinds:
         return []
-    rows = win(tx, filters, agent=agent, count=count, lease=lease, returning=WON)
+    rows: list[tuple[Any, ...]] = []
+    weights: dict[int, int] = {}
+    if order == "critical":
+        weights = waiting_for(tx, project)
+        rows = _win_critical(tx, filters, weights, {"agent": agent, "lease": micros(lease)}, count)
+    if len(rows) < count:
+        rows += win(tx, filters, agent=agent, count=count - len(rows), lease=lease, returning=WON)
     tasks = [record_grant(tx, row) for row in rows]
-    return sorted(tasks, key=lambda t: (-PRIORITIES.index(t.priority), t.number))
+    return sorted(tasks, key=lambda t: (-weights.get(t.number, 0), -PRIORITIES.index(t.priority), t.number))
+
+
+def _win_critical(
+    tx: Transaction, filters: Filters, weights: dict[int, int], grant: dict[str, Any], count: int
+) -> list[tuple[Any, ...]]:
+    """Win tasks that others wait for, those with the highest weight first.
+
+    Tasks with a limit are left to the ordinary search, and so are tasks that another transaction has locked.
+    """
+    tx.serialize("queues", filters.project, shared=True)
+    _, paused, _ = apply_due_changes(tx, filters.project)
+    found: set[tuple[int, int, int]] = set()
+    for lane in _lanes(tx, filters, paused):
+        for these, params in listed("n", sorted(weights)):
+            rows = tx.all(
+                f"SELECT number, priority FROM tasks WHERE {filters.condition(lane, 0)}{_FREE} AND number IN ({these})",
+                **filters.params,
+                **_lane_params(lane, 0),
+                **params,
+            )
+            found.update((-weights[number], -priority, number) for number, priority in rows)
+    won: list[tuple[Any, ...]] = []
+    for _, _, number in sorted(found):
+        if len(won) == count:
+            break
+        won += tx.all(_WIN_ONE, n=number, **grant)
+    return won
+
+
+_WIN_ONE = winning(
+    "tasks",
+    f"number = picked.n AND {READY}",
+    WON,
+    CLAIMED,
+    "WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE number = :n AND state = 'pending' "
+    "{skip_locked}) ",
+    "picked",
+)
 
 
 class Filters:
