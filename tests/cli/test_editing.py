@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from .command import TB, Tb
+from .command import TB, Environment, Tb
 from .terminals import terminal
 
-ALICE, BOB = {"TIEBREAK_AGENT": "alice~1"}, {"TIEBREAK_AGENT": "bob~1"}
+ALICE: Environment = {"TIEBREAK_AGENT": "alice~1"}
+BOB: Environment = {"TIEBREAK_AGENT": "bob~1"}
 
 
 def test_a_description_comes_from_an_option_a_file_or_standard_input(tb: Tb) -> None:
@@ -85,7 +86,7 @@ def test_next_in_critical_order_wins_what_others_wait_for(tb: Tb) -> None:
     assert (wrong.code, "--order: one of priority, critical" in wrong.err) == (2, True)
 
 
-def editor(folder: Path, script: str) -> dict[str, str | None]:
+def editor(folder: Path, script: str) -> Environment:
     """An editor that does this to the file that it is given."""
     path = folder / "editor"
     path.write_text(f"#!/bin/sh\n{script}\n")
