@@ -31,7 +31,7 @@ check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
 	tools/no-registry
 
 test: .venv/.stamp ## All tests
-	@tools/need git curl bash ip postgres pgbouncer tmux
+	@tools/need git curl bash zsh fish man groff ip postgres pgbouncer tmux
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # Counting lines makes tests slow, so it is a run of its own over the tests that show what each part does. Left out are those
@@ -41,7 +41,7 @@ COVERED := $(addprefix tests/,cli compat conformance daemon docs guard mcp migra
 COVERED += tests/security/test_browsers.py
 
 cover: .venv/.stamp ## Count the lines that the tests reach, and fail below the gate (fail_under in pyproject.toml)
-	@tools/need git curl bash ip postgres pgbouncer tmux
+	@tools/need git curl bash zsh fish man groff ip postgres pgbouncer tmux
 	-$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= --cov-fail-under=0 $(COVERED) $(ARGS)
 	$(BIN)/coverage report
 

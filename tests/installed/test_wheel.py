@@ -30,6 +30,8 @@ class Installed(NamedTuple):
     tb: Path
     begin: str
     """How the command begins that adds an extra to this installation."""
+    manpath: str = ""
+    """Where `man` has to look besides its usual folders: `uv tool` leaves the pages in the environment of the tool."""
 
 
 def run(words: list[str], environment: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -112,7 +114,8 @@ def by_uv_pip(folder: Path, wheel: str, environment: dict[str, str]) -> Installe
 
 def by_uv_tool(folder: Path, wheel: str, environment: dict[str, str]) -> Installed:
     must(["uv", "tool", "install", wheel], environment, folder)
-    return Installed(folder / "uv/bin/tb", "uv tool install 'tiebreak[serve] @ file://")
+    pages = folder / "uv/tools/tiebreak/share/man"
+    return Installed(folder / "uv/bin/tb", "uv tool install 'tiebreak[serve] @ file://", f":{pages}")
 
 
 def by_pipx(folder: Path, wheel: str, environment: dict[str, str]) -> Installed:
@@ -140,6 +143,10 @@ def test_an_installed_wheel_works_and_knows_how_to_add_an_extra(
     assert "is not installed" in refused.stderr
     assert installed.begin in refused.stderr
     assert "Traceback" not in refused.stderr
+
+    found_by = {"MANPATH": installed.manpath} if installed.manpath else {}
+    page = must(["man", "--where", "tb-claim"], user | found_by, tmp_path).strip()
+    assert Path(page).read_text() == must(["tb", "help", "--man", "claim"], user, tmp_path)
 
     schedule = ["tb", "cron", "add", "night", "@daily", "--", "true"]
     command = run(schedule, user, tmp_path).stderr.partition("install the extra 'cron': ")[2].strip()

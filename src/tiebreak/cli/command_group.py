@@ -45,7 +45,8 @@ class CommandGroup:
     @property
     def parts(self) -> list[Argument | Option]:
         """What the outer command declares: the subcommand, its arguments, and the options of all subcommands."""
-        names = Argument("subcommand", ", ".join(self.subcommands), optional=bool(self._fallback))
+        listed = ", ".join(self.subcommands)
+        names = Argument("subcommand", listed, optional=bool(self._fallback), commands=self.subcommands)
         words = Argument("words", "what the subcommand takes", many=True, optional=True)
         return [names, words, *self._options()]
 

@@ -1,8 +1,8 @@
-"""The words on the board that a shell completes: references of tasks, held resources, agents, queues and sessions.
+"""The words on the board that a shell completes: references of tasks, held resources, agents, queues and more.
 
 A shell asks at each press of a key, so this is quick, never fails and never prints an error. It makes no board, and
-gives up after two seconds (a server that cannot be reached). What agents wrote is offered only if no shell could take
-any of its characters for a command.
+gives up after two seconds (a server that cannot be reached). Agents choose many of these words. They are data here:
+each shell quotes them, and what could move a cursor or be taken for an option is left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 
 from ..errors import TiebreakError
-from ..names import JOB, short
+from ..names import JOB, by_key, short
+from ..text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,23 +21,25 @@ if TYPE_CHECKING:
     from ..model import Task
     from .context import Context
 
+    Offered = list[tuple[str, str]]
+    """Words with what each means, or ""."""
+
 PATIENCE = 2.0
 _MOST = 200
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/+@#-")
 
 
-def found(context: Context, kind: str) -> list[str]:
+def on_board(context: Context, kind: str) -> Offered:
     """The words of one kind, in the order in which they are likely to be meant; [] if anything is wrong."""
     from .welcome import is_missing
 
-    if is_missing(context.address):
-        return []
     try:
+        if not kind or is_missing(context.address):
+            return []
         _give_up_after(PATIENCE)
-        words = KINDS[kind](context.board)
-        return list(dict.fromkeys(word for word in words if word and _SAFE.issuperset(word) and word[0] != "-"))
+        found = dict(_KINDS[kind](context.board))
     except (TiebreakError, OSError):
         return []
+    return [(word, plain(text)) for word, text in found.items() if word and plain(word) == word and word[0] != "-"]
 
 
 def _give_up_after(seconds: float) -> None:
@@ -47,54 +50,75 @@ def _give_up_after(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _references(tasks: Iterable[Task]) -> list[str]:
-    """The key of each task, or its number if it has none."""
-    return [task.key or f"#{task.number}" for task in tasks]
+def _references(tasks: Iterable[Task]) -> Offered:
+    """The key of each task, or its number if it has none, with its name."""
+    return [(by_key(task.key) if task.key else f"#{task.number}", task.name) for task in tasks]
 
 
-def _tasks(board: Board) -> list[str]:
+def _unexplained(words: Iterable[str]) -> Offered:
+    return [(word, "") for word in words]
+
+
+def _tasks(board: Board) -> Offered:
     return _references(board.tasks.list(states=["claimed", "pending", "blocked"], limit=_MOST))
 
 
-def _ended(board: Board) -> list[str]:
+def _ended(board: Board) -> Offered:
     return _references(board.tasks.list(states=["failed", "cancelled"], limit=_MOST))
 
 
-def _all_tasks(board: Board) -> list[str]:
+def _all_tasks(board: Board) -> Offered:
     return _references(board.tasks.list(limit=_MOST))
 
 
-def _jobs(board: Board) -> list[str]:
+def _jobs(board: Board) -> Offered:
     return _references(board.tasks.list(kind=JOB, limit=_MOST))
 
 
-def _holds(board: Board) -> list[str]:
-    """Held resources; files as they are called from the current folder."""
+def _holds(board: Board) -> Offered:
+    """Held resources, with their holders; files as they are called from the current folder."""
     root, words = board.root(), []
     for hold in board.holds.list(limit=_MOST):
         kind, _, name = hold.resource.partition(":")
-        words.append(os.path.relpath(os.path.join(root, name)) if kind == "file" else hold.resource)
+        word = os.path.relpath(os.path.join(root, name)) if kind == "file" else hold.resource
+        words.append((word, f"held by {short(hold.holder)}" if hold.holder else ""))
     return words
 
 
-def _things(board: Board) -> list[str]:
+def _things(board: Board) -> Offered:
     return [*_all_tasks(board), *_holds(board)]
 
 
-def _agents(board: Board) -> list[str]:
-    return [short(agent.id) for agent in board.agents.list() if agent.status != "gone"]
+def _agents(board: Board) -> Offered:
+    return [(short(agent.id), agent.doing or "") for agent in board.agents.list() if agent.status != "gone"]
 
 
-def _sessions(board: Board) -> list[str]:
-    return [short(session.agent) for session in board.sessions.list()]
+def _sessions(board: Board) -> Offered:
+    return [(short(session.agent), session.role) for session in board.sessions.list()]
 
 
-def _queues(board: Board) -> list[str]:
+def _queues(board: Board) -> Offered:
     used = {task.queue for task in board.tasks.list(limit=_MOST)}
-    return sorted(used | {each.queue for each in board.queues.list()})
+    return _unexplained(sorted(used | {each.queue for each in board.queues.list()}))
 
 
-KINDS: dict[str, Callable[[Board], list[str]]] = {
+def _projects(board: Board) -> Offered:
+    return _unexplained(each.project for each in board.projects.list())
+
+
+def _schedules(board: Board) -> Offered:
+    return [(each.name, each.expression) for each in board.schedules.list()]
+
+
+def _kinds(board: Board) -> Offered:
+    return _unexplained(sorted({task.kind for task in board.tasks.list(limit=_MOST)}))
+
+
+def _tags(board: Board) -> Offered:
+    return _unexplained(sorted({tag for task in board.tasks.list(limit=_MOST) for tag in task.tags or ()}))
+
+
+_KINDS: dict[str, Callable[[Board], Offered]] = {
     "tasks": _tasks,
     "ended": _ended,
     "all-tasks": _all_tasks,
@@ -104,22 +128,41 @@ KINDS: dict[str, Callable[[Board], list[str]]] = {
     "agents": _agents,
     "sessions": _sessions,
     "queues": _queues,
+    "projects": _projects,
+    "schedules": _schedules,
+    "kinds": _kinds,
+    "tags": _tags,
 }
-"""What `tb completion --list KIND` prints."""
 
 OF_ARGUMENT = {
     "ref": "tasks",
     "resources": "holds",
     "resource": "holds",
+    "thing": "things",
+    "things": "things",
     "to": "agents",
     "agent": "sessions",
+    "queue": "queues",
+    "where": "projects",
     **{f"{name} ref": "all-tasks" for name in ("show", "graph", "wait")},
     "retry ref": "ended",
-    "logs ref": "jobs",
+    **{f"{name} ref": "jobs" for name in ("logs", "guard-epoch")},
     "why ref": "things",
     "hold resources": "",
+    **{f"cron {name} name": "schedules" for name in ("pause", "resume", "rm", "next", "history")},
 }
 """The kind of an argument, by its name, or by its command and its name."""
-OF_METAVAR = {"REF": "tasks", "QUEUE": "queues", "AGENT": "agents", "RESOURCE": "holds"}
+OF_METAVAR = {
+    "REF": "tasks",
+    "QUEUE": "queues",
+    "AGENT": "agents",
+    "RESOURCE": "holds",
+    "KIND": "kinds",
+    "TAG": "tags",
+}
 """The kind of an option's value."""
-OF_OPTION = {"agent": "agents", "as": "agents"}
+OF_OPTION = {"agent": "agents", "as": "agents", "project": "projects"}
+FILES = frozenset(
+    ("FILE", "FOLDER", "PATH", "PATHS", "ADDRESS", "RESOURCE", "RESOURCES", "THING", "THINGS", "JSON", "why ref")
+)
+"""Metavars and arguments that may be files, which are offered where no other word fits."""

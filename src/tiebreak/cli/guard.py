@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 @command(
     "guard",
     "Let git refuse commits of files that others hold: install, uninstall, status, check HOOK, clear PATH….",
-    Argument(
-        "action", "install, uninstall, status; check (called by git); clear (allow a quarantined file to be committed)"
-    ),
+    Argument("action", "install, uninstall, status, check or clear"),
     Argument("words", "the hook for check, the paths for clear", many=True, optional=True),
     rest="ARGS…",
     example="tb guard install",
 )
 def guard(context: Context, args: Args) -> int:
-    """Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed."""
+    """Git calls `check`. `clear` allows a quarantined file to be committed.
+
+    Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed.
+    """
     from ..board import here
     from ..guard.git_hooks import hooks
 

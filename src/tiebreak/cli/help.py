@@ -5,15 +5,16 @@ from __future__ import annotations
 from ..errors import Invalid
 from . import GROUPS, THEMES, find, names
 from .help_layout import brief, columns, entries, paragraphs, shell_command, wrapped
-from .parser import GLOBAL, Argument, command, usage
+from .parser import GLOBAL, Argument, Option, command, usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .context import Context
-    from .parser import Args, Command, Option
+    from .parser import Args, Command
 
 TITLE = "tiebreak: when N agents reach for the same thing, exactly one wins, and everyone can see who."
-EXITS = "Exit codes: 0 won or done, 1 lost or refused, 2 wrong usage or time-out, 3 the board is unavailable."
+EXIT_CODES = {0: "won or done", 1: "lost or refused", 2: "wrong usage or time-out", 3: "the board is unavailable"}
+EXITS = f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}."
 
 
 def overview(limit: int = 0) -> str:
@@ -29,7 +30,11 @@ def overview(limit: int = 0) -> str:
     lines += [
         *wrapped(f"Every command takes {', '.join(every[:-1])} and {every[-1]}.", limit),
         *wrapped(EXITS, limit),
-        *wrapped("`tb help COMMAND` shows a command in full, `tb help THEME` all commands of a theme.", limit),
+        *wrapped(
+            "`tb help COMMAND` shows a command in full, `tb help THEME` all commands of a theme, "
+            "`tb help --man COMMAND` a manual page.",
+            limit,
+        ),
     ]
     return "\n".join(lines)
 
@@ -46,8 +51,7 @@ def theme_commands(theme: str, limit: int) -> list[str]:
 
 def _subcommands(wanted: Command) -> frozenset[str]:
     """The subcommands of a command that has some, as its first argument lists them."""
-    first = wanted.arguments[0] if wanted.arguments else None
-    return frozenset(first.text.split(", ")) if first is not None and first.name == "subcommand" else frozenset()
+    return frozenset(wanted.arguments[0].commands) if wanted.arguments else frozenset()
 
 
 def describe(wanted: Command, limit: int = 0) -> str:
@@ -79,26 +83,44 @@ def about(option: Option) -> str:
     """What an option means, with the words that the parameter it sets may be, and with that parameter's default."""
     if not option.sets:
         return option.text
+    from ..operations import find as find_operation
+
+    operation, _, name = option.sets.rpartition(".")
+    default, words = find_operation(operation).defaults.get(name), words_of(option)
+    listed = f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
+    text = f"{option.text}: {listed}" if listed else option.text
+    return f"{text} (default {default})" if default is not None else text
+
+
+def words_of(option: Option) -> list[str]:
+    """The words that the value of an option may be, if these are fixed."""
+    if not option.sets:
+        return []
     from ..kinds import RULES
     from ..operations import find as find_operation
 
     operation, _, name = option.sets.rpartition(".")
-    wanted = find_operation(operation)
-    rule, default = RULES[wanted.parameters[name].base], wanted.defaults.get(name)
-    words = rule.schema.get("enum", [])
-    listed = f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
-    text = f"{option.text}: {listed}" if listed else option.text
-    return f"{text} (default {default})" if default is not None else text
+    return list(RULES[find_operation(operation).parameters[name].base].schema.get("enum", []))
 
 
 @command(
     "help",
     "Show all commands by theme, those of one theme, or one in full.",
     Argument("command", "a command or a theme", optional=True),
+    Option("man", text="print the manual page, in roff; without COMMAND that of `tb` itself"),
     example="tb help claim",
 )
 def show_help(context: Context, args: Args) -> None:
-    """`tb help COMMAND` is the same as `tb COMMAND --help`."""
+    """`tb help COMMAND` is the same as `tb COMMAND --help`.
+
+    If tiebreak is installed where `man` looks, `man tb-claim` shows the page; else `tb help --man claim | man -l -`.
+    """
+    if args.man:
+        from .man_pages import page
+
+        made = page(args.command or "")
+        context.answer({"man": made}, made.rstrip("\n"))
+        return
     text = _wanted(args.command) if args.command else overview()
     context.answer({"help": text}, text)
 

@@ -42,16 +42,22 @@ def wrapped(text: str, limit: int, *, first: str = "", later: str = "") -> list[
     return [*lines, line] if line.strip() else lines
 
 
+def parts(text: str) -> list[list[str]]:
+    """The paragraphs of a docstring, which empty lines separate, as lists of their lines."""
+    joined = "\n".join(line.strip() for line in text.strip().splitlines())
+    return [part.splitlines() for part in joined.split("\n\n")]
+
+
 def paragraphs(text: str, limit: int, subcommands: frozenset[str] = frozenset()) -> list[str]:
-    """Paragraphs, which empty lines separate, each wrapped by itself; a list of subcommands has a line for each."""
+    """Paragraphs, each wrapped by itself; a list of subcommands has a line for each."""
     lines: list[str] = []
-    for part in "\n".join(line.strip() for line in text.strip().splitlines()).split("\n\n"):
+    for part in parts(text):
         lines += [""] if lines else []
-        if all(line.partition(" ")[0] in subcommands for line in part.splitlines()):
-            for line in part.splitlines():
+        if all(line.partition(" ")[0] in subcommands for line in part):
+            for line in part:
                 lines += wrapped(line, limit, first="    ", later="        ")
         else:
-            lines += wrapped(part, limit)
+            lines += wrapped(" ".join(part), limit)
     return lines
 
 

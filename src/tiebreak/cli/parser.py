@@ -93,13 +93,23 @@ def one_tag(given: list[str]) -> str | None:
 class Argument:
     """A positional argument. `many`: takes all remaining words. `optional`: may be missing.
 
-    `sets` is the parameter that it sets, if that has another name.
+    `sets` is the parameter that it sets, if that has another name. `commands` are the subcommands that it may name.
     """
 
-    __slots__ = ("many", "name", "optional", "sets", "text")
+    __slots__ = ("commands", "many", "name", "optional", "sets", "text")
 
-    def __init__(self, name: str, text: str, *, many: bool = False, optional: bool = False, sets: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        *,
+        many: bool = False,
+        optional: bool = False,
+        sets: str = "",
+        commands: dict[str, Command] | None = None,
+    ) -> None:
         self.name = name
+        self.commands = commands or {}
         self.sets = sets
         self.text = text
         self.many = many
