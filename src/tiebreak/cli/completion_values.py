@@ -70,10 +70,13 @@ def _jobs(board: Board) -> list[str]:
 
 def _holds(board: Board) -> list[str]:
     """Held resources; files as they are called from the current folder."""
+    from ..fingerprints import is_in
+    from ..held_files import path_of
+
     root, words = board.root(), []
     for hold in board.holds.list(limit=_MOST):
-        kind, _, name = hold.resource.partition(":")
-        words.append(os.path.relpath(os.path.join(root, name)) if kind == "file" else hold.resource)
+        here = is_in(hold.resource, root)
+        words.append(os.path.relpath(os.path.join(root, path_of(hold.resource))) if here else hold.resource)
     return words
 
 
