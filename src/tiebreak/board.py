@@ -329,8 +329,9 @@ class Board:
         while projects:
             try:
                 project = projects.pop()
+                self.engine.let_others_pass()
                 while self.engine.run(step, {"project": project}):
-                    pass
+                    self.engine.let_others_pass()
             except (KeyError, TiebreakError):  # another thread was faster, or the board is gone
                 return
 
