@@ -52,8 +52,8 @@ def holds_setting(found: Repository) -> tuple[str, str]:
             continue
         if value not in (REPOSITORY, CHECKOUT):
             raise Invalid(
-                f"git config {SECTION}.holds is {shown(value)} (in {path})",
-                hint=f"it can be '{CHECKOUT}' or '{REPOSITORY}': `git config {SECTION}.holds {CHECKOUT}`",
+                f"git config tiebreak.holds is {shown(value)} (in {path})",
+                hint="it can be 'checkout' or 'repository': `git config tiebreak.holds checkout`",
             )
         return value, path
     return REPOSITORY, ""
@@ -116,7 +116,7 @@ def identity(found: Repository) -> str:
         problem = exc.strerror or str(exc)
     raise Invalid(
         f"the checkout {found.root} cannot get a name for its holds: {os.path.join(found.private, PIN)}: {problem}",
-        hint=f"`git config {SECTION}.holds {REPOSITORY}` makes its holds those of the repository",
+        hint="`git config tiebreak.holds repository` makes its holds those of the repository",
     )
 
 

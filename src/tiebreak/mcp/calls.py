@@ -135,7 +135,9 @@ async def _inbox(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _why(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    ref = await board.run(board.sync.reference, str(_ref(given)))
+    ref = _ref(given)
+    if isinstance(ref, str):
+        ref = await board.run(board.sync.reference, ref)
     told = await board.run(partial(board.sync.events.why, ref=ref, limit=given.get("limit", FEW)))
     return {"story": [show.sentence(each) for each in told]}
 
