@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tiebreak import Board, Event, Refused, Task
@@ -269,16 +270,29 @@ def canceller(address: str, agent: str, refs: Sequence[str]) -> Run:
         board.tasks.cancel(ref=ref)
 
 
+def connections(address: str) -> set[int]:
+    """The server's processes for a database; none for a file. They outlive a killed client, and commit what it sent."""
+    if not address.startswith("postgresql"):
+        return set()
+    others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(address) as raw:
+        return {pid for (pid,) in raw.execute(others).fetchall()}
+
+
 def test_a_process_that_is_killed_anywhere_leaves_no_task_undecided(address: str) -> None:
     chance, counted = random.Random(15), 0
     with open_board(address) as board:
-        for _ in range(5):
+        for number in range(5):
             roots = post(board, 4)
             later = [task for root in roots for task in post(board, 40, after=[root.id])]
+            before_it = connections(address)
             with Crew(canceller, [(address, "dead", [root.id for root in roots])], plant=small_steps) as crew:
                 crew.go()
+                if number == 0:  # once at least it has begun, however slow the machine is
+                    until(lambda ref=roots[0].id: board.tasks.get(ref=ref).state == "cancelled")  # type: ignore[misc]
                 time.sleep(chance.uniform(0.001, 0.1))
                 crew.kill()
+            until(lambda known=before_it: connections(address) <= known)  # type: ignore[misc]
             finish(board)
             ends = {root.number: board.tasks.get(ref=root.id).state for root in roots}
             for task in later:
