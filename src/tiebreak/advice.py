@@ -83,7 +83,9 @@ def advice(error: TiebreakError, words: Mapping[str, str]) -> str:
     template = words.get(error.reason)
     if template is None:
         return error.own_hint
+    from .held_files import called
+
     try:
-        return template.format(**error.data, called=str(error.data.get("resource", "")).removeprefix("file:"))
+        return template.format(**error.data, called=called(str(error.data.get("resource", ""))))
     except KeyError:  # a fact is missing: the error comes from a daemon of another version
         return error.own_hint

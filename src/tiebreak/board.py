@@ -12,7 +12,7 @@ import os
 from . import operations
 from .clock import elapsed
 from .engine import connect, fork_safety
-from .errors import Fenced, Invalid, Lost, Refused, TiebreakError, TimedOut, Unavailable, as_answer
+from .errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable, as_answer
 from .limits import CLAIM_LEASE, HOLD_LEASE, MAX_LIMIT
 from .names import agent as check_agent
 from .names import project as check_project
@@ -201,6 +201,13 @@ class Board:
         found = repository(here())
         return found.root if found else "/"
 
+    def checkout(self) -> str:
+        """The checkout around the current folder if its file holds are its own (see `checkouts`), else empty."""
+        from .checkouts import checkout_of
+        from .repository import repository
+
+        return checkout_of(repository(here()))
+
     def resource(self, text: str) -> str:
         """A resource as a person writes it, in its one spelling; a text without a type is a path from here."""
         from .names import RESOURCE_TYPES
@@ -215,9 +222,50 @@ class Board:
             known = ", ".join(f"{each}:" for each in RESOURCE_TYPES)
             raise Invalid(f"{kind}: is none of {known}", hint=f"./{text} would be a file of that name")
         path = rest if mark and kind == "file" else text
+        if path.startswith("//") and mark and kind == "file":
+            return check_resource(text)  # the full name of a file of a checkout
         if path and os.path.isdir(path) and not path.endswith("/"):
             path += "/"  # a folder means everything below it
-        return "file:" + confine(path, root=self.root(), base=here())
+        from .held_files import file_resource
+
+        return file_resource(confine(path, root=self.root(), base=here()), self.checkout())
+
+    def held_resource(self, text: str) -> str:
+        """A resource as a person writes it, by the name that it is held under at present, if it is.
+
+        Whoever took it may have had another `git config tiebreak.holds`: then it is held in the whole repository, or in
+        this checkout alone.
+        """
+        wanted = self.resource(text)
+        if not wanted.startswith("file:") or text.startswith("file://"):
+            return wanted
+        from .checkouts import known_identity
+        from .held_files import file_resource, path_of
+        from .repository import repository
+
+        found = repository(here())
+        checkout = known_identity(found) if found else ""
+        if not checkout:
+            return wanted
+        held: list[Hold] = self.call("holds.list", {"matching": wanted})
+        names = (wanted, file_resource(path_of(wanted)), file_resource(path_of(wanted), checkout))
+        return next((name for name in names if any(hold.resource == name for hold in held)), wanted)
+
+    def reference(self, ref: str) -> str:
+        """A task or resource as a person writes it, as `events.why` takes it: a path may mean this checkout's file."""
+        from .names import RESOURCE_TYPES
+
+        typed = ref.startswith("#") or (":" in ref and ref.partition(":")[0] in RESOURCE_TYPES)
+        if typed or not self.checkout():
+            return ref
+        try:
+            self.call("tasks.get", {"ref": ref})
+        except (Invalid, NotFound):
+            try:
+                return self.resource(ref)
+            except Invalid:
+                pass
+        return ref
 
     def is_me(self, row: Task | Hold) -> bool:
         """Whether the holder is this agent in this session."""
@@ -281,8 +329,9 @@ class Board:
         while projects:
             try:
                 project = projects.pop()
+                self.engine.let_others_pass()
                 while self.engine.run(step, {"project": project}):
-                    pass
+                    self.engine.let_others_pass()
             except (KeyError, TiebreakError):  # another thread was faster, or the board is gone
                 return
 

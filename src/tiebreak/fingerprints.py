@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .globs import is_glob, unescape
+from .held_files import is_file, parts, path_of
 
 
 def fingerprint(resource: str, root: str) -> str | None:
@@ -14,10 +15,22 @@ def fingerprint(resource: str, root: str) -> str | None:
 
 
 def file_of(resource: str, root: str) -> str:
-    """The path of a held file in a checkout; "" for a glob, and for a resource that is not a file."""
-    if not resource.startswith("file:") or is_glob(resource[5:]):
+    """The path of a held file below `root`; "" for a glob, a file of another checkout, and what is not a file."""
+    if not is_in(resource, root) or is_glob(path_of(resource)):
         return ""
-    return os.path.join(root, *(unescape(part) for part in resource[5:].split("/")))
+    return os.path.join(root, *(unescape(part) for part in path_of(resource).split("/")))
+
+
+def is_in(resource: str, root: str) -> bool:
+    """Whether a resource means files in the checkout at `root`."""
+    checkout = parts(resource)[0] if is_file(resource) else ""
+    if not checkout:
+        return is_file(resource)
+    from .checkouts import known_identity
+    from .repository import repository
+
+    found = repository(root)
+    return found is not None and known_identity(found) == checkout
 
 
 def digest(path: str) -> str | None:

@@ -300,19 +300,28 @@ def _is_other_name(name: str) -> bool:
 
 
 def resource(value: Any, what: str = "resource") -> str:
-    """What can be held: `file:PATH`, `lock:NAME`, `seat:NAME` or `pool:NAME`, in its canonical spelling."""
+    """What can be held: `file:PATH`, `lock:NAME`, `seat:NAME` or `pool:NAME`, in its canonical spelling.
+
+    `file://CHECKOUT/PATH` is a file of one checkout (see `held_files`).
+    """
     out = _line(value, what, MAX_RESOURCE)
     kind, mark, rest = out.partition(":")
     if not mark or kind not in RESOURCE_TYPES:
         raise Invalid(f"{what}: must start with one of file: lock: seat: pool:, got {shown(out)}")
     if kind == "file":
         from .globs import is_glob
+        from .held_files import MAX_CHECKOUT, file_resource, is_checkout, parts
         from .paths import canonical
 
-        path = canonical(rest)
+        checkout, given = parts(out)
+        if checkout and not is_checkout(checkout):
+            raise Invalid(
+                f"{what}: {shown(checkout)} is not a checkout: at most {MAX_CHECKOUT} of a-z 0-9 . _ - are allowed"
+            )
+        path = canonical(given if checkout else rest)
         if len(path) > MAX_GLOB and is_glob(path):
             raise Invalid(f"{what}: a glob of {len(path)} characters, the limit is {MAX_GLOB}")
-        return "file:" + path
+        return _line(file_resource(path, checkout), what, MAX_RESOURCE)
     return f"{kind}:{label(rest, what)}"
 
 

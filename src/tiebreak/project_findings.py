@@ -31,6 +31,10 @@ def _of_this_clone(board: Board) -> list[tuple[str, str, str]]:
         out.append(("bad", "project", refusal.message))
     except Invalid as problem:
         return [("bad", "project", problem.message)]
+    try:
+        board.checkout()
+    except Invalid as problem:
+        out.append(("bad", "holds", problem.message))
     if os.environ.get("TIEBREAK_PROJECT"):
         return out
     from .board import here

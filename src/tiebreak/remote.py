@@ -96,6 +96,9 @@ class RemoteEngine:
         """Always None: every call waits for the daemon."""
         return None
 
+    def let_others_pass(self) -> None:
+        """Nothing to do: the daemon continues deferred work itself."""
+
     def wait(self, after: int, timeout: float, **filters: Any) -> bool:
         """Sleep until the daemon has an event after this number that matches; False when the time is up."""
         return bool(self.follow(after, timeout, {"project": None, **filters}, limit=1)[0])

@@ -11,18 +11,26 @@ from .errors import Invalid
 from .limits import MAX_LABEL
 from .names import shown
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SECTION = "tiebreak"
 """The section of git's configuration with the settings for tiebreak."""
 
 
 class Repository:
-    """A git working tree (`root`) and the directory that all its worktrees share (`common`)."""
+    """A git working tree (`root`), its own git directory (`private`) and the one of all its worktrees (`common`).
 
-    __slots__ = ("common", "root")
+    In a clone without further worktrees, `private` and `common` are the same.
+    """
 
-    def __init__(self, root: str, common: str) -> None:
+    __slots__ = ("common", "private", "root")
+
+    def __init__(self, root: str, common: str, private: str = "") -> None:
         self.root = root
         self.common = common
+        self.private = private or common
 
 
 def repository(start: str) -> Repository | None:
@@ -30,9 +38,9 @@ def repository(start: str) -> Repository | None:
     try:
         here = os.path.realpath(start)
         while True:
-            common = _common_dir(here)
+            private, common = _git_dirs(here)
             if common:
-                return Repository(here, common)
+                return Repository(here, common, private)
             parent = os.path.dirname(here)
             if parent == here:
                 return None
@@ -41,17 +49,17 @@ def repository(start: str) -> Repository | None:
         return None
 
 
-def _common_dir(top: str) -> str:
-    """The common git directory of the working tree at `top`; empty when `top` is not one."""
+def _git_dirs(top: str) -> tuple[str, str]:
+    """The git directory of the working tree at `top`, and the common one; both empty when `top` is not one."""
     dot_git = os.path.join(top, ".git")
     git_dir = dot_git
     if not os.path.isdir(dot_git):
         key, _, target = _read(dot_git).partition(":")
         if key != "gitdir" or not target.strip():
-            return ""
+            return "", ""
         git_dir = os.path.join(top, target.strip())
     common = os.path.join(git_dir, _read(os.path.join(git_dir, "commondir")).strip())
-    return os.path.realpath(common) if os.path.isdir(common) else ""
+    return (os.path.realpath(git_dir), os.path.realpath(common)) if os.path.isdir(common) else ("", "")
 
 
 def _read(path: str) -> str:
@@ -80,7 +88,7 @@ def common_of(path: str) -> str:
     try:
         if os.path.isdir(os.path.join(path, "objects")) and os.path.isfile(os.path.join(path, "HEAD")):
             return os.path.realpath(path)
-        return _common_dir(path)
+        return _git_dirs(path)[1]
     except (PermissionError, ValueError):
         return ""
 
@@ -102,16 +110,24 @@ def _is_plain(char: str) -> bool:
 
 def setting(common: str, wanted: str, section: str = SECTION) -> str:
     """The last value of a key in a section of the repository's git config; empty when there is none."""
-    lines = read_config(common).splitlines()
-    here = chosen = ""
-    for raw in lines:
+    chosen = ""
+    for here, key, value in config_entries(read_config(common)):
+        if (here, key) == (section, wanted) and value is not None:
+            chosen = value
+    return chosen
+
+
+def config_entries(text: str) -> Iterator[tuple[str, str, str | None]]:
+    """The (section, key, value) of each line of a git config, the first two in lower case; None for a key alone."""
+    here = ""
+    for raw in text.splitlines():
         line = raw.strip()
         if line.startswith("["):
             here, _, line = line[1:].partition("]")
+            here, line = here.strip().lower(), line.strip()
         key, equals, value = line.partition("=")
-        if equals and here.strip().lower() == section and key.strip().lower() == wanted:
-            chosen = _config_value(value.strip())
-    return chosen
+        if key and line[0] not in "#;":
+            yield here, key.strip().lower(), _config_value(value.strip()) if equals else None
 
 
 def read_config(common: str) -> str:

@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 
 from tiebreak import Board, Event
-from tiebreak.globs import is_glob, overlap
+from tiebreak.globs import overlap
+from tiebreak.held_files import parts
 from tiebreak.model import row_of
 from tiebreak.names import short
 
@@ -214,7 +215,7 @@ class Log:
         project, mine, _ = _place(event)
         files = self._files.setdefault(project, {})
         for name, other in files.items():
-            if other.holder != thing.holder and _conflict(name[5:], mine[5:]):
+            if other.holder != thing.holder and _conflict(name, mine):
                 raise _broken(event, f"was granted while for {name} {other.grant}")
         files[mine] = thing
 
@@ -263,7 +264,8 @@ def read(board: Board, after: int = 0) -> list[Event]:
 @cache
 def _conflict(one: str, other: str) -> bool:
     """Whether two names of files could mean one file; the same name twice is a matter of its own grants."""
-    return one != other and (is_glob(one) or is_glob(other)) and overlap(one, other)
+    (here, name), (there, path) = parts(one), parts(other)
+    return one != other and (not here or not there or here == there) and overlap(name, path)
 
 
 def _agent(event: Event) -> str | None:

@@ -60,6 +60,10 @@ SOUND = {
         hold.expired lock:x ann 3
         hold.taken lock:x ann 4
         hold.released lock:x ann 4""",
+    "one file in two checkouts": """
+        hold.taken file://one/src/a.py ann 1
+        hold.taken file://two/src/a.py bob 1
+        hold.taken file://two/docs/** ann 1""",
     "overlapping patterns one after the other, of one agent, and in two projects": """
         hold.taken file:src/** ann 1
         hold.taken file:src/a.py ann 1
@@ -186,6 +190,14 @@ FALSE = {
     "a file and a pattern": (
         "hold.taken file:src/** ann 1\nhold.taken file:src/a.py bob 1",
         r"file:src/a.py in demo: was granted while for file:src/\*\* ann~1 had it at epoch 1 since event 1",
+    ),
+    "a file of a checkout and of the repository": (
+        "hold.taken file:src/a.py ann 1\nhold.taken file://one/src/a.py bob 1",
+        "file://one/src/a.py in demo: was granted while for file:src/a.py ann~1",
+    ),
+    "a pattern and a path in one checkout": (
+        "hold.taken file://one/src/** ann 1\nhold.taken file://one/src/a.py bob 1",
+        "was granted while for",
     ),
     "two patterns": ("hold.taken file:src/*.py ann 1\nhold.taken file:*/a.py bob 1", "was granted while for"),
     "a pattern that is handed to somebody beside another": (

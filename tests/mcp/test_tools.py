@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -228,5 +230,22 @@ def test_a_model_that_claims_a_number_gets_no_new_task(near: Tools) -> None:
         refusal = await bad(client, "claim", ref="404")
         assert "a number is never a new task" in refusal["next"]
         assert (await good(client, "look", what="tasks"))["tasks"] == []
+
+    near.drive(scenario)
+
+
+def test_a_model_holds_the_file_of_its_own_checkout(near: Tools, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "config", "tiebreak.holds", "checkout"], cwd=tmp_path, check=True)
+    near.board.holds.take(resources=["file://elsewhere/a.py"])
+
+    async def scenario(client: Client) -> None:
+        [held] = (await good(client, "hold", action="take", resources=["a.py"]))["holds"]
+        assert held["token"].startswith("file://")
+        assert len((await good(client, "look", what="holds", ref="a.py"))["holds"]) == 1
+        story = json.dumps(await good(client, "look", what="why", ref="a.py"))
+        assert ("ada took" in story, "bob took" in story) == (True, False)
+        await good(client, "hold", action="renew", tokens=[held["token"]])
+        await good(client, "hold", action="release", tokens=[held["token"]])
 
     near.drive(scenario)

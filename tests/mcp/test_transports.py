@@ -160,3 +160,15 @@ def test_ten_clients_reach_for_one_task_and_one_wins(daemon: Serving) -> None:
         asyncio.run(all_at_once())
         assert len(won) == 1
         assert board.tasks.get(ref=task.id).holder == won[0].partition("~")[0]
+
+
+def test_a_model_whose_checkout_is_not_known_holds_the_file_in_all_of_them(daemon: Serving) -> None:
+    bob = as_seen_by(daemon, "bob~1")
+
+    async def scenario(client: Client) -> None:
+        await good(client, "hold", action="take", resources=["mine.py", "file://here/own.py"])
+        bob.holds.take(resources=["file://there/own.py"])
+        with pytest.raises(tiebreak.Lost):
+            bob.holds.take(resources=["file://there/mine.py"])
+
+    Tools(bob, over_http(daemon.url, "2026-07-28", daemon.token)).drive(scenario)

@@ -13,12 +13,17 @@ FINAL = ("completed", "failed", "cancelled")
 PRIORITIES = ("low", "normal", "high", "urgent")
 
 # Which files each name could mean. Two names collide when they could mean the same file.
+_EVERYWHERE = {
+    "a.py": {"a"},
+    "src/a.py": {"src/a"},
+    "src/b.py": {"src/b"},
+    "src/*.py": {"src/a", "src/b", "src/…"},
+    "**/a.py": {"a", "src/a", "lib/a"},
+}
 FILES = {
-    "file:a.py": {"a"},
-    "file:src/a.py": {"src/a"},
-    "file:src/b.py": {"src/b"},
-    "file:src/*.py": {"src/a", "src/b", "src/…"},
-    "file:**/a.py": {"a", "src/a", "lib/a"},
+    **{f"file:{name}": {(at, each) for at in ("one", "two") for each in files} for name, files in _EVERYWHERE.items()},
+    **{f"file://{at}/src/a.py": {(at, "src/a")} for at in ("one", "two")},
+    "file://one/src/*.py": {("one", each) for each in _EVERYWHERE["src/*.py"]},
 }
 
 

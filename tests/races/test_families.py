@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tiebreak import Board, Event, Refused, Task
 from tiebreak.engine.postgres.transaction import PostgresTransaction
+from tiebreak.engine.sqlite import waiting_writers
+from tiebreak.engine.sqlite.engine import SqliteEngine
 from tiebreak.operations import deferred_work
 
 from .checkers import Broken, read_log
@@ -23,6 +28,8 @@ from .scenarios import Run, open_board, post
 
 SIX = [f"agent-{i}" for i in range(6)]
 BAD = ("task.failed", "task.cancelled")
+GAPS = 11
+"""How many gaps between two steps are looked at."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -263,16 +270,29 @@ def canceller(address: str, agent: str, refs: Sequence[str]) -> Run:
         board.tasks.cancel(ref=ref)
 
 
+def connections(address: str) -> set[int]:
+    """The server's processes for a database; none for a file. They outlive a killed client, and commit what it sent."""
+    if not address.startswith("postgresql"):
+        return set()
+    others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(address) as raw:
+        return {pid for (pid,) in raw.execute(others).fetchall()}
+
+
 def test_a_process_that_is_killed_anywhere_leaves_no_task_undecided(address: str) -> None:
     chance, counted = random.Random(15), 0
     with open_board(address) as board:
-        for _ in range(5):
+        for number in range(5):
             roots = post(board, 4)
             later = [task for root in roots for task in post(board, 40, after=[root.id])]
+            before_it = connections(address)
             with Crew(canceller, [(address, "dead", [root.id for root in roots])], plant=small_steps) as crew:
                 crew.go()
+                if number == 0:  # once at least it has begun, however slow the machine is
+                    until(lambda ref=roots[0].id: board.tasks.get(ref=ref).state == "cancelled")  # type: ignore[misc]
                 time.sleep(chance.uniform(0.001, 0.1))
                 crew.kill()
+            until(lambda known=before_it: connections(address) <= known)  # type: ignore[misc]
             finish(board)
             ends = {root.number: board.tasks.get(ref=root.id).state for root in roots}
             for task in later:
@@ -316,14 +336,87 @@ def passed(events: Sequence[Event], later: int) -> dict[str, int]:
     return gaps
 
 
-def others_while_a_family_ends(address: str, later: int, **options: Any) -> dict[str, int]:
+def patient(address: str, agent: str, refs: Sequence[str]) -> Run:
+    """Call tasks off; before each of the first steps, wait until both others have written since the last one.
+
+    If something that they need were kept between two steps, they never would.
+    """
+    board = open_board(address, agent)
+    run, steps = board.engine.run, 0
+
+    def counted(operation: Any, params: dict[str, Any], once: str | None = None) -> Any:
+        nonlocal steps
+        if operation.name == "tasks.cascade" and (steps := steps + 1) <= GAPS:
+            seen = board.events.last()
+            until(lambda: others <= {event.agent for event in board.events.read(after=seen, project=None, limit=1000)})
+        return run(operation, params, once)
+
+    others = {"same", "other"}
+    yield
+    board.engine.run = counted  # type: ignore[method-assign]
+    for ref in refs:
+        board.tasks.cancel(ref=ref)
+
+
+def hurried(address: str, agent: str, refs: Sequence[str]) -> Run:
+    """Call tasks off; leave the gate after each of the first steps only when both others wait there, and hurry on.
+
+    The others have no claim to the only CPU as long as this process wants it.
+    """
+    board = open_board(address, agent)
+    assert isinstance(board.engine, SqliteEngine)
+    gate = board.engine._gate
+    leave, left = gate.leave, 0
+
+    def leave_when_both_wait() -> None:
+        nonlocal left
+        if (left := left + 1) <= GAPS:
+            until(lambda: waiting_at(gate.path) == 2)
+        leave()
+
+    yield
+    gate.leave = leave_when_both_wait  # type: ignore[method-assign]
+    for ref in refs:
+        board.tasks.cancel(ref=ref)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again, for nobody tells."""
+    end = time.monotonic() + 120.0
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.001)
+
+
+def waiting_at(path: str) -> int:
+    """How many wait for the lock on a file, by the kernel's own list."""
+    mark = f":{os.stat(path).st_ino} "
+    return sum("->" in line and mark in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def on_one_cpu(put: Set) -> None:
+    """Take one CPU, and give those who wait all the time that they need."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    medium_steps(put)
+    put(waiting_writers, "PATIENCE", 120.0)
+
+
+def last_on_that_cpu(put: Set) -> None:
+    """Run on the same CPU, after everybody else."""
+    on_one_cpu(put)
+    os.nice(19)
+
+
+def others_while_a_family_ends(
+    address: str, later: int, worker: Any = canceller, others: Plant | None = None, **options: Any
+) -> dict[str, int]:
     """End a large family while two others write, one of them in another project; how many gaps they found."""
     with open_board(address) as board:
         [root] = post(board, 1)
         made = [task for _ in range(later // 500) for task in board.batch(_later(root))]
-        others = [("same", "race"), ("other", "elsewhere")]
-        crew = Crew(passer, [(address, agent, project, made[-1].id) for agent, project in others])
-        with crew, Crew(canceller, [(address, "boss", [root.id])], **options) as boss:
+        where = [("same", "race"), ("other", "elsewhere")]
+        crew = Crew(passer, [(address, agent, project, made[-1].id) for agent, project in where], plant=others)
+        with crew, Crew(worker, [(address, "boss", [root.id])], **options) as boss:
             crew.go()
             boss.go()
             boss.reports()
@@ -341,8 +434,15 @@ def medium_steps(put: Set) -> None:
 
 
 def test_others_pass_between_the_steps(address: str) -> None:
-    gaps = others_while_a_family_ends(address, 1500, plant=medium_steps)
-    assert min(gaps.get(agent, 0) for agent in ("same", "other")) >= 5, gaps
+    gaps = others_while_a_family_ends(address, 1000, patient, plant=medium_steps)
+    assert min(gaps.get(agent, 0) for agent in ("same", "other")) >= GAPS - 1, gaps
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_writers_that_wait_during_a_step_enter_before_the_next(path: str) -> None:
+    """Also when they have no CPU yet at the moment at which they could enter."""
+    gaps = others_while_a_family_ends(path, 1000, hurried, last_on_that_cpu, plant=on_one_cpu)
+    assert min(gaps.get(agent, 0) for agent in ("same", "other")) >= GAPS - 1, gaps
 
 
 def test_others_pass_between_the_steps_of_a_daemon(tmp_path: Path) -> None:

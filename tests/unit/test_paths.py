@@ -555,7 +555,7 @@ def test_being_denied_is_none_and_not_the_repository_around_it(repo: Path, monke
 
 
 def test_outside_of_any_repository_the_project_is_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repositories, "_common_dir", lambda top: "")
+    monkeypatch.setattr(repositories, "_git_dirs", lambda top: ("", ""))
     assert repository(str(tmp_path)) is None
     assert repository("a\0b") is None
     assert project_names(str(tmp_path)) == "default"

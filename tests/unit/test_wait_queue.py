@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak
+from tiebreak.held_files import conflict
 from tiebreak.operations import wait_queue
 
 WAITERS = 30
@@ -18,7 +19,6 @@ def test_a_look_compares_each_pair_a_few_times_only(tmp_path: Path, monkeypatch:
         for number in range(WAITERS):
             ann.waits.enter(resources=["lock:x"], agent=f"agent-{number}~1")
         compared = 0
-        conflict = wait_queue.conflict
 
         def counted(a: str, b: str) -> bool:
             nonlocal compared

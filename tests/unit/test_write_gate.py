@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ import pytest
 
 import tiebreak
 from tiebreak import Unavailable
+from tiebreak.engine.sqlite import waiting_writers
 from tiebreak.engine.sqlite.write_gate import WriteGate
 
 LONG = 90.0
@@ -342,3 +345,100 @@ def test_a_closed_board_writes_to_no_other_file(tmp_path: Path) -> None:
     finally:
         for file in files:
             file.close()
+
+
+# ── Letting those who wait pass ──────────────────────────────────────────────────────────────────────
+
+
+def wait_in_thread(path: str) -> threading.Thread:
+    """Somebody who enters as soon as it is possible, and leaves at once."""
+
+    def come() -> None:
+        gate = WriteGate(path, LONG)
+        with gate:
+            pass
+        gate.close()
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    return thread
+
+
+@linux
+def test_whoever_lets_others_pass_returns_when_they_have_entered(
+    path: str, holder: WriteGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_writers, "PATIENCE", LONG)
+    threads = [wait_in_thread(path) for _ in range(3)]
+    assert soon(lambda: queued(path) == 3)
+    holder.leave()
+    holder.let_waiters_pass()
+    assert queued(path) == 0
+    for thread in threads:
+        thread.join(LONG)
+
+
+@linux
+def test_those_who_come_later_are_not_waited_for(path: str, holder: WriteGate) -> None:
+    before = time.monotonic_ns()
+    thread = wait_in_thread(path)
+    assert soon(lambda: queued(path) == 1)
+    assert not waiting_writers._anybody(holder._fd, before)
+    assert waiting_writers._anybody(holder._fd, time.monotonic_ns())
+    holder.leave()
+    thread.join(LONG)
+
+
+def test_a_waiter_that_gave_up_is_not_waited_for(path: str, holder: WriteGate, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiter = WriteGate(path, 0.05)
+    with pytest.raises(Unavailable):
+        waiter.enter()
+    monkeypatch.setattr(waiting_writers, "sleep", None)  # called only if somebody waits
+    holder.let_waiters_pass()
+    holder.leave()
+    waiter.close()
+
+
+@linux
+def test_a_stopped_waiter_does_not_keep_anybody_from_the_gate(
+    path: str, holder: WriteGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_writers, "PATIENCE", 0.05)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert soon(lambda: queued(path) == 1)
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        holder.leave()
+        holder.let_waiters_pass()
+        with holder:
+            pass
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate("go\n", timeout=LONG)[0] == "in\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@linux
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOLCK])
+def test_a_file_system_without_such_locks_still_has_a_gate(
+    path: str, holder: WriteGate, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def without(*_: object) -> bytes:
+        raise OSError(error, "")
+
+    monkeypatch.setattr(fcntl, "fcntl", without)
+    thread = wait_in_thread(path)
+    assert soon(lambda: queued(path) == 1)
+    holder.leave()
+    holder.let_waiters_pass()
+    thread.join(LONG)
+    assert not thread.is_alive()

@@ -77,10 +77,13 @@ def _jobs(board: Board) -> Offered:
 
 def _holds(board: Board) -> Offered:
     """Held resources, with their holders; files as they are called from the current folder."""
+    from ..fingerprints import is_in
+    from ..held_files import path_of
+
     root, words = board.root(), []
     for hold in board.holds.list(limit=_MOST):
-        kind, _, name = hold.resource.partition(":")
-        word = os.path.relpath(os.path.join(root, name)) if kind == "file" else hold.resource
+        here = is_in(hold.resource, root)
+        word = os.path.relpath(os.path.join(root, path_of(hold.resource))) if here else hold.resource
         words.append((word, f"held by {short(hold.holder)}" if hold.holder else ""))
     return words
 

@@ -53,7 +53,7 @@ def why(context: Context, args: Args) -> None:
     """Shows every grant, refusal, renewal, expiry and break."""
     board = context.board
     try:
-        sentences = board.events.why(ref=args.ref, limit=args.limit)
+        sentences = board.events.why(ref=board.reference(args.ref), limit=args.limit)
     except NotFound as missing:
         # It may be a path relative to this folder.
         if args.ref.startswith("#") or (os.path.isabs(args.ref) is False and ":" in args.ref):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import Invalid
+from ..held_files import called as resource_called
 from ..limits import HOLD_LEASE
 from ..names import seconds, short
 from ..text import plain, span, table
@@ -25,7 +26,7 @@ SLOT = Option("slot", "N", "which slot of a pool", convert=whole)
 def called(hold: Hold) -> str:
     """A hold's resource and slot, for messages."""
     slot = f" slot {hold.slot}" if hold.resource.startswith("pool:") else ""
-    return plain(hold.resource.removeprefix("file:")) + slot
+    return plain(resource_called(hold.resource)) + slot
 
 
 @command(
@@ -56,7 +57,7 @@ def renew(context: Context, args: Args) -> None:
     from ..fingerprints import fingerprint
 
     board = context.board
-    wanted = [board.resource(text) for text in args.resources]
+    wanted = [board.held_resource(text) for text in args.resources]
     hashes = [fingerprint(resource, board.root()) for resource in wanted]
     held = board.holds.renew(resources=wanted, lease=args.lease, hashes=hashes)
     context.answer(held, "\n".join(f"renewed {called(each)}" for each in held))
@@ -75,7 +76,7 @@ def renew(context: Context, args: Args) -> None:
 def drop(context: Context, args: Args) -> None:
     """Refused if a hold is no longer yours."""
     board = context.board
-    wanted = [board.resource(text) for text in args.resources]
+    wanted = [board.held_resource(text) for text in args.resources]
     slots: list[int] = [args.slot] * len(wanted) if args.slot is not None else []
     if args.all:
         mine = [each for each in board.holds.list() if board.is_me(each)]
@@ -92,7 +93,7 @@ def drop(context: Context, args: Args) -> None:
         context.answer(released)
         return
     for each in released:
-        name = plain(each.resource.removeprefix("file:"))
+        name = plain(resource_called(each.resource))
         context.say(f"{context.styled('dropped', 'good')} {name}")
         by = None if args.mine else _changed_during_command(context, each)
         if by:
@@ -167,7 +168,7 @@ def waits(context: Context, args: Args) -> None:
 
 
 def _listed(resources: list[str]) -> str:
-    return " ".join(each.removeprefix("file:") for each in resources)
+    return " ".join(map(resource_called, resources))
 
 
 def _reasons(wait: Wait) -> str:
@@ -190,6 +191,6 @@ def transfer(context: Context, args: Args) -> None:
     board = context.board
     needed(args.to, "--to")
     held = board.holds.transfer(
-        resource=board.resource(args.resource), to=args.to, lease=args.lease, epoch=args.epoch, slot=args.slot
+        resource=board.held_resource(args.resource), to=args.to, lease=args.lease, epoch=args.epoch, slot=args.slot
     )
     context.answer(held, f"{called(held)} now belongs to {short(args.to)} (epoch {held.epoch})")

@@ -33,6 +33,7 @@ def init(context: Context, args: Args) -> int:
     Exit 1 if something does not work or has to be done by hand, or if the answer was no.
     """
     from ..board import here
+    from ..checkouts import checkout_of, holds_setting
     from ..errors import Invalid
     from ..guard import init as setup
     from ..repository import repository
@@ -42,6 +43,7 @@ def init(context: Context, args: Args) -> int:
         raise Invalid("init: not in a git repository", hint="`git init` makes one")
     if args.undo:
         return _undo(context, found, git=not args.no_git)
+    holds_setting(found)  # refuses a value that every hook would refuse later
     clients = setup.named(args.client) if args.client else setup.present(found.root)
     if not args.force:
         _refuse_without_tb()
@@ -56,6 +58,7 @@ def init(context: Context, args: Args) -> int:
     if intended.changes and not (args.yes or _agreed(context)):
         context.answer(facts, "nothing was changed")
         return 1
+    checkout_of(found)  # a checkout with holds of its own gets its name now: a sandbox may not write it later
     setup.carry_out(found, intended)
     done = [] if args.no_git else _guard_git(found)
     checks = [] if args.force else _check(found, clients)

@@ -30,6 +30,12 @@ _REASONS = {
     "none": "this folder is not in a git repository",
 }
 
+HOLDS = {
+    "repository": "file holds count in every checkout of the repository",
+    "checkout": "file holds count in this checkout alone, {checkout} (git config tiebreak.holds in {holds_set_in})",
+}
+"""What each value of `git config tiebreak.holds` means."""
+
 
 @GROUP.command("show", "Show the project of this folder, the rule that named it, and its names on the board.")
 def show(context: Context, args: Args) -> int:
@@ -41,6 +47,7 @@ def show(context: Context, args: Args) -> int:
         "rule": identity.rule,
         "source": identity.source or None,
         "pinned": os.path.join(found.common, PIN) if found and identity.rule in ("origin", "commit", "path") else None,
+        **_holds(found),
     }
     try:
         known = context.board.projects.show()
@@ -48,12 +55,22 @@ def show(context: Context, args: Args) -> int:
     except Refused as refusal:
         context.answer({**facts, "refused": refusal.message})
         if not context.json:
-            context.say(_described(context, identity, None))
+            context.say(_described(context, identity, None, facts))
             context.complain(refusal)
         return 1
     facts |= {"project": known.project, "names": known.names, "live": known.live}
-    context.answer(facts, _described(context, identity, known))
+    context.answer(facts, _described(context, identity, known, facts))
     return 0
+
+
+def _holds(found: Repository | None) -> dict[str, str | None]:
+    """Whether file holds count in every checkout of the repository, or in this one alone, and who says so."""
+    from ..checkouts import checkout_of, holds_setting
+
+    if found is None:
+        return {"holds": None, "holds_set_in": None, "checkout": None}
+    holds, path = holds_setting(found)
+    return {"holds": holds, "holds_set_in": path or None, "checkout": checkout_of(found) or None}
 
 
 def _repository() -> Repository | None:
@@ -68,7 +85,7 @@ def _identity(args: Args, found: Repository | None) -> ProjectIdentity:
     return ProjectIdentity(given, "option") if given else identify(found)
 
 
-def _described(context: Context, identity: ProjectIdentity, known: KnownProject | None) -> str:
+def _described(context: Context, identity: ProjectIdentity, known: KnownProject | None, facts: dict[str, Any]) -> str:
     why = _REASONS[identity.rule].format(source=plain(identity.source))
     lines = [f"{context.styled(plain(identity.name), 'bold')}  {why}"]
     if known is not None:
@@ -78,6 +95,8 @@ def _described(context: Context, identity: ProjectIdentity, known: KnownProject 
         if others:
             lines.append(f"also called {plain(', '.join(others))}")
         lines.append(_open(known) or "nothing is open in it")
+    if facts["holds"]:
+        lines.append(plain(HOLDS[facts["holds"]].format(**facts)))
     return "\n".join(lines)
 
 

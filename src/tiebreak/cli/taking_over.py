@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import Invalid, NotFound, Refused
+from ..held_files import called
 from ..limits import CLAIM_LEASE, HOLD_LEASE, MAX_LIMIT
 from ..names import JOB, RESOURCE_TYPES, is_uuid, short
 from ..text import plain
@@ -34,11 +35,11 @@ def break_grant(context: Context, args: Args) -> None:
     needed(args.reason, "--reason")
     ref = task_named(context, args.thing) if args.slot is None else None
     if ref is None:
-        from .holds import called
+        from .holds import called as called_hold
 
-        given = {"resource": context.board.resource(args.thing), "reason": args.reason, "slot": args.slot}
+        given = {"resource": context.board.held_resource(args.thing), "reason": args.reason, "slot": args.slot}
         hold = context.board.call("holds.break", given)
-        context.answer(hold, f"broke the hold on {called(hold)}")
+        context.answer(hold, f"broke the hold on {called_hold(hold)}")
         return
     task: Task = context.board.call("tasks.break", {"ref": ref[0], "reason": args.reason, "epoch": ref[1]})
     context.answer(task, f"broke the claim on #{task.number} {plain(task.name)}")
@@ -71,7 +72,7 @@ def task_named(context: Context, word: str) -> tuple[str, int] | None:
 
 def _file_held(context: Context, word: str) -> bool:
     try:
-        resource = context.board.resource(word)
+        resource = context.board.held_resource(word)
     except Invalid:
         return False
     held: list[Any] = context.board.call("holds.list", {"matching": resource})
@@ -114,16 +115,16 @@ def adopt(context: Context, args: Args) -> int:
 
 def _called(grant: Task | Hold) -> str:
     from ..model import Hold
-    from .holds import called
+    from .holds import called as called_hold
 
-    return called(grant) if isinstance(grant, Hold) else f"#{grant.number} {plain(grant.name)}"
+    return called_hold(grant) if isinstance(grant, Hold) else f"#{grant.number} {plain(grant.name)}"
 
 
 def _adoptions(context: Context, args: Args) -> Iterator[tuple[str, dict[str, Any]]]:
     """What to take over, each as a call: an operation and its parameters."""
     named = [(word, task_named(context, word)) for word in args.things]
     tasks = [ref for _, ref in named if ref is not None]
-    resources = [context.board.resource(word) for word, ref in named if ref is None]
+    resources = [context.board.held_resource(word) for word, ref in named if ref is None]
     if not named:
         tasks = [(f"#{task.number}", task.epoch) for task in _claims_elsewhere(context)]
     for ref, epoch in tasks:
@@ -148,7 +149,7 @@ def _holds_elsewhere(context: Context, resources: list[str] | None) -> dict[str,
     found: list[Hold] = board.call("holds.list", {} if resources else {"agent": short(board.agent)})
     missing = set(resources or ()) - {hold.resource for hold in found}
     if missing:
-        raise NotFound(f"{missing.pop().removeprefix('file:')} is not held by anybody")
+        raise NotFound(f"{called(missing.pop())} is not held by anybody")
     out: dict[str, list[str]] = {}
     for hold in found if resources != [] else []:
         if (hold.resource in resources if resources else hold.resource != SEAT) and not board.is_me(hold):

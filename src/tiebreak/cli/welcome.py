@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ..errors import TiebreakError
+from ..held_files import called
 from ..limits import DAY
 from ..names import JOB, short
 from ..text import cut, plain, span, table
@@ -144,7 +145,7 @@ def _who_does_what(board: Board, claims: list[Task], holds: list[Hold], agents: 
         left = "its lease ran out" if task.lapsed else f"{span((task.until or now) - now)} left"
         doing.setdefault(task.holder or "-", []).append(f"#{task.number} {task.name} ({left})")
     for hold in holds:
-        doing.setdefault(hold.holder or "-", []).append(hold.resource.removeprefix("file:"))
+        doing.setdefault(hold.holder or "-", []).append(called(hold.resource))
     for agent in agents:
         if agent.doing or short(agent.id) not in doing:
             doing.setdefault(short(agent.id), []).insert(0, agent.doing or agent.status)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from ..cli.command_group import CommandGroup
 from ..cli.parser import Args, Argument, Option, command, whole
 from ..errors import Invalid, Lost, NotFound, Refused
+from ..held_files import called
 from ..limits import HOLD_LEASE, MAX_ATTEMPTS, MAX_LIMIT, WORK_LEASE
 from ..names import ANNOUNCEMENTS, by_key, short
 from ..names import agent as check_agent
@@ -125,13 +126,13 @@ def claim(context: Context, args: Args) -> None:
 def release(context: Context, args: Args) -> None:
     """Exit 1 if it is not yours."""
     board = context.board
-    wanted = board.resource(args.path)
+    wanted = board.held_resource(args.path)
     [released] = board.holds.release(resources=[wanted], agent=args.agent, epochs=[args.epoch or 0])
     context.answer(released, f"released {plain(args.path)}")
 
 
 def _lease(held: Hold) -> str:
-    return f"{plain(held.resource.removeprefix('file:'))} {_grant(held)}"
+    return f"{plain(called(held.resource))} {_grant(held)}"
 
 
 def _grant(row: Hold | Task) -> str:

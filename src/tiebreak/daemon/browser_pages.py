@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from .. import __version__
+from ..held_files import called
 from ..names import short
 from ..text import ago, html, rfc3339, span
 from .browser_sessions import SESSION_LIFE
@@ -146,7 +147,7 @@ def _agent(agent: Agent, seen: Seen, at: float) -> str:
 
 
 def _hold(hold: Hold, seen: Seen, at: float) -> str:
-    name = hold.resource.removeprefix("file:")
+    name = called(hold.resource)
     first = f"<code>{html(name)}</code>" + (f" slot {hold.slot}" if hold.resource.startswith("pool:") else "")
     facts = [f"<b>{html(hold.holder or '')}</b>", _left(hold.until, at), _where(hold.project, seen)]
     return _row(first, facts, html(hold.note or ""))

@@ -167,6 +167,10 @@ class RequestBoard(Board):
         """A path without files: the agent's files may be on another machine, so none is ever read."""
         return "/dev/null"
 
+    def checkout(self) -> str:
+        """Nothing: in which checkout the agent works is not known here, so its holds count in all of them."""
+        return ""
+
     def resource(self, text: str) -> str:
         """The canonical name of a resource. Text without a type is a path from the root of the agent's repository."""
         if ":" not in text or text.partition(":")[0] not in RESOURCE_TYPES:

@@ -62,6 +62,9 @@ class ServiceEngine:
         """Always None: every call waits for the event loop."""
         return None
 
+    def let_others_pass(self) -> None:
+        """Nothing to do: the daemon's writer decides whose turn it is."""
+
     def wait(self, after: int, timeout: float, **filters: Any) -> bool:
         """Wait for an event after the given number. Raises `Unavailable` when the daemon shuts down."""
         if self._service.draining:

@@ -51,6 +51,12 @@ if TYPE_CHECKING:
         def batch_at_once(self, calls: Sequence[Call]) -> list[Any] | None:
             """Like `batch`, for callers that must not block; None, and nothing done, if it would have to wait."""
 
+        def let_others_pass(self) -> None:
+            """Between two steps of a long work: return when the writers that wait now have had their turn.
+
+            An engine whose writers do not wait for each other has nothing to do.
+            """
+
         def wait(self, after: int, timeout: float, **filters: Any) -> bool:
             """Sleep until there is an event after this number; False when the time is up.
 

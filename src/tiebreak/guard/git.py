@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 
 from ..agent_names import same_family
+from ..checkouts import checkout_of
 from ..errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError
 from ..fingerprints import digest
-from ..globs import overlap
+from ..held_files import conflict, means_files_in, path_of
 from ..model import holder_id
 from ..names import FINAL, short
+from ..repository import repository
 from .agent_state import AgentState
-from .guarded_file import GuardedFile
+from .guarded_file import guarded_files
 from .hook_context import known_claims
 from .quarantine import clear, quarantined
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..model import Hold, Task
+    from .guarded_file import GuardedFile
 
 SHOWN = 8
 AGENT, TASK, EPOCH = "Tiebreak-Agent", "Tiebreak-Task", "Tiebreak-Epoch"
@@ -59,8 +62,9 @@ def paths_in(output: bytes) -> list[str]:
 def check_commit(board: Board, root: str, paths: list[str]) -> None:
     """Raise `Lost`, `Refused` or `Fenced` if these paths, relative to the repository, may not be committed now."""
     check_grants(board)
-    files = [file for file in (_place(board, root, path) for path in paths) if file is not None]
-    holds = [hold for hold in board.holds.list() if hold.resource.startswith("file:")] if files else []
+    checkout = checkout_of(repository(root))
+    files = guarded_files(paths, root, board.project_names, checkout)
+    holds = [hold for hold in board.holds.list() if means_files_in(hold.resource, checkout)] if files else []
     theirs = [(file, hold) for file in files for hold in holds if _in_the_way(board, file, hold)]
     if theirs:
         raise _held(theirs)
@@ -68,15 +72,8 @@ def check_commit(board: Board, root: str, paths: list[str]) -> None:
         _check_quarantine(file, holds)
 
 
-def _place(board: Board, root: str, path: str) -> GuardedFile | None:
-    try:
-        return GuardedFile(os.path.join(root, path), root, board.project_names)
-    except TiebreakError:
-        return None  # a name that the board does not accept, so nobody can hold it
-
-
 def _in_the_way(board: Board, file: GuardedFile, hold: Hold) -> bool:
-    return overlap(file.resource[5:], hold.resource[5:]) and not same_family(holder_id(hold) or "", board.agent)
+    return conflict(file.resource, hold.resource) and not same_family(holder_id(hold) or "", board.agent)
 
 
 def _held(theirs: list[tuple[GuardedFile, Hold]]) -> Lost:
@@ -99,7 +96,7 @@ def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
     if mark is None:
         return
     by, holder, epoch = mark
-    held = [h for h in holds if h.resource == file.resource and h.epoch == epoch and holder_id(h) == holder]
+    held = [h for h in holds if path_of(h.resource) == file.name and h.epoch == epoch and holder_id(h) == holder]
     if held and held[0].hash != digest(file.path):
         raise Refused(
             f"{file.name} changed while a command of {short(by)} ran and {short(holder)} holds it",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 
-from ..errors import Invalid
+from ..checkouts import checkout_of
+from ..errors import Invalid, TiebreakError
+from ..held_files import file_resource, path_of
 from ..paths import confine
 from ..project_identity import identify, project_names
 from ..repository import repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..repository import Repository
 
@@ -21,16 +23,16 @@ class GuardedFile:
 
     __slots__ = ("path", "project", "resource", "root")
 
-    def __init__(self, path: str, root: str, project: str) -> None:
+    def __init__(self, path: str, root: str, project: str, checkout: str) -> None:
         self.path = path
         self.root = root
         self.project = project
-        self.resource = "file:" + confine(path, root=root, base=root, literal=True)
+        self.resource = file_resource(confine(path, root=root, base=root, literal=True), checkout)
 
     @property
     def name(self) -> str:
         """The path relative to the repository."""
-        return self.resource[5:]
+        return path_of(self.resource)
 
 
 def guarded_file(path: str, environ: Mapping[str, str]) -> GuardedFile | None:
@@ -38,7 +40,19 @@ def guarded_file(path: str, environ: Mapping[str, str]) -> GuardedFile | None:
     found = repository(os.path.dirname(os.path.realpath(path)))
     if found is None or _is_gits_own(os.path.realpath(path), found):
         return None
-    return GuardedFile(path, found.root, environ.get("TIEBREAK_PROJECT") or identify(found).names)
+    project = environ.get("TIEBREAK_PROJECT") or identify(found).names
+    return GuardedFile(path, found.root, project, checkout_of(found))
+
+
+def guarded_files(names: Iterable[str], root: str, project: str, checkout: str) -> list[GuardedFile]:
+    """Files by their paths in the repository, without those that nobody can hold: the board accepts not every name."""
+    out = []
+    for name in names:
+        try:
+            out.append(GuardedFile(os.path.join(root, name), root, project, checkout))
+        except TiebreakError:
+            continue
+    return out
 
 
 def _is_gits_own(path: str, found: Repository) -> bool:

@@ -13,9 +13,11 @@ import os
 import time
 
 from ..agent_names import same_family
-from ..errors import Lost, TiebreakError
+from ..checkouts import checkout_of
+from ..errors import Lost
 from ..fingerprints import digest
 from ..globs import is_glob, overlap, unescape
+from ..held_files import means_files_in, parts, path_of
 from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..names import short
@@ -23,7 +25,7 @@ from ..repository import repository
 from ..text import plain
 from . import read_set
 from .agent_state import key
-from .guarded_file import GuardedFile
+from .guarded_file import guarded_files
 from .hook_call import Verdict
 from .quarantine import quarantine, quarantined
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..model import Hold
+    from .guarded_file import GuardedFile
     from .hook_context import HookContext
 
 MOST = 200
@@ -70,12 +73,14 @@ def after(hook: HookContext) -> Verdict:
     found = repository(hook.call.cwd)
     if not since or found is None:
         return Verdict()
-    holds = [hold for hold in hook.board.holds.list() if hold.resource.startswith("file:")]
+    checkout = checkout_of(found)
+    holds = [hold for hold in hook.board.holds.list() if means_files_in(hold.resource, checkout)]
     status = status_of(found.root)
     names = {*(status or ()), *_held_names(holds)}
     changed = [name for name in names if _changed_since(found.root, name, since)]
-    files = [file_in(hook, found.root, name) for name in sorted(changed)]
-    verdict = _hold_or_report(hook, [file for file in files if file is not None], holds)
+    verdict = _hold_or_report(
+        hook, guarded_files(sorted(changed), found.root, hook.board.project_names, checkout), holds
+    )
     if status is None:
         verdict.warning = "tiebreak: git status failed here, so only files that somebody holds were checked"
     return verdict
@@ -83,8 +88,8 @@ def after(hook: HookContext) -> Verdict:
 
 def _held_names(holds: list[Hold]) -> Iterator[str]:
     for hold in holds:
-        if not is_glob(hold.resource[5:]):  # files that match a glob are known when git reports them
-            yield "/".join(unescape(part) for part in hold.resource[5:].split("/"))
+        if not is_glob(name := path_of(hold.resource)):  # files that match a glob are known when git reports them
+            yield "/".join(unescape(part) for part in name.split("/"))
 
 
 def status_of(root: str) -> list[str] | None:
@@ -114,23 +119,15 @@ def _changed_since(root: str, name: str, since: int) -> bool:
         return False
 
 
-def file_in(hook: HookContext, root: str, name: str) -> GuardedFile | None:
-    """A file by its path in the repository; None for a name that the board does not accept."""
-    try:
-        return GuardedFile(os.path.join(root, name), root, hook.board.project_names)
-    except TiebreakError:
-        return None
-
-
 def _hold_or_report(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) -> Verdict:
-    mine: list[GuardedFile] = []
+    mine: list[tuple[GuardedFile, str]] = []
     taken: list[GuardedFile] = []
     theirs: list[tuple[GuardedFile, str]] = []
-    by_name = {hold.resource: hold for hold in holds}
+    by_name = {path_of(hold.resource): hold for hold in sorted(holds, key=lambda hold: parts(hold.resource))}
     for file in _others_first(hook, files, holds)[:MOST]:
-        hold = by_name.get(file.resource)
+        hold = by_name.get(file.name)
         if hold is not None and holder_id(hold) == hook.agent:
-            mine.append(file)
+            mine.append((file, hold.resource))
             continue
         if hold is not None and hold.hash is not None and digest(file.path) == hold.hash:
             continue  # its contents are the same
@@ -140,11 +137,11 @@ def _hold_or_report(hook: HookContext, files: list[GuardedFile], holds: list[Hol
             taken.append(file)
         except Lost as lost:
             _held_by_another(hook, file, lost, taken, theirs)
-    for file in mine:
+    for file, _ in mine:
         read_set.remember_own(hook.state, file.path)
     if mine:
-        hashes = [digest(file.path) for file in mine]
-        hook.renew(resources=[file.resource for file in mine], hashes=hashes)
+        hashes = [digest(file.path) for file, _ in mine]
+        hook.renew(resources=[resource for _, resource in mine], hashes=hashes)
     return Verdict(context=_report(taken, theirs, len(files) - MOST))
 
 
@@ -152,11 +149,11 @@ def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]
     """If there are too many to check, those that other agents hold come first."""
     if len(files) <= MOST:
         return files
-    others = [hold.resource for hold in holds if holder_id(hold) != hook.agent]
-    names, globs = set(others), [resource[5:] for resource in others if is_glob(resource[5:])]
+    others = [path_of(hold.resource) for hold in holds if holder_id(hold) != hook.agent]
+    names, globs = set(others), [name for name in others if is_glob(name)]
 
     def is_free(file: GuardedFile) -> bool:
-        return file.resource not in names and not any(overlap(file.name, glob) for glob in globs)
+        return file.name not in names and not any(overlap(file.name, glob) for glob in globs)
 
     return sorted(files, key=is_free)
 

@@ -138,7 +138,10 @@ async def _inbox(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _why(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    told = await board.run(partial(board.sync.events.why, ref=_ref(given), limit=given.get("limit", FEW)))
+    ref = _ref(given)
+    if isinstance(ref, str):
+        ref = await board.run(board.sync.reference, ref)
+    told = await board.run(partial(board.sync.events.why, ref=ref, limit=given.get("limit", FEW)))
     return {"story": [show.sentence(each) for each in told]}
 
 

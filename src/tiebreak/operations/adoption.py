@@ -16,7 +16,8 @@ from __future__ import annotations
 from ..agent_names import same_person
 from ..clock import SECOND, micros
 from ..errors import NotFound, Refused
-from ..globs import overlap
+from ..held_files import called as called_hold
+from ..held_files import conflict, is_file
 from ..limits import CLAIM_LEASE, HOLD_LEASE, MAX_NOTE
 from ..model import Hold, Task, holder_id, record
 from ..names import JOB, short
@@ -28,7 +29,6 @@ from .events import task_event
 from .grants import LIVE, passing_on
 from .references import STORED, called, find
 from .resources import COLUMNS, THIS, hold_event
-from .resources import called as called_hold
 from .session_fence import SEAT
 
 TYPE_CHECKING = False
@@ -131,7 +131,7 @@ def _with_overlapping(held: list[Hold], resources: list[str]) -> list[Hold]:
 
 
 def _overlap(one: str, other: str) -> bool:
-    return one.startswith("file:") and other.startswith("file:") and overlap(one[5:], other[5:])
+    return is_file(one) and conflict(one, other)
 
 
 def _pass_on(tx: Transaction, hold: Hold, holder: str, agent: str, lease: float, why: str) -> Hold | None:

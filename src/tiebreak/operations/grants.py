@@ -204,7 +204,9 @@ def lost(
 
 def _thing(facts: dict[str, Any]) -> str:
     """A task or a resource as a caller names it, from the facts of a refusal."""
-    return f"#{facts['number']}" if "number" in facts else str(facts.get("resource", "")).removeprefix("file:")
+    from ..held_files import called
+
+    return f"#{facts['number']}" if "number" in facts else called(str(facts.get("resource", "")))
 
 
 def fenced(

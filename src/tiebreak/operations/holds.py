@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Invalid, NotFound, Refused
-from ..globs import is_glob, overlap
+from ..globs import is_glob
+from ..held_files import called, conflict, file_resource, has_other_names, is_file, parts
 from ..limits import HOLD_LEASE, MAX_LIMIT
 from ..model import Hold, Released, holder_id, record
 from ..names import short
@@ -29,7 +30,6 @@ from .resources import (
     COLUMNS,
     THIS,
     breaking_note,
-    called,
     current,
     ensure_row,
     grant,
@@ -40,7 +40,7 @@ from .resources import (
     stale,
 )
 from .session_fence import SEAT
-from .wait_queue import conflict, has_waiters
+from .wait_queue import has_waiters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _take(
     other = _conflicting_hold(tx, resource, agent, project)
     if other is not None:
         raise refuse(tx, other, agent, resource)
-    ensure_row(tx, project, resource, 0, resource.startswith("file:") and is_glob(resource[5:]))
+    ensure_row(tx, project, resource, 0, has_other_names(resource))
     held = grant(tx, resource, 0, agent, project, lease, note, hash)
     if held is not None:
         return held
@@ -176,18 +176,21 @@ def _end_of_dead(tx: Transaction, hold: Hold) -> bool:
 
 def _conflicting_hold(tx: Transaction, resource: str, agent: str, project: str) -> Hold | None:
     """Another agent's live hold on a different path or glob that could match the same file; ends lapsed ones."""
-    if not resource.startswith("file:"):
+    if not is_file(resource):
         return None
     tx.serialize("holds", project)
-    narrow = "" if is_glob(resource[5:]) else " AND glob = 1"
+    checkout, path = parts(resource)
+    # `glob` is 1 for globs and for files of a checkout: those that other names can mean too.
+    narrow = "" if is_glob(path) else " AND (glob = 1 OR resource = :everywhere)" if checkout else " AND glob = 1"
     rows = tx.all(
         f"SELECT {COLUMNS} FROM holds WHERE project = :project AND holder IS NOT NULL{narrow} "
         "AND holder <> :agent AND resource <> :resource AND substr(resource, 1, 5) = 'file:' ORDER BY resource",
         project=project,
         agent=agent,
         resource=resource,
+        everywhere=file_resource(path),
     )
-    others = [hold for hold in (record(Hold, row) for row in rows) if overlap(resource[5:], hold.resource[5:])]
+    others = [hold for hold in (record(Hold, row) for row in rows) if conflict(resource, hold.resource)]
     live = next((hold for hold in others if micros(hold.until or 0) > tx.now), None)
     if live is not None:
         return _conflicting_hold(tx, resource, agent, project) if _end_of_dead(tx, live) else live

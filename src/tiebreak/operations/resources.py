@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Fenced
+from ..held_files import called, is_file, parts
 from ..model import Hold, columns, holder_id, record
 from ..names import json_text, short
 from .events import append
@@ -130,7 +131,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
         epoch=hold.epoch,
         note=f"held by {short(holder)}" + (f" as {hold.resource}" if hold.resource != resource else ""),
     )
-    what = called(resource) if hold.resource == resource else f"{called(resource)} (by {called(hold.resource)})"
+    what = _shown(resource) + ("" if hold.resource == resource else f" (by {_other(hold.resource, resource)})")
     error = lost(
         tx,
         what,
@@ -147,6 +148,17 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
     if hold.note:
         error.message += f": {hold.note}"
     return error
+
+
+def _shown(resource: str) -> str:
+    """A resource that was asked for: the caller knows in which checkout it is."""
+    return parts(resource)[1] if is_file(resource) else resource
+
+
+def _other(held: str, wanted: str) -> str:
+    """Another resource that is in the way of the wanted one."""
+    everywhere = is_file(held) and parts(held)[0] == "" != parts(wanted)[0]
+    return f"{called(held)} in every checkout" if everywhere else called(held)
 
 
 def stale(tx: Transaction, resource: str, slot: int, agent: str, project: str, epoch: int) -> Refused:
@@ -254,8 +266,3 @@ def hold_event(
 def kind_of(resource: str) -> str:
     """`file`, `lock`, `seat` or `pool`."""
     return resource.partition(":")[0]
-
-
-def called(resource: str) -> str:
-    """A resource as messages name it: a file by its path alone."""
-    return resource.removeprefix("file:")

@@ -21,7 +21,7 @@ reads it without the scope.
 
 from __future__ import annotations
 
-from ..globs import overlap
+from ..held_files import conflict
 from ..model import Hold, columns, holder_id, record
 from ..names import short
 from . import is_dead
@@ -35,13 +35,6 @@ if TYPE_CHECKING:
 
 ALIVE = "(until > {now} AND cycle IS NULL)"
 """A condition: the place has not lapsed, and its owner was not told to leave because of a deadlock."""
-
-
-def conflict(a: str, b: str) -> bool:
-    """Whether two resources cannot be held by two agents at once (slots of pools aside)."""
-    if a.startswith("file:") and b.startswith("file:"):
-        return overlap(a[5:], b[5:])
-    return a == b
 
 
 def has_waiters(tx: Transaction, project: str) -> bool:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from ..clock import micros
 from ..errors import Deadlock, Invalid, Lost, Refused
+from ..held_files import called
 from ..limits import MAX_LIMIT, MAX_PLACES, PLACE_LEASE
 from ..model import Wait, record
 from ..names import json_text, short
 from . import holds_scopes, operation
 from .events import append
-from .resources import called, kind_of, refuse
+from .resources import kind_of, refuse
 from .wait_queue import WaitQueue, has_waiters
 
 TYPE_CHECKING = False

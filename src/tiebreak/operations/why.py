@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from ..errors import NotFound
 from ..globs import matches
+from ..held_files import called, conflict, is_file, path_of
 from ..model import Event, Sentence, columns, record, row_of
 from ..names import RESOURCE_TYPES, resource, short, shown
 from ..text import ago, span
 from .holds import listing as live_holds
 from .references import find
-from .wait_queue import WaitQueue, conflict, has_waiters
+from .wait_queue import WaitQueue, has_waiters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
     """The history of a resource. For a file it includes globs that match it, and refusals because of other globs."""
     rows = tx.all("SELECT DISTINCT resource FROM holds WHERE project = :project", project=project)
     near = [name for (name,) in rows if name != wanted and conflict(name, wanted)]
-    above = [name for name in near if matches(name[5:], wanted[5:])] if wanted.startswith("file:") else []
+    above = [name for name in near if matches(path_of(name), path_of(wanted))] if is_file(wanted) else []
     events = [e for e in _events(tx, [wanted, *above], project, limit) if _concerns(e, wanted)]
     others = [name for name in near if name not in above]
     events += [e for e in _events(tx, others, project, limit) if e.event == "hold.refused" and e.name == wanted]
@@ -148,7 +149,7 @@ def _sentence(event: Event) -> Sentence:
     note = event.note or ""
     text = form.format(
         who=event.agent or "The board",
-        what=(event.name or "").removeprefix("file:") + _slot(event),
+        what=called(event.name or "") + _slot(event),
         epoch=event.epoch,
         lease=span((event.until or event.at) - event.at),
         times=f" {event.times} times" if event.times > 1 else "",

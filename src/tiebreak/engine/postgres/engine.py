@@ -370,6 +370,9 @@ class PostgresEngine:
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────
 
+    def let_others_pass(self) -> None:
+        """Nothing to do: the server queues those that wait for a lock."""
+
     def wait(self, after: int, timeout: float, **_: Any) -> bool:
         """Sleep until there is an event after this number; False when the time is up.
 

@@ -214,6 +214,14 @@ class SqliteEngine:
         finally:
             self._writing.release()
 
+    def let_others_pass(self) -> None:
+        """Return when the processes that wait for the write lock now have had it."""
+        self._check_open()
+        try:
+            self._gate.let_waiters_pass()
+        except OSError:
+            pass  # another thread has closed the board
+
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable(f"board {self.path}: is closed here")

@@ -2,6 +2,8 @@
 
 SQLite itself waits for its write lock by sleeping and trying again. With dozens of writers, some never get the lock and
 time out while others get it thousands of times. `flock` on a file beside the board makes the kernel queue the writers.
+A process that enters again at once may be faster than the first in the queue; one that works in many steps lets those
+who wait pass first (`let_waiters_pass`).
 The gate decides nothing: SQLite's write lock does. The file is never removed, because a lock on a removed file protects
 nothing.
 
@@ -21,6 +23,7 @@ from _thread import allocate_lock, start_new_thread
 
 from ...errors import Unavailable
 from ..side_files import opened
+from .waiting_writers import let_pass, wait_here, wait_no_longer
 
 MARK_AT = 64
 """The offset of the second line: token, `-wal`, `-shm` and the last event."""
@@ -89,6 +92,7 @@ class WriteGate:
 
     def _queue(self) -> int:
         turn = _QueuedLock(opened(self.path, os.O_RDWR, self._board))
+        wait_here(turn.fd)
         start_new_thread(turn.acquire, ())
         if turn.wait(self.deadline):
             return turn.fd
@@ -104,6 +108,11 @@ class WriteGate:
             fcntl.flock(held, fcntl.LOCK_UN)
         if held not in (-1, self._fd):
             os.close(held)
+
+    def let_waiters_pass(self) -> None:
+        """Between two writes: return when those who wait now have entered (see `waiting_writers`)."""
+        if self._fd >= 0:
+            let_pass(self._fd)
 
     def __enter__(self) -> None:
         self.enter()
@@ -201,6 +210,7 @@ class _QueuedLock:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
         with self._guard:
             self._acquired = True
+            wait_no_longer(self.fd)
             if self._abandoned:
                 self._release()
         self._done.release()
@@ -218,6 +228,8 @@ class _QueuedLock:
     def _abandon(self) -> bool:
         with self._guard:
             self._abandoned = not self._acquired
+            if self._abandoned:
+                wait_no_longer(self.fd)
             return self._abandoned
 
     def _release(self) -> None:
