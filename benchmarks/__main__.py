@@ -12,6 +12,7 @@ from .measure import Report, Settings, machine, progress
 NAMES = (
     *(
         "startup",
+        "first_hour",
         "claims",
         "race",
         "growth",

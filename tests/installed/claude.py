@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +34,20 @@ class Denied(Exception):
 class Session:
     """One session of the client."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.id = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
         self.folder = folder
         self.uses = 0
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What the client gives to its hooks and shells."""
         own = {"CLAUDECODE": "1", "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_SESSION_ID": self.id}
-        return {**os.environ, **own, "CLAUDE_PID": str(os.getpid()), "CLAUDE_PROJECT_DIR": str(self.folder)}
+        own |= {"CLAUDE_PID": str(os.getpid()), "CLAUDE_PROJECT_DIR": str(folder)}
+        self.environment = {**environ, **own}
+        """What the client gives to its hooks and shells."""
 
     def say(self, event: str, **more: Any) -> list[dict[str, Any]]:
         """Call the hooks of an event as the settings file says; what they answer."""
         told = {
             "session_id": self.id,
-            "transcript_path": f"{os.environ['HOME']}/.claude/projects/shop/{self.id}.jsonl",
+            "transcript_path": f"{self.environment['HOME']}/.claude/projects/shop/{self.id}.jsonl",
             "cwd": str(self.folder),
             "hook_event_name": event,
             **more,

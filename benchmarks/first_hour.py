@@ -1,0 +1,202 @@
+"""How long a newcomer waits: from `git clone` to the first won claim, from `pip install` to the first refused edit.
+
+Nearly all of it is the work of others: making an environment, fetching and unpacking packages. So each way is measured
+in turns with its yardstick, `python -m venv` and `pip install` of the same packages without tiebreak, and the report
+has the difference of the two: the share that is ours. Packages come from the index that pip is configured for, with a
+package cache that is empty, and with one that has them all.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import time
+from functools import partial
+from importlib.metadata import requires
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from .measure import REPOSITORY, Report, Settings, figure, folder, in_turns, progress, spread, times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Way = Callable[[str, dict[str, str]], dict[str, float]]
+
+Laps = dict[str, float]
+PYTHON = os.path.realpath(sys.executable)
+PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+
+
+def run(settings: Settings) -> Report:
+    """Each way with both caches, in turns with its yardstick."""
+    rounds, caches = settings.size(3, 1), ("full",) if settings.quick else ("empty", "full")
+    busy = os.getloadavg()[0]
+    report = Report(
+        "first_hour",
+        f"Seconds until a newcomer sees it work, median of {rounds} rounds, in turns with a bare environment that has "
+        "the same packages without tiebreak. Ours: the difference of the two.",
+        ["from … to …", "package cache", "seconds", "bare", "of bare", "ours", "noise"],
+        left=2,
+    )
+    with folder() as place:
+        trip = Trip(place)
+        found = in_turns({name: work for cache in caches for name, work in trip.ways(cache).items()}, rounds)
+        for name in [name for name in found if not name.startswith("bare: ")]:
+            way, cache = name.rsplit(", ", 1)
+            ours, bare = ([sum(laps.values()) for laps in found[each]] for each in (name, f"bare: {name}"))
+            more = [mine - its for mine, its in zip(ours, bare, strict=True)]
+            ratio = times(median(ours), median(bare))
+            report.add(way, cache, median(ours), median(bare), ratio, median(more), f"{spread(ours)} / {spread(bare)}")
+            if cache == "full":
+                steps = ", ".join(
+                    f"{lap} {figure(median([laps[lap] for laps in found[name]]))}" for lap in found[name][0]
+                )
+                report.notes.append(f"{way}, with a full cache, step by step in seconds: {steps}.")
+    report.notes.append("The clone is local. Downloads are as fast as the way to the package index.")
+    if busy > 1:
+        report.notes.append(
+            f"Other work ran on the machine (load {busy:.1f} before): trust the ratios, not the seconds."
+        )
+    return report
+
+
+class Trip:
+    """A folder with a wheel of this tree, package caches, and a new environment for each way that is taken."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._count = 0
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TIEBREAK", "PYTHON", "MAKE"))
+        }
+        self.environ = {**kept, "HOME": f"{place}/home", "PIP_CACHE_DIR": f"{place}/full", "LC_ALL": "C.UTF-8"}
+        os.makedirs(f"{place}/home/.config")
+        Path(f"{place}/home/.gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.com\n")
+        offline = ("wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", f"{place}/wheels", REPOSITORY)
+        self._run([sys.executable, *PIP[:-1], *offline])
+        [self.wheel] = glob.glob(f"{place}/wheels/*.whl")
+        progress("filling a package cache")
+        self._bare_clone(self.new(), self.environ)
+        self._bare_install(self.new(), self.environ, extra="all")
+
+    def ways(self, cache: str) -> dict[str, Callable[[], Laps]]:
+        """What is measured with such a cache, each with its yardstick before it."""
+        taken: dict[str, tuple[Way, Way]] = {
+            "`git clone` to a won claim": (self._bare_clone, self._clone),
+            "`pip install 'tiebreak[all]'` to a refused edit": (
+                partial(self._bare_install, extra="all"),
+                partial(self._install, extra="all"),
+            ),
+            "`pip install tiebreak` to a refused edit": (
+                partial(self._bare_install, extra=""),
+                partial(self._install, extra=""),
+            ),
+        }
+        return {
+            f"{prefix}{name}, {cache}": partial(self._go, way, cache)
+            for name, both in taken.items()
+            for prefix, way in zip(("bare: ", ""), both, strict=True)
+        }
+
+    def _go(self, way: Way, cache: str) -> Laps:
+        new = self.new()
+        caches = {"PIP_CACHE_DIR": f"{new}/cache"} if cache == "empty" else {}
+        try:
+            return way(new, self.environ | caches)
+        finally:
+            shutil.rmtree(new)
+
+    def new(self) -> str:
+        """A folder that is empty."""
+        self._count += 1
+        made = f"{self.place}/{self._count}"
+        os.mkdir(made)
+        return made
+
+    # ── From a clone ─────────────────────────────────────────────────────────────────────────────────
+
+    def _clone(self, new: str, environ: dict[str, str]) -> Laps:
+        """What `make serve` installs, then a claim."""
+        watch = Watch()
+        self._run(["git", "clone", "--quiet", REPOSITORY, f"{new}/clone"], environ)
+        watch.lap("git clone")
+        self._run(["make", "--silent", f"PYTHON={PYTHON}", "-C", f"{new}/clone", ".venv/.runtime"], environ)
+        watch.lap("make")
+        board = environ | {"TIEBREAK_BOARD": f"{new}/board.db"}
+        self._run([f"{new}/clone/.venv/bin/tb", "claim", "login-bug"], board, cwd=f"{new}/clone")
+        watch.lap("tb claim")
+        return watch.laps
+
+    def _bare_clone(self, new: str, environ: dict[str, str]) -> Laps:
+        """The packages that `make serve` installs."""
+        lock = f"{REPOSITORY}/requirements/runtime.lock"
+        return self._bare(new, environ, ["--require-hashes", "--no-deps", "-r", lock])
+
+    # ── From the wheel ───────────────────────────────────────────────────────────────────────────────
+
+    def _install(self, new: str, environ: dict[str, str], extra: str) -> Laps:
+        """An environment, `tb init` in a repository, and two agents that edit one file."""
+        from tests.installed.claude import Denied, Session
+
+        repository = Path(new, "shop")
+        self._run(["git", "init", "--quiet", str(repository)], environ)
+        (repository / "login.py").write_text("form = 1\n")
+        environ = environ | {"TIEBREAK_BOARD": f"{new}/board.db", "PATH": f"{new}/env/bin:{environ['PATH']}"}
+        watch = Watch()
+        self._run([PYTHON, "-m", "venv", f"{new}/env"], environ)
+        watch.lap("python -m venv")
+        self._run([f"{new}/env/bin/python", *PIP, f"{self.wheel}[{extra}]" if extra else self.wheel], environ)
+        watch.lap("pip install")
+        tools = [] if extra else ["--no-mcp"]
+        self._run(["tb", "init", "--yes", "--client", "claude", *tools], environ, cwd=str(repository))
+        watch.lap("tb init")
+        Session("ann", repository, environ).edits("login.py", "form = 2")
+        watch.lap("an edit")
+        try:
+            Session("ben", repository, environ).edits("login.py", "form = 3")
+        except Denied:
+            watch.lap("a refused edit")
+            return watch.laps
+        raise AssertionError("both agents have edited the file")
+
+    def _bare_install(self, new: str, environ: dict[str, str], extra: str) -> Laps:
+        """What tiebreak requires, without tiebreak."""
+        return self._bare(new, environ, requirements(extra))
+
+    def _bare(self, new: str, environ: dict[str, str], wanted: list[str]) -> Laps:
+        watch = Watch()
+        self._run([PYTHON, "-m", "venv", f"{new}/env"], environ)
+        self._run([f"{new}/env/bin/python", *PIP, *wanted], environ)
+        watch.lap("bare")
+        return watch.laps
+
+    def _run(self, words: list[str], environ: dict[str, str] | None = None, cwd: str | None = None) -> None:
+        done = subprocess.run(
+            words, env=environ or self.environ, cwd=cwd or self.place, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise AssertionError(f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+class Watch:
+    """Seconds since the last lap, by name."""
+
+    def __init__(self) -> None:
+        self.laps: Laps = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """What was done just now."""
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now
+
+
+def requirements(extra: str) -> list[str]:
+    """What tiebreak requires directly, with or without all its extras."""
+    found = [each.partition(";") for each in requires("tiebreak") or ()]
+    return [name.strip() for name, _, marker in found if (extra or not marker) and not name.startswith("tiebreak")]
