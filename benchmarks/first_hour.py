@@ -2,8 +2,8 @@
 
 Nearly all of it is the work of others: making an environment, fetching and unpacking packages. So each way is measured
 in turns with its yardstick, `python -m venv` and `pip install` of the same packages without tiebreak, and the report
-has the difference of the two: the share that is ours. Packages come from the index that pip is configured for, with a
-package cache that is empty, and with one that has them all.
+has the difference of the two: the share that is ours. Packages come from the index that pip is configured for, with an
+empty cache; or from a folder of wheels, as with a full cache. (Some indexes do not let pip cache anything.)
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from .measure import REPOSITORY, Report, Settings, figure, folder, in_turns, progress, spread, times
+from .measure import REPOSITORY, Report, Settings, figure, folder, progress, spread, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Way = Callable[[str, dict[str, str]], dict[str, float]]
+    Ways = dict[tuple[str, str], tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]]]]
 
 Laps = dict[str, float]
 PYTHON = os.path.realpath(sys.executable)
@@ -33,31 +34,28 @@ PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
 
 
 def run(settings: Settings) -> Report:
-    """Each way with both caches, in turns with its yardstick."""
-    rounds, caches = settings.size(3, 1), ("full",) if settings.quick else ("empty", "full")
+    """Each way with packages from both places, in turns with its yardstick."""
+    places = ("folder",) if settings.quick else ("index", "folder")
     busy = os.getloadavg()[0]
+    with folder() as place:
+        trip = Trip(place)
+        found, rounds = _rounds({each: work for source in places for each, work in trip.ways(source).items()}, settings)
     report = Report(
         "first_hour",
         f"Seconds until a newcomer sees it work, median of {rounds} rounds, in turns with a bare environment that has "
         "the same packages without tiebreak. Ours: the difference of the two.",
-        ["from … to …", "package cache", "seconds", "bare", "of bare", "ours", "noise"],
+        ["from … to …", "packages from", "seconds", "bare", "of bare", "ours", "noise"],
         left=2,
     )
-    with folder() as place:
-        trip = Trip(place)
-        found = in_turns({name: work for cache in caches for name, work in trip.ways(cache).items()}, rounds)
-        for name in [name for name in found if not name.startswith("bare: ")]:
-            way, cache = name.rsplit(", ", 1)
-            ours, bare = ([sum(laps.values()) for laps in found[each]] for each in (name, f"bare: {name}"))
-            more = [mine - its for mine, its in zip(ours, bare, strict=True)]
-            ratio = times(median(ours), median(bare))
-            report.add(way, cache, median(ours), median(bare), ratio, median(more), f"{spread(ours)} / {spread(bare)}")
-            if cache == "full":
-                steps = ", ".join(
-                    f"{lap} {figure(median([laps[lap] for laps in found[name]]))}" for lap in found[name][0]
-                )
-                report.notes.append(f"{way}, with a full cache, step by step in seconds: {steps}.")
-    report.notes.append("The clone is local. Downloads are as fast as the way to the package index.")
+    for (way, source), both in found.items():
+        bare, ours = ([sum(laps.values()) for laps in each] for each in both)
+        more = [mine - its for mine, its in zip(ours, bare, strict=True)]
+        ratio = times(median(ours), median(bare))
+        report.add(way, source, median(ours), median(bare), ratio, median(more), f"{spread(ours)} / {spread(bare)}")
+        if source == "folder":
+            steps = ", ".join(f"{lap} {figure(median([laps[lap] for laps in both[1]]))}" for lap in both[1][0])
+            report.notes.append(f"{way}, packages from a folder, step by step in seconds: {steps}.")
+    report.notes.append("The clone is local, and the index is as fast as the way to it.")
     if busy > 1:
         report.notes.append(
             f"Other work ran on the machine (load {busy:.1f} before): trust the ratios, not the seconds."
@@ -65,8 +63,21 @@ def run(settings: Settings) -> Report:
     return report
 
 
+def _rounds(work: Ways, settings: Settings) -> tuple[dict[tuple[str, str], tuple[list[Laps], list[Laps]]], int]:
+    """Take each way and its yardstick once a round, until the minutes are over; what was found, and how many rounds."""
+    found: dict[tuple[str, str], tuple[list[Laps], list[Laps]]] = {each: ([], []) for each in work}
+    begin, rounds = time.monotonic(), 0
+    while not rounds or (not settings.quick and time.monotonic() < begin + 60 * settings.minutes):
+        for each, both in work.items():
+            for number in (0, 1) if rounds % 2 == 0 else (1, 0):
+                found[each][number].append(both[number]())
+        rounds += 1
+        progress(f"round {rounds}")
+    return found, rounds
+
+
 class Trip:
-    """A folder with a wheel of this tree, package caches, and a new environment for each way that is taken."""
+    """A folder with a wheel of this tree, all packages, and a new environment for each way that is taken."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -74,40 +85,44 @@ class Trip:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("TIEBREAK", "PYTHON", "MAKE"))
         }
-        self.environ = {**kept, "HOME": f"{place}/home", "PIP_CACHE_DIR": f"{place}/full", "LC_ALL": "C.UTF-8"}
+        self.environ = {**kept, "HOME": f"{place}/home", "LC_ALL": "C.UTF-8"}
         os.makedirs(f"{place}/home/.config")
         Path(f"{place}/home/.gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.com\n")
         offline = ("wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", f"{place}/wheels", REPOSITORY)
         self._run([sys.executable, *PIP[:-1], *offline])
         [self.wheel] = glob.glob(f"{place}/wheels/*.whl")
-        progress("filling a package cache")
-        self._bare_clone(self.new(), self.environ)
-        self._bare_install(self.new(), self.environ, extra="all")
+        progress("fetching packages")
+        for wanted in (self._locked, requirements("all")):
+            self._run([sys.executable, *PIP[:-1], "download", "-d", f"{place}/packages", *wanted])
 
-    def ways(self, cache: str) -> dict[str, Callable[[], Laps]]:
-        """What is measured with such a cache, each with its yardstick before it."""
+    def ways(self, source: str) -> Ways:
+        """What is measured with packages from there: the yardstick, then ours."""
         taken: dict[str, tuple[Way, Way]] = {
-            "`git clone` to a won claim": (self._bare_clone, self._clone),
+            "`git clone` to a won claim": (partial(self._bare, wanted=self._locked), self._clone),
             "`pip install 'tiebreak[all]'` to a refused edit": (
-                partial(self._bare_install, extra="all"),
+                partial(self._bare, wanted=requirements("all")),
                 partial(self._install, extra="all"),
             ),
             "`pip install tiebreak` to a refused edit": (
-                partial(self._bare_install, extra=""),
+                partial(self._bare, wanted=requirements("")),
                 partial(self._install, extra=""),
             ),
         }
         return {
-            f"{prefix}{name}, {cache}": partial(self._go, way, cache)
-            for name, both in taken.items()
-            for prefix, way in zip(("bare: ", ""), both, strict=True)
+            (name, source): (partial(self._go, bare, source), partial(self._go, ours, source))
+            for name, (bare, ours) in taken.items()
         }
 
-    def _go(self, way: Way, cache: str) -> Laps:
+    @property
+    def _locked(self) -> list[str]:
+        """The packages that `make serve` installs."""
+        return ["--require-hashes", "--no-deps", "-r", f"{REPOSITORY}/requirements/runtime.lock"]
+
+    def _go(self, way: Way, source: str) -> Laps:
         new = self.new()
-        caches = {"PIP_CACHE_DIR": f"{new}/cache"} if cache == "empty" else {}
+        local = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": f"{self.place}/packages"}
         try:
-            return way(new, self.environ | caches)
+            return way(new, self.environ | (local if source == "folder" else {"PIP_CACHE_DIR": f"{new}/cache"}))
         finally:
             shutil.rmtree(new)
 
@@ -131,11 +146,6 @@ class Trip:
         self._run([f"{new}/clone/.venv/bin/tb", "claim", "login-bug"], board, cwd=f"{new}/clone")
         watch.lap("tb claim")
         return watch.laps
-
-    def _bare_clone(self, new: str, environ: dict[str, str]) -> Laps:
-        """The packages that `make serve` installs."""
-        lock = f"{REPOSITORY}/requirements/runtime.lock"
-        return self._bare(new, environ, ["--require-hashes", "--no-deps", "-r", lock])
 
     # ── From the wheel ───────────────────────────────────────────────────────────────────────────────
 
@@ -164,11 +174,8 @@ class Trip:
             return watch.laps
         raise AssertionError("both agents have edited the file")
 
-    def _bare_install(self, new: str, environ: dict[str, str], extra: str) -> Laps:
-        """What tiebreak requires, without tiebreak."""
-        return self._bare(new, environ, requirements(extra))
-
     def _bare(self, new: str, environ: dict[str, str], wanted: list[str]) -> Laps:
+        """The yardstick: what is needed, without tiebreak."""
         watch = Watch()
         self._run([PYTHON, "-m", "venv", f"{new}/env"], environ)
         self._run([f"{new}/env/bin/python", *PIP, *wanted], environ)
