@@ -143,9 +143,10 @@ def _matches(entry: dict[str, Any], tool: str) -> bool:
 def live(name: str) -> None:
     """Be the client: do what is asked for at the socket, one thing after another, until killed."""
     session = Session(name, Path.cwd())
-    Path(f"{os.environ['HOME']}/{name}.pid").write_text(str(os.getpid()))
+    os.chdir(os.environ["HOME"])  # the path of a socket must be short
+    Path(f"{name}.pid").write_text(str(os.getpid()))
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(_address(name))
+        listening.bind(f"{name}.socket")
         listening.listen()
         while True:
             caller, _ = listening.accept()
@@ -164,11 +165,11 @@ def ask(name: str, *words: str) -> int:
     """Have a session do something; print what came of it."""
     if words == ("starts",):
         program = Path(sys.argv[0]).with_name("claude")
-        Path(_address(name)).unlink(missing_ok=True)
         quiet = subprocess.DEVNULL
         subprocess.Popen([sys.executable, str(program), name], stdin=quiet, stdout=quiet, start_new_session=True)
+    os.chdir(os.environ["HOME"])
     with socket.socket(socket.AF_UNIX) as connection:
-        _connect(connection, name)
+        _connect(connection, f"{name}.socket")
         with connection.makefile("rw") as line:
             line.write(json.dumps(words) + "\n")
             line.flush()
@@ -178,20 +179,16 @@ def ask(name: str, *words: str) -> int:
     return int(code)
 
 
-def _connect(connection: socket.socket, name: str) -> None:
+def _connect(connection: socket.socket, address: str) -> None:
     """Connect to a session, which may have been started a moment ago."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            return connection.connect(_address(name))
+            return connection.connect(address)
         except (FileNotFoundError, ConnectionRefusedError):
             if time.monotonic() > end:
                 raise
             time.sleep(0.01)
-
-
-def _address(name: str) -> str:
-    return f"{os.environ['HOME']}/{name}.socket"
 
 
 if __name__ == "__main__":
