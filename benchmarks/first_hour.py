@@ -63,7 +63,8 @@ def run(settings: Settings) -> Report:
         waited = [median([sum(each.laps.values()) for each in taken]) for taken in (ours, bare)]
         cpu, bare_cpu = ([each.cpu for each in taken] for taken in (ours, bare))
         share = median([mine - its for mine, its in zip(cpu, bare_cpu, strict=True)])
-        ratio, noise = times(median(cpu), median(bare_cpu)), f"{spread(cpu)} / {spread(bare_cpu)}"
+        ratio = times(median(cpu), median(bare_cpu))
+        noise = f"{spread(cpu)} / {spread(bare_cpu)}" if rounds > 1 else "-"
         report.add(way, source, *waited, median(cpu), median(bare_cpu), ratio, share, noise)
         if source == "folder":
             steps = ", ".join(f"{lap} {figure(median([each.laps[lap] for each in ours]))}" for lap in ours[0].laps)
