@@ -12,6 +12,7 @@ from .measure import Report, Settings, machine, progress
 NAMES = (
     *(
         "startup",
+        "first_hour",
         "claims",
         "race",
         "growth",
@@ -43,7 +44,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(NAMES)}")
     parser.add_argument("--write", action="store_true", help="put the figures into benchmarks/RESULTS.md")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: to see that it works, not how fast it is")
-    parser.add_argument("--minutes", type=float, default=10.0, help="for how long endurance goes on (default: 10)")
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, help="for how long endurance and first_hour go on (default: 10)"
+    )
     parser.add_argument("--verbose", action="store_true", help="tell details")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in NAMES]

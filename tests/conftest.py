@@ -25,6 +25,7 @@ LONG = (
     "tests/crash/",
     "tests/faults/",
     "tests/histories/",
+    "tests/installed/",
     "tests/interleavings/",
     "tests/races/",
     "tests/sessions/",

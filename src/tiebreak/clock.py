@@ -38,14 +38,14 @@ def off_by() -> float:
     kernel's own clock.
     """
     try:
-        with open("/proc/self/timens_offsets", encoding="ascii") as offsets:
+        with open("/proc/self/timens_offsets", encoding="utf-8") as offsets:
             shifted = next((line.split()[1:] for line in offsets if line.startswith("boottime")), ("0", "0"))
         if shift := int(shifted[0]) + int(shifted[1]) / 1e9:
             return shift
         # Some containers have an uptime of their own, in a file that is mounted over this one.
         if os.stat("/proc/uptime").st_dev != os.stat("/proc").st_dev:
             return 0.0
-        with open("/proc/uptime", encoding="ascii") as uptime:
+        with open("/proc/uptime", encoding="utf-8") as uptime:
             shift = since_boot() / SECOND - float(uptime.read().split()[0])
     except (OSError, ValueError, IndexError):
         return 0.0

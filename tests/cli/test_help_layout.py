@@ -10,6 +10,7 @@ import pytest
 from tiebreak.cli import GROUPS, THEMES
 from tiebreak.cli.help import describe, overview, theme_commands
 from tiebreak.cli.help_layout import brief, entries, shell_command, wrapped
+from tiebreak.cli.other_words import OTHER_WORDS
 from tiebreak.cli.parser import GLOBAL
 from tiebreak.program import find, names
 from tiebreak.text import width
@@ -66,6 +67,19 @@ def test_a_wrong_theme_is_told_the_right_ones(tb: Tb) -> None:
     said = complaint(tb("help", "taks"), 2)
     assert "did you mean" in said
     assert "files" in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("list", "tasks"), ("ls", "tasks"), ("done", "complete"), ("lock", "hold")]
+)
+def test_the_words_of_other_tools_are_told_ours(typed: str, meant: str, tb: Tb) -> None:
+    """`tb list` was answered with nothing, and `tb ls` with `tb logs`."""
+    assert f"did you mean `tb {meant}`?" in complaint(tb(typed), 2)
+
+
+def test_a_word_of_other_tools_never_hides_a_command_nor_leads_nowhere() -> None:
+    assert set(OTHER_WORDS) & set(names()) == set()
+    assert set(OTHER_WORDS.values()) <= set(names())
 
 
 @pytest.mark.parametrize(("columns", "widest"), [(80, 80), (60, 60), (200, 100), (10, 40)])

@@ -49,6 +49,20 @@ def test_an_empty_board_is_new_too(tb: Tb, board: tiebreak.Board) -> None:
     assert tb.json()["where"] == "new"
 
 
+def test_a_repository_that_is_set_up_is_not_told_to_be_set_up(tb: Tb, tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    tb.folder = tmp_path / "repo"
+    tb.sh("git init --quiet")
+    assert "tb init" in tb.ok()
+    tb.ok("init", "--yes", "--force", "--client", "claude")
+    out = tb.ok()
+    assert fits(out)
+    assert "tb init" not in out
+    assert "This repository is set up: start your coding agents as always." in " ".join(out.split())
+    tb.ok("init", "--undo")
+    assert "tb init" in tb.ok()
+
+
 def test_agents_at_work_are_shown_with_what_they_have(tb: Tb, board: tiebreak.Board) -> None:
     board.tasks.claim("login-bug", create=True)
     board.tasks.post("write the docs")

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PATIENCE = 60.0
 """Seconds for one command."""
+GIT_CONFIG = "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -73,58 +74,30 @@ def _same_line(expected: str, actual: str) -> bool:
     return re.fullmatch(".*".join(parts), re.sub(r"\s+", " ", actual.strip())) is not None
 
 
-class Newcomer:
-    """Somebody with an empty repository and no board yet, in one terminal. `tb` is on the PATH."""
+class Terminal:
+    """A shell that somebody has open all the time. What it has to remember is kept in the folder `notes`."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._port = str(free_port())  # the usual one may be in use on this machine
-        self._environment = {
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-            "HOME": str(home),
-            "XDG_STATE_HOME": str(home / "state"),
-            "TIEBREAK_TMUX_SOCKET": f"docs-{self._port}",
-            "LC_ALL": "C.UTF-8",
-            "TERM": "xterm",
-            "NO_COLOR": "1",
-            **measured(),
-        }
-        (home / "repo").mkdir()
-        (home / ".gitconfig").write_text(
-            "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
-        )
-        (home / "folder").write_text(str(home / "repo"))
-        (home / "shell").write_text("")
-        self.types("git init --quiet")
+    def __init__(self, notes: Path, environment: dict[str, str], folder: Path) -> None:
+        self._notes = notes
+        self._environment = environment
+        (notes / "folder").write_text(str(folder))
+        (notes / "shell").write_text("")
 
     def follows(self, step: Step) -> None:
         """Run a command; fail if it prints something else than the page says."""
-        command = step.command.replace("serve --detach", "serve --detach --addr 127.0.0.1:7777")
-        actual = self.types(command.replace("7777", self._port))
-        expected = [line.replace("7777", self._port) for line in step.expected]
-        said = "\n".join(["the page says:", *expected, "but it is:", *actual])
-        assert looks_like(expected, actual), f"line {step.line}: $ {step.command}\n{said}"
+        actual = self.types(step.command)
+        said = "\n".join(["the page says:", *step.expected, "but it is:", *actual])
+        assert looks_like(step.expected, actual), f"line {step.line}: $ {step.command}\n{said}"
 
     def types(self, command: str) -> list[str]:
-        """Run a command in the shell that this person has had open all the time."""
-        state, place = self._home / "shell", self._home / "folder"
+        """Run a command; what it prints, and its exit code if that is not 0."""
+        state, place = self._notes / "shell", self._notes / "folder"
         remember = f"trap 'export -p >{state}; pwd >{place}' EXIT"
         return self._run(["bash", "-c", f"source {state}\n{remember}\n{command}"], Path(place.read_text().strip()))
 
-    def runs_python(self, text: str) -> None:
-        """Run the Python blocks of a page as one program, whose line numbers are those of the page."""
-        program = ""
-        for line, block in blocks("python", text):
-            program += "\n" * (line - 1 - program.count("\n")) + block
-        if program:
-            script = self._home / "page.py"
-            script.write_text(program, encoding="utf-8")
-            said = self._run([sys.executable, str(script)], self._home / "repo")
-            assert not any(line.startswith("[exit") for line in said), "\n".join(said)
-
     def _run(self, command: list[str], folder: Path) -> list[str]:
         """Output goes to a file: a command that leaves something running would keep a pipe open."""
-        with open(self._home / "said", "w+", encoding="utf-8") as said:
+        with open(self._notes / "said", "w+", encoding="utf-8") as said:
             done = subprocess.run(
                 command,
                 env=self._environment,
@@ -137,6 +110,45 @@ class Newcomer:
             )
             said.seek(0)
             return said.read().splitlines() + ([f"[exit {done.returncode}]"] if done.returncode else [])
+
+
+class Newcomer(Terminal):
+    """Somebody with an empty repository and no board yet, in one terminal. `tb` is on the PATH."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._port = str(free_port())  # the usual one may be in use on this machine
+        environment = {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            "TIEBREAK_TMUX_SOCKET": f"docs-{self._port}",
+            "LC_ALL": "C.UTF-8",
+            "TERM": "xterm",
+            "NO_COLOR": "1",
+            **measured(),
+        }
+        (home / "repo").mkdir()
+        (home / ".gitconfig").write_text(GIT_CONFIG)
+        super().__init__(home, environment, home / "repo")
+        self.types("git init --quiet")
+
+    def follows(self, step: Step) -> None:
+        """Run a command, with a port for its daemon that is free here."""
+        command = step.command.replace("serve --detach", "serve --detach --addr 127.0.0.1:7777")
+        expected = [line.replace("7777", self._port) for line in step.expected]
+        super().follows(Step(step.line, command.replace("7777", self._port), expected))
+
+    def runs_python(self, text: str) -> None:
+        """Run the Python blocks of a page as one program, whose line numbers are those of the page."""
+        program = ""
+        for line, block in blocks("python", text):
+            program += "\n" * (line - 1 - program.count("\n")) + block
+        if program:
+            script = self._home / "page.py"
+            script.write_text(program, encoding="utf-8")
+            said = self._run([sys.executable, str(script)], self._home / "repo")
+            assert not any(line.startswith("[exit") for line in said), "\n".join(said)
 
     def leaves(self) -> None:
         """End what the page has started: its daemon, and the terminals of its sessions."""

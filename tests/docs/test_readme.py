@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .snippets import ROOT, blocks, steps
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -18,3 +20,10 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
     targets = [line.split()[1] for line in commands.splitlines()]
     assert targets == ["serve", "test"]
     assert all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_the_ways_to_install_are_those_of_the_page_for_newcomers() -> None:
+    newcomers = (ROOT / "docs/getting-started.md").read_text(encoding="utf-8")
+    ways = re.findall(r"`((?:uv tool|pipx|pip) install '\.[^`]+)`", README)
+    assert len(ways) > 1
+    assert [way for way in ways if way not in newcomers] == []

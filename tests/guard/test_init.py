@@ -300,3 +300,30 @@ def test_a_section_is_replaced_where_it_is() -> None:
 
 def test_a_toml_file_without_an_end_of_line_gets_one() -> None:
     assert merge_toml("a = 1", ["[b]\nc = 2\n"]) == "a = 1\n\n[b]\nc = 2\n"
+
+
+# ── What is left to do ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_second_worktree_is_not_left_without_hooks_unsaid(tb: Tb, repo: Path) -> None:
+    """Git gives a worktree what is committed, and a client there finds no hooks before that."""
+    told = "Commit the files above: agents in other worktrees and clones are guarded only if they are there, too."
+    assert told in tb.ok(*INIT, "--client", "claude").splitlines()
+    assert told not in tb.ok(*INIT, "--client", "claude")
+    tb.ok("init", "--undo")
+    assert tb.json(*INIT, "--client", "claude")["next"] == [told]
+
+
+def test_files_that_git_ignores_are_named(tb: Tb, repo: Path) -> None:
+    put(repo / ".gitignore", ".claude/\n")
+    said = tb.ok(*INIT, "--client", "claude")
+    assert "git ignores .claude/settings.json, .claude/skills/tiebreak/SKILL.md: run `tb init` in every other" in said
+    assert "Commit the files above" in said
+    tb.ok("init", "--undo")
+    put(repo / ".gitignore", "*\n")
+    assert "Commit the files above" not in tb.ok(*INIT, "--client", "claude")
+
+
+def test_somebody_without_a_known_client_learns_which_there_are(tb: Tb, repo: Path) -> None:
+    said = tb.ok("init", "--dry-run", "--force", env={"PATH": "/usr/bin:/bin"})
+    assert "no agent client was found: claude, codex, cursor, gemini, vscode or gptme (`--client NAME` sets" in said

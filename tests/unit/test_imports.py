@@ -15,6 +15,7 @@ import tiebreak
 
 TB = os.path.join(os.path.dirname(sys.executable), "tb")
 HEAVY = {
+    "encodings",  # a codec is a module: the interpreter has loaded that of UTF-8, not that of ASCII
     *("argparse", "asyncio", "click", "contextlib", "ctypes", "dataclasses", "datetime", "difflib", "email", "enum"),
     *("functools", "hashlib", "http", "inspect", "json", "logging", "pathlib", "random", "re", "shutil", "signal"),
     *(

@@ -239,7 +239,9 @@ def find(name: str) -> Command:
     if name not in _DECLARED_IN:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, _DECLARED_IN, 1)
+        from .other_words import OTHER_WORDS
+
+        close = [OTHER_WORDS[name]] if name in OTHER_WORDS else get_close_matches(name, _DECLARED_IN, 1)
         hint = f"did you mean `tb {close[0]}`?" if close else "`tb help` lists the commands"
         raise Invalid(f"unknown command {name!r}", hint=hint)
     if name not in COMMANDS:

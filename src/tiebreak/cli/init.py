@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .context import Context
     from .parser import Args
 
+_NO_CLIENT = """\
+no agent client was found: claude, codex, cursor, gemini, vscode or gptme (`--client NAME` sets one up all the same)
+AGENTS.md is for all of them"""
+
 
 @command(
     "init",
@@ -63,7 +67,8 @@ def init(context: Context, args: Args) -> int:
     done = [] if args.no_git else _guard_git(found)
     checks = [] if args.force else _check(found, clients)
     facts |= {"git": done, "checks": [dict(zip(("level", "what", "details"), each, strict=True)) for each in checks]}
-    context.answer(facts, "\n".join([*done, *_told(context, checks), *_next_steps(intended)]))
+    facts["next"] = _next_steps(found, intended)
+    context.answer(facts, "\n".join([*done, *_told(context, checks), *facts["next"]]))
     failed = any(level == "bad" for level, _, _ in checks) or any(line.startswith("git: ") for line in done)
     return 1 if facts["problems"] or failed else 0
 
@@ -110,6 +115,7 @@ def _facts(intended: Plan, lacking: str) -> dict[str, Any]:
         "problems": [*_problems(intended), *([lacking] if lacking else [])],
         "git": [],
         "checks": [],
+        "next": [],
     }
 
 
@@ -134,8 +140,7 @@ def _guard_git(found: Repository) -> list[str]:
 def _show(context: Context, intended: Plan, lacking: str) -> None:
     from ..text import block
 
-    found = ", ".join(intended.clients)
-    context.say(f"agent clients: {found}" if found else "no agent client was found; AGENTS.md is for all of them")
+    context.say(f"agent clients: {', '.join(intended.clients)}" if intended.clients else _NO_CLIENT)
     for change in intended.changes:
         context.say(block(change.difference()).rstrip("\n"))
     for problem in _problems(intended):
@@ -157,10 +162,22 @@ def _agreed(context: Context) -> bool:
     return context.agrees("Write these changes?")
 
 
-def _next_steps(intended: Plan) -> list[str]:
-    if "codex" in intended.clients and any(change.path.startswith(".codex") for change in intended.changes):
-        return ["Codex asks you to approve its new hooks when it starts next."]
-    return []
+def _next_steps(found: Repository, intended: Plan) -> list[str]:
+    """What a person has to do now, after these changes."""
+    from ..guard.init import ignored
+
+    written = [change.path for change in intended.changes]
+    not_shared = ignored(found, written)
+    steps = []
+    if "codex" in intended.clients and any(path.startswith(".codex") for path in written):
+        steps.append("Codex asks you to approve its new hooks when it starts next.")
+    if set(written) - set(not_shared):
+        steps.append(
+            "Commit the files above: agents in other worktrees and clones are guarded only if they are there, too."
+        )
+    if not_shared:
+        steps.append(f"git ignores {', '.join(not_shared)}: run `tb init` in every other worktree and clone, too.")
+    return steps
 
 
 def _undo(context: Context, found: Repository, *, git: bool) -> int:

@@ -82,11 +82,24 @@ def _tell_new(context: Context, why: str, **facts: Any) -> int:
         return 0
     context.say("\n".join(wrapped(TITLE, columns())))
     context.say("")
-    you = f"You are {plain(short(me))} in project {plain(project)}"
-    context.say("\n".join(wrapped(f"{you}. {why}.", columns())))
+    set_up = _is_set_up()
+    you = f"You are {plain(short(me))} in project {plain(project)}. {why}."
+    if set_up:
+        you += " This repository is set up: start your coding agents as always."
+    context.say("\n".join(wrapped(you, columns())))
     context.say("")
-    context.say(_commands(NEW))
+    context.say(_commands(NEW[1:] if set_up else NEW))
     return 0
+
+
+def _is_set_up() -> bool:
+    """Whether somebody has run `tb init` in this repository."""
+    from ..board import here
+    from ..guard.init import is_set_up
+    from ..repository import repository
+
+    found = repository(here())
+    return found is not None and is_set_up(found)
 
 
 def _commands(rows: tuple[tuple[str, str], ...]) -> str:

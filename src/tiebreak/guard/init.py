@@ -190,6 +190,22 @@ def _new_folders(target: str) -> list[str]:
     return folders
 
 
+def is_set_up(found: Repository) -> bool:
+    """Whether `tb init` has written files here that were not undone since."""
+    return os.path.exists(_notes(found))
+
+
+def ignored(found: Repository, paths: list[str]) -> list[str]:
+    """Those of the written files that git ignores, so that no commit brings them to another checkout."""
+    from .git import git, paths_in
+
+    listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *paths)
+    try:
+        return paths_in(git(*listing, root=found.root)) if paths else []
+    except (TiebreakError, OSError):  # all is written; this would only have been advice
+        return []
+
+
 def undo(found: Repository) -> tuple[list[str], list[str]]:
     """Restore the original files. Returns those that were restored, and those that were changed since and stay."""
     known = _known(found)
