@@ -3396,6 +3396,17 @@ ORDER BY until, resource, slot;
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
+-- holds.forfeit (writes)
+-- End these holds of the calling agent because the process that used them has ended; how many there were.
+-- ================================================================================================================
+
+-- holds.forfeit (1), death._end_hold
+UPDATE holds
+SET displaced = NULL, holder = NULL, until = 0
+WHERE project = :project AND resource = :resource AND slot = :slot AND holder = :holder AND epoch = :epoch
+RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
+
+-- ================================================================================================================
 -- waits.enter (writes)
 -- Enter the wait queue for all of these resources, or keep the given `place`; refused if the wait could never end.
 -- Scopes: holds alone.

@@ -271,3 +271,62 @@ def test_of_eight_who_want_the_file_of_a_killed_agent_one_gets_it(place: Place, 
         answers = list(pool.map(take, boards))
 
     assert sorted(answers) == [*["lost"] * 7, "won 2"]
+
+
+class Run(Life):
+    """A process that holds something under the name of an agent, as `tb run` does."""
+
+    def forfeit(self, **changes: Any) -> Any:
+        """Give back its hold, as its guardian does."""
+        who = self.who
+        process = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
+        given = {"resources": ["lock:x"], "epochs": [1], **process, **changes}
+        return self.board.call("holds.forfeit", given)
+
+
+@pytest.fixture
+def run(place: Place) -> Iterator[Run]:
+    """A process that holds a lock for ann, who holds something else herself."""
+    life = Run(place, "ann~1")
+    life.board.holds.take(resources=["lock:x"])
+    life.board.holds.take(resources=["lock:mine"])
+    life.board.tasks.claim(ref="work")
+    yield life
+    life.close()
+
+
+def test_a_dead_process_gives_back_what_it_took_and_nothing_else_of_its_agent(run: Run, bob: Board) -> None:
+    run.kill()
+
+    assert run.forfeit() == 1
+
+    assert [hold.resource for hold in bob.holds.list()] == ["lock:mine"]
+    assert bob.tasks.get(ref="work").state == "claimed"
+    [end] = [event for event in changes(bob) if event.event == "hold.expired"]
+    assert (end.agent, end.epoch, end.note) == ("ann", 1, f"its process {run.who.pid} on {run.who.host} has ended")
+    assert bob.holds.take(resources=["lock:x"])[0].epoch == 2
+
+
+def test_nothing_is_given_back_for_a_process_that_lives_or_is_stopped(run: Run, bob: Board) -> None:
+    with pytest.raises(Refused, match="not known to be dead"):
+        run.forfeit()
+    os.kill(run.process.pid, signal.SIGSTOP)
+    with pytest.raises(Refused, match="not known to be dead"):
+        run.forfeit()
+    assert len(bob.holds.list()) == 2
+
+
+def test_a_dead_process_does_not_give_back_the_hold_of_another_agent_or_a_later_one(run: Run, bob: Board) -> None:
+    bob.holds.take(resources=["lock:bob"])
+    run.board.holds.release(resources=["lock:x"])
+    run.board.holds.take(resources=["lock:x"])
+    run.kill()
+
+    assert run.forfeit() == 0
+    assert run.forfeit(resources=["lock:bob"]) == 0
+
+    assert sorted(hold.resource for hold in bob.holds.list()) == ["lock:bob", "lock:mine", "lock:x"]
+
+
+def test_a_live_process_with_the_number_of_a_dead_one_does_not_keep_the_hold(run: Run) -> None:
+    assert run.forfeit(started=run.who.started - 1) == 1

@@ -111,7 +111,7 @@ MODULES = {
     "tasks": ("claims", "picking", "tasks", "dependencies", "deferred_work", "breaking", "adoption"),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
-    "holds": ("holds", "adoption"),
+    "holds": ("holds", "adoption", "death"),
     "waits": ("waits",),
     "messages": ("messages",),
     "agents": ("agents", "death"),

@@ -18,7 +18,7 @@ may have the same name, so its leases run out.
 
 from __future__ import annotations
 
-from ..errors import Refused
+from ..errors import Invalid, Refused
 from ..model import Hold, Task, holder_id, record
 from ..names import JOB, short
 from ..process_identity import Identity, alive, on_this_machine
@@ -34,7 +34,7 @@ from .session_fence import SEAT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Agent
-    from ..names import AgentId, Name, Number, Project
+    from ..names import AgentId, Epoch, Name, Number, Project, Resource
     from . import Transaction
 
 _END_HOLD = giving_back("holds", THIS, COLUMNS, fence="holder = :holder AND epoch = :epoch")
@@ -116,6 +116,37 @@ def end_holds(tx: Transaction, holder: str, project: str, why: str) -> None:
     )
     for held in rows:
         _end_hold(tx, record(Hold, held), why)
+
+
+@operation("holds.forfeit", writes=True, strangers=True)
+def forfeit_holds(
+    tx: Transaction,
+    *,
+    resources: list[Resource],
+    epochs: list[Epoch],
+    host: Name,
+    boot: Name,
+    pid: Number,
+    started: Number,
+    slots: list[Number] = [],  # noqa: B006  (never changed)
+    agent: AgentId = "",
+    project: Project = "",
+) -> int:
+    """End these holds of the calling agent because the process that used them has ended; how many there were.
+
+    It is for a process such as `tb run`, which holds something under the name of its agent: no other hold of that agent
+    ends. A hold whose epoch is another one is left alone. If the process ran on this machine, its end is checked.
+    """
+    if len(epochs) != len(resources) or len(slots) not in (0, len(resources)):
+        raise Invalid("epochs and slots: give one for each resource")
+    process = Identity(host, boot, pid, started)
+    if tx.is_alive(process) or (tx.is_this_boot(boot) and not is_dead(tx, process)):
+        raise _may_live(agent, process)
+    held = sorted(zip(resources, slots or [0] * len(resources), epochs, strict=True))
+    return sum(
+        _end_hold(tx, record(Hold, (project, resource, slot, agent, epoch, 0, 0, None, None)), ended(process))
+        for resource, slot, epoch in held
+    )
 
 
 @operation("agents.report_dead", writes=True, strangers=False)
