@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from tiebreak import Board
+from tiebreak.advice import PYTHON, advice
+from tiebreak.cli.advice import COMMANDS
+from tiebreak.daemon.advice import REQUESTS
 from tiebreak.errors import Fenced, Lost, Refused
+from tiebreak.mcp.advice import CALLS
 from tiebreak.process_identity import identity
 
 from .engines import Place
@@ -330,3 +334,71 @@ def test_a_dead_process_does_not_give_back_the_hold_of_another_agent_or_a_later_
 
 def test_a_live_process_with_the_number_of_a_dead_one_does_not_keep_the_hold(run: Run) -> None:
     assert run.forfeit(started=run.who.started - 1) == 1
+
+
+def refused(board: Board, wanted: str) -> Lost:
+    name, params = WANTS[wanted]
+    with pytest.raises(Lost) as caught:
+        board.call(name, params)
+    return caught.value
+
+
+@pytest.mark.parametrize("wanted", ["a task", "a lock"])
+def test_a_refusal_does_not_say_break_while_the_holder_may_be_at_work(place: Place, bob: Board, wanted: str) -> None:
+    shell = Life(place, "ann~2")
+    shell.announce(bound=False)
+    hold_everything(shell.board)
+    os.kill(shell.process.pid, signal.SIGSTOP)
+
+    said = refused(bob, wanted)
+
+    shell.close()
+    assert (said.reason, "gone" in said.data) == ({"a task": "task-held", "a lock": "hold-held"}[wanted], False)
+    assert "break" not in advice(said, COMMANDS)
+    assert "`tb send ann …`" in advice(said, COMMANDS)
+    assert "--wait" in advice(said, COMMANDS)
+
+
+@pytest.mark.parametrize(("wanted", "thing"), [("a task", "'#1'"), ("a lock", "'lock:deploy'")])
+def test_a_refusal_because_of_a_closed_shell_says_that_a_break_helps(
+    place: Place, bob: Board, wanted: str, thing: str
+) -> None:
+    shell = Life(place, "ann~2")
+    shell.announce(bound=False)
+    hold_everything(shell.board)
+    shell.close()
+
+    said = refused(bob, wanted)
+
+    assert said.reason == "holder-gone"
+    gone = f"ann is gone (its process {shell.who.pid} on {shell.who.host} has ended)"
+    assert advice(said, COMMANDS) == f"{gone}: `tb break {thing} --reason …` takes it away"
+    for words in (PYTHON, REQUESTS, CALLS):
+        assert "ann is gone" in advice(said, words)
+        assert "break" in advice(said, words)
+
+
+def test_a_refusal_in_a_new_terminal_says_that_adopting_may_help(place: Place) -> None:
+    """Nobody named the two terminals, so they may belong to one person."""
+    shell = Life(place, "brave-otter~2")
+    shell.announce(bound=False)
+    shell.board.tasks.claim(ref="work")
+    shell.close()
+
+    said = refused(place.open("calm-heron~3"), "a task")
+
+    assert said.reason == "holder-gone-perhaps-you"
+    assert "if that was you in another terminal, `tb adopt '#1'` takes it over" in advice(said, COMMANDS)
+    assert all("adopt" in advice(said, words) for words in (PYTHON, REQUESTS, CALLS))
+
+
+def test_an_agent_that_has_left_is_gone_until_it_takes_something_again(place: Place, bob: Board) -> None:
+    ann = place.open("ann~2")
+    ann.announce()
+    ann.tasks.claim(ref="work")
+    place.advance(1.0)
+    ann.agents.leave()
+    assert refused(bob, "a task").data["gone"] == "it has left"
+    place.advance(1.0)
+    ann.holds.take(resources=["lock:deploy"])
+    assert refused(bob, "a lock").reason == "hold-held"

@@ -48,6 +48,24 @@ def proof_of_death(tx: Transaction, agent: str, project: str) -> str:
     return ended(processes[0])
 
 
+def known_to_be_gone(tx: Transaction, agent: str, project: str, since: int | None) -> str:
+    """Why an agent will hardly end its own grant, for the advice to a refused caller; "" if it may be at work.
+
+    It is dead by proof, or it has left after the event `since`, which recorded the grant. Nothing is given back because
+    of this: the process of an agent that is not bound may have been a passing shell.
+    """
+    if proof := proof_of_death(tx, agent, project):
+        return proof
+    row = tx.first(
+        "SELECT 1 FROM agents WHERE project = :project AND id = :agent AND left_at >= seen_at "
+        "AND left_at > coalesce((SELECT at FROM {log} WHERE number = :since), 0)",
+        project=project,
+        agent=agent,
+        since=since or 0,
+    )
+    return "" if row is None else "it has left"
+
+
 def bound_and_dead(tx: Transaction, agent: str, project: str) -> str:
     """How it is known that an agent is dead whose process is the agent itself; "" for any other agent."""
     row = tx.first(
