@@ -8,16 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tiebreak import Board
+from tiebreak import Board, boot_history
 from tiebreak.advice import PYTHON, advice
 from tiebreak.cli.advice import COMMANDS
 from tiebreak.daemon.advice import REQUESTS
 from tiebreak.errors import Fenced, Lost, Refused
 from tiebreak.mcp.advice import CALLS
+from tiebreak.operations import death
 from tiebreak.process_identity import identity
 
 from .engines import Place
@@ -402,3 +404,67 @@ def test_an_agent_that_has_left_is_gone_until_it_takes_something_again(place: Pl
     place.advance(1.0)
     ann.holds.take(resources=["lock:deploy"])
     assert refused(bob, "a lock").reason == "hold-held"
+
+
+EARLIER = "0a0b0c0d.4026531836"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """This is a machine, which has just booted after a boot that it wrote down; returns the file."""
+    monkeypatch.setattr(boot_history, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(boot_history, "_is_machine", lambda: True)
+    monkeypatch.setattr(death, "since_boot", lambda: 0)
+    boot_history.remember_boot()
+    listed = tmp_path / f"tiebreak-{os.geteuid()}" / "boots"
+    assert listed.read_text() == f"{identity().host} {identity().boot}\n"
+    listed.write_text(f"{identity().host} {EARLIER}\n" + listed.read_text())
+    return listed
+
+
+def left_by_earlier_boot(place: Place, **changes: Any) -> None:
+    """Something that a client held when its machine went down; its pid is in use again."""
+    client = place.open("ann~1")
+    process: dict[str, Any] = {"host": identity().host, "boot": EARLIER, "pid": os.getpid(), "started": 7, **changes}
+    client.agents.announce(**process, bound=True)
+    hold_everything(client)
+    place.advance(1.0)
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("wanted", ["a task", "any task", "a lock"])
+def test_what_an_agent_held_before_its_machine_booted_is_free(place: Place, bob: Board, wanted: str) -> None:
+    left_by_earlier_boot(place)
+
+    answer = bob.call(*WANTS[wanted])
+
+    assert (answer[0] if isinstance(answer, list) else answer).epoch == 2
+    [end] = [event for event in changes(bob) if event.event.endswith(".expired")]
+    assert f"ended when {identity().host} booted again" in (end.note or "")
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_daemon_or_worker_reports_the_agents_of_an_earlier_boot(place: Place, bob: Board) -> None:
+    left_by_earlier_boot(place)
+    assert bob.report_dead_agents() == 1
+    assert bob.holds.list() == []
+
+
+@pytest.mark.parametrize("doubt", ["another machine of that name", "another host", "a container", "seen since", "lost"])
+def test_an_agent_is_not_dead_because_a_machine_of_that_name_has_booted(
+    place: Place, bob: Board, machine: Path, monkeypatch: pytest.MonkeyPatch, doubt: str
+) -> None:
+    """Copies of one disk image have the same host name and machine id, and run at the same time."""
+    boot = {"another machine of that name": "99999999.4026531836"}.get(doubt, EARLIER)
+    left_by_earlier_boot(place, boot=boot, host="elsewhere" if doubt == "another host" else identity().host)
+    if doubt == "a container":
+        monkeypatch.setattr(boot_history, "_is_machine", lambda: False)
+    elif doubt == "seen since":
+        monkeypatch.setattr(death, "since_boot", lambda: 60_000_000)
+    elif doubt == "lost":
+        machine.unlink()
+
+    assert bob.report_dead_agents() == 0
+    assert bob.tasks.next() == []
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["lock:deploy"])

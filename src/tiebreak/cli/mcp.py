@@ -62,10 +62,12 @@ async def _bind(board: AsyncBoard) -> None:
     from functools import partial
 
     from ..agent_names import own_client
+    from ..boot_history import remember_boot
 
     found = own_client(board.sync.agent, os.environ)
     if found is None:
         return  # it is not certain that the agent ends with any process
+    remember_boot()
     (host, boot, pid, started), client = found
     announce = partial(board.sync.agents.announce, host=host, boot=boot, pid=pid, started=started, bound=True)
     while True:
