@@ -217,7 +217,7 @@ RETURNING
 
 -- tasks.claim (3), death.bound_and_dead
 -- How it is known that an agent is dead whose process is the agent itself; "" for any other agent.
-SELECT boot
+SELECT boot, seen_at
 FROM agents
 WHERE project = :project AND id = :agent AND bound = 1 AND pid > 0;
 
@@ -227,7 +227,22 @@ SELECT 1
 FROM agents
 WHERE project = :project AND id = :holder AND bound = 1;
 
--- tasks.claim (5), references._by
+-- tasks.claim (5), death._processes
+-- The processes that an agent may live in, as far as the board knows.
+SELECT host, boot, pid, started
+FROM agents
+WHERE project = :project AND id = :agent AND pid > 0;
+
+-- tasks.claim (6), death.known_to_be_gone
+-- Why an agent will hardly end its own grant, for the advice to a refused caller; "" if it may be at work.
+SELECT 1
+FROM agents
+WHERE project = :project
+  AND id = :agent
+  AND left_at >= seen_at
+  AND left_at > coalesce((SELECT at FROM events WHERE number = :since), 0);
+
+-- tasks.claim (7), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -239,7 +254,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key = :value;
 
--- tasks.claim (6), references._by_prefix
+-- tasks.claim (8), references._by_prefix
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -253,7 +268,7 @@ WHERE id >= :low AND id < :high AND project || '' = :project
 ORDER BY id
 LIMIT 2;
 
--- tasks.claim (7), near_keys.near_tasks
+-- tasks.claim (9), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 WITH RECURSIVE places (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM places WHERE i < :length)
 SELECT i
@@ -270,7 +285,7 @@ WHERE EXISTS (
   )
   OR (i = :length AND EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key > :key AND key < :key || :last));
 
--- tasks.claim (8), near_keys.near_tasks
+-- tasks.claim (10), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 WITH RECURSIVE spelled (size, start) AS (
     SELECT 0, ''
@@ -296,7 +311,7 @@ SELECT start
 FROM spelled
 WHERE size = :length;
 
--- tasks.claim (9), near_keys.near_tasks
+-- tasks.claim (11), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 SELECT
     number, id, project, kind, name, key, queue, priority,
@@ -309,7 +324,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key IN (:key_aaa);
 
--- tasks.claim (10), references._by
+-- tasks.claim (12), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -321,7 +336,7 @@ SELECT
 FROM tasks
 WHERE number = :value;
 
--- tasks.claim (11), tasks._insert
+-- tasks.claim (13), tasks._insert
 -- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
@@ -337,7 +352,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (12), claims._win
+-- tasks.claim (14), claims._win
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -365,13 +380,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
     displaced;
 
--- tasks.claim (13), concurrency.refuse_if_full
+-- tasks.claim (15), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT project, limit_group, limit_size
 FROM tasks
 WHERE number = :number AND limit_group IS NOT NULL AND state IN ('pending', 'claimed') AND ready_at <= :now;
 
--- tasks.claim (14), expiry.expire_before
+-- tasks.claim (16), expiry.expire_before
 -- Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were.
 WITH RECURSIVE earlier (number) AS (
     SELECT after
@@ -386,13 +401,13 @@ FROM tasks JOIN earlier ON tasks.number = earlier.number
 WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
--- tasks.claim (15), dependencies.resolve_blocked
+-- tasks.claim (17), dependencies.resolve_blocked
 -- Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
 
--- tasks.claim (16), dependencies._count_blockers
+-- tasks.claim (18), dependencies._count_blockers
 -- How many open predecessors each task has, and the first predecessor that failed or was cancelled.
 SELECT
     edges.task, count(CASE WHEN finished_at = 0 THEN 1 END),
@@ -401,7 +416,7 @@ FROM edges JOIN tasks ON tasks.number = edges.after
 WHERE edges.task IN (:n_aaa)
 GROUP BY edges.task;
 
--- tasks.claim (17), dependencies.unfinished
+-- tasks.claim (19), dependencies.unfinished
 -- The tasks that a task comes after and still has to wait for.
 SELECT tasks.number
 FROM edges JOIN tasks ON tasks.number = edges.after
@@ -415,7 +430,7 @@ WHERE edges.task = :number
   )
 ORDER BY tasks.number;
 
--- tasks.claim (18), expiry._expire
+-- tasks.claim (20), expiry._expire
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -425,7 +440,7 @@ FROM tasks
 WHERE number = :number AND (state = 'claimed' AND until <= :now)
 FOR UPDATE;
 
--- tasks.claim (19), expiry._expire
+-- tasks.claim (21), expiry._expire
 UPDATE tasks
 SET
     displaced = NULL,
@@ -441,13 +456,13 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (20), expiry.with_dependents
+-- tasks.claim (22), expiry.with_dependents
 -- Those of these ended tasks that other tasks come after.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa) AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number);
 
--- tasks.claim (21), dependencies._first_dependents
+-- tasks.claim (23), dependencies._first_dependents
 -- The first tasks that come after each of these ends and have not been updated yet.
 SELECT *
 FROM (
@@ -458,7 +473,7 @@ FROM (
     LIMIT :most
 ) AS arm;
 
--- tasks.claim (22), dependencies._decide
+-- tasks.claim (24), dependencies._decide
 -- Release or cancel those of these tasks that are blocked; the cancelled ones.
 -- SQLite: without FOR UPDATE.
 SELECT number, run_anyway, blockers
@@ -467,7 +482,7 @@ WHERE number IN (:n_aaa) AND state = 'blocked'
 ORDER BY number
 FOR UPDATE;
 
--- tasks.claim (23), dependencies._cancel_each
+-- tasks.claim (25), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -476,7 +491,7 @@ SELECT
 FROM tasks
 WHERE number IN (:n_aaa);
 
--- tasks.claim (24), dependencies._cancel_each
+-- tasks.claim (26), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 WITH given (n, r) AS (VALUES (:n_aaa, :r_aaa))
 UPDATE tasks
@@ -497,7 +512,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (25), dependencies._release_each
+-- tasks.claim (27), dependencies._release_each
 -- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
 WITH given (n, w) AS (VALUES (:n_aaa, :w_aaa))
 UPDATE tasks
@@ -509,7 +524,7 @@ RETURNING
     attempts, max_attempts, ready_at, tags, about, blockers, created_by, created_at, updated_at, claimed_at,
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (26), expiry.expire
+-- tasks.claim (28), expiry.expire
 -- Write the lapses of a project's claims; how many there were.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH renewed AS MATERIALIZED (
@@ -525,7 +540,7 @@ SET look_at = until
 FROM renewed
 WHERE number = renewed.n AND state = 'claimed';
 
--- tasks.claim (27), expiry._expire
+-- tasks.claim (29), expiry._expire
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -537,14 +552,14 @@ ORDER BY look_at
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.claim (28), concurrency.refuse_if_full
+-- tasks.claim (30), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT limit_group, count(*)
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND limit_group = :group AND number <> :number
 GROUP BY limit_group;
 
--- tasks.claim (29), claims._win_limited
+-- tasks.claim (31), claims._win_limited
 -- Win a task whose group has room; None for a task without a limit, which `_win` has already tried.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
@@ -579,14 +594,14 @@ RETURNING
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (12): UPDATE tasks
---   tasks.claim (13): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (14): UPDATE tasks
+--   tasks.claim (15): SELECT FROM tasks
 --   tasks.claim (3): SELECT FROM agents
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (28): SELECT FROM tasks
---   tasks.claim (29): UPDATE tasks
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (30): SELECT FROM tasks
+--   tasks.claim (31): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.extend (writes)
@@ -619,8 +634,8 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.check (reads)
@@ -639,7 +654,7 @@ WHERE number = :value
   AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch));
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -687,14 +702,14 @@ ON CONFLICT (project, chore, subject)
 DO UPDATE SET passed = excluded.passed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (11): INSERT INTO tasks
---   tasks.claim (10): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (25): UPDATE tasks
+--   tasks.claim (13): INSERT INTO tasks
+--   tasks.claim (12): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.fail (writes)
@@ -757,14 +772,14 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.release (writes)
@@ -782,7 +797,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.due (reads)
@@ -858,15 +873,15 @@ WHERE state = 'pending' AND ready_at > 0 AND ready_at <= :now
 ORDER BY project;
 
 -- Also sends:
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.next (writes)
@@ -1656,9 +1671,9 @@ ON CONFLICT DO NOTHING;
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -1688,8 +1703,8 @@ VALUES (:task, :after)
 ON CONFLICT DO NOTHING;
 
 -- Also sends:
---   tasks.claim (11): INSERT INTO tasks
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (13): INSERT INTO tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cancel (writes)
@@ -1716,15 +1731,15 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
---   tasks.claim (25): UPDATE tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
+--   tasks.claim (27): UPDATE tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.complete (3): INSERT INTO chores
 
 -- ================================================================================================================
@@ -1808,18 +1823,18 @@ DELETE FROM chores
 WHERE project = :project AND chore = :kind AND subject IN (SELECT s FROM given);
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (17): SELECT FROM edges
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (19): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (10): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (21): UPDATE tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (12): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.retry_many (writes)
@@ -1864,14 +1879,14 @@ ORDER BY number DESC
 LIMIT :limit;
 
 -- Also sends:
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.retry (1): SELECT FROM chores
 --   tasks.retry (2): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.retry (5): SELECT FROM chores
---   tasks.claim (17): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM edges
 --   tasks.retry (6): UPDATE tasks
 
 -- ================================================================================================================
@@ -1880,10 +1895,10 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.complete (2): SELECT FROM tasks
---   tasks.claim (6): SELECT FROM tasks
+--   tasks.claim (8): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.list (reads)
@@ -2032,7 +2047,7 @@ LIMIT :limit;
 
 -- Also sends:
 --   tasks.retry_many (1): SELECT FROM tasks
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.depend (writes)
@@ -2068,13 +2083,13 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
+--   tasks.claim (20): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
---   tasks.claim (17): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM edges
 
 -- ================================================================================================================
 -- tasks.after (reads)
@@ -2095,7 +2110,7 @@ WHERE number IN (SELECT after FROM edges WHERE edges.task = :number)
 ORDER BY number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
@@ -2124,10 +2139,10 @@ WHERE TRUE;
 
 -- Also sends:
 --   tasks.sweep (1): SELECT FROM chores
---   tasks.claim (21): SELECT FROM edges
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (25): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.sweep (4): SELECT FROM chores
 
@@ -2232,7 +2247,7 @@ SET key = NULL
 WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.submit_many (writes)
@@ -2242,7 +2257,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
 --   jobs.submit (1): INSERT INTO tasks
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
 
@@ -2707,8 +2722,8 @@ FROM (
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.next (6): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (21): SELECT FROM edges
---   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.next (4): SELECT FROM agents
 --   tasks.next (17): SELECT FROM given
@@ -2719,9 +2734,9 @@ FROM (
 --   tasks.next (25): SELECT FROM tasks
 --   tasks.next (29): SELECT FROM tasks
 --   tasks.next (26): UPDATE tasks
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -2796,13 +2811,13 @@ WHERE number = given.n AND state = 'claimed' AND (holder = :agent AND epoch = gi
 RETURNING number, id, project, name, kind, priority, epoch;
 
 -- Also sends:
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (25): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
 --   tasks.complete (1): UPDATE tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.fail (2): SELECT FROM tasks
 --   tasks.fail (3): UPDATE tasks
@@ -2821,7 +2836,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.append (writes)
@@ -2861,7 +2876,7 @@ DELETE FROM outputs
 WHERE task = :task AND epoch = :epoch AND start >= :head AND start < :tail;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -2882,7 +2897,7 @@ FROM outputs
 WHERE task = :task;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   jobs.append (4): SELECT FROM outputs
 
 -- ================================================================================================================
@@ -2901,7 +2916,7 @@ RETURNING
     finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.graph (reads)
@@ -2949,7 +2964,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.retry (2): SELECT FROM edges
 
 -- ================================================================================================================
@@ -3242,6 +3257,8 @@ RETURNING resources;
 -- Also sends:
 --   tasks.claim (3): SELECT FROM agents
 --   tasks.claim (4): SELECT FROM agents
+--   tasks.claim (5): SELECT FROM agents
+--   tasks.claim (6): SELECT FROM agents
 
 -- ================================================================================================================
 -- holds.renew (writes)
@@ -4076,7 +4093,7 @@ LIMIT :limit;
 --   holds.take (18): SELECT FROM waits
 --   holds.take (19): SELECT FROM holds
 --   holds.take (20): SELECT FROM pools
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- schedules.add (writes)
@@ -4291,7 +4308,7 @@ WHERE project = :project AND name = :name AND removed_at = 0 AND due = :due
 RETURNING epoch;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   jobs.submit (1): INSERT INTO tasks
 
 -- ================================================================================================================
