@@ -218,7 +218,7 @@ RETURNING
 
 -- tasks.claim (3), death.bound_and_dead
 -- How it is known that an agent is dead whose process is the agent itself; "" for any other agent.
-SELECT boot
+SELECT boot, seen_at
 FROM agents
 WHERE project = :project AND id = :agent AND bound = 1 AND pid > 0;
 
@@ -228,7 +228,22 @@ SELECT 1
 FROM agents
 WHERE project = :project AND id = :holder AND bound = 1;
 
--- tasks.claim (5), references._by
+-- tasks.claim (5), death._processes
+-- The processes that an agent may live in, as far as the board knows.
+SELECT host, boot, pid, started
+FROM agents
+WHERE project = :project AND id = :agent AND pid > 0;
+
+-- tasks.claim (6), death.known_to_be_gone
+-- Why an agent will hardly end its own grant, for the advice to a refused caller; "" if it may be at work.
+SELECT 1
+FROM agents
+WHERE project = :project
+  AND id = :agent
+  AND left_at >= seen_at
+  AND left_at > coalesce((SELECT at FROM events WHERE number = :since), 0);
+
+-- tasks.claim (7), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -240,7 +255,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key = :value;
 
--- tasks.claim (6), references._by_prefix
+-- tasks.claim (8), references._by_prefix
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -254,7 +269,7 @@ WHERE id >= :low AND id < :high AND project || '' = :project
 ORDER BY id
 LIMIT 2;
 
--- tasks.claim (7), near_keys.near_tasks
+-- tasks.claim (9), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 WITH RECURSIVE places (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM places WHERE i < :length)
 SELECT i
@@ -271,7 +286,7 @@ WHERE EXISTS (
   )
   OR (i = :length AND EXISTS (SELECT 1 FROM tasks WHERE project = :project AND key > :key AND key < :key || :last));
 
--- tasks.claim (8), near_keys.near_tasks
+-- tasks.claim (10), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 WITH RECURSIVE spelled (size, start) AS (
     SELECT 0, ''
@@ -297,7 +312,7 @@ SELECT start
 FROM spelled
 WHERE size = :length;
 
--- tasks.claim (9), near_keys.near_tasks
+-- tasks.claim (11), near_keys.near_tasks
 -- The tasks of a project whose keys are near this one: open ones first, then the newest.
 SELECT
     number, id, project, kind, name, key, queue, priority,
@@ -310,7 +325,7 @@ SELECT
 FROM tasks
 WHERE project = :project AND key IN (:key_aaa);
 
--- tasks.claim (10), references._by
+-- tasks.claim (12), references._by
 SELECT
     number, id, project, kind, name, key, queue, priority,
     CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
@@ -322,7 +337,7 @@ SELECT
 FROM tasks
 WHERE number = :value;
 
--- tasks.claim (11), tasks._insert
+-- tasks.claim (13), tasks._insert
 -- Insert the row; its epochs continue after those of pruned tasks that had the same key.
 INSERT INTO tasks (
     id, epoch, created_at, updated_at, project, kind, priority, state, backoff, ready_at, run_anyway, blockers,
@@ -339,7 +354,7 @@ RETURNING
     claimed_at, finished_at, command, progress,
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (12), claims._win
+-- tasks.claim (14), claims._win
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
 SET
@@ -367,13 +382,13 @@ RETURNING
     claimed_at, finished_at, command, progress,
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed, displaced;
 
--- tasks.claim (13), concurrency.refuse_if_full
+-- tasks.claim (15), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT project, limit_group, limit_size
 FROM tasks
 WHERE number = :number AND limit_group IS NOT NULL AND state IN ('pending', 'claimed') AND ready_at <= :now;
 
--- tasks.claim (14), expiry.expire_before
+-- tasks.claim (16), expiry.expire_before
 -- Write the lapsed claims among all tasks that a task comes after, directly or indirectly; how many there were.
 WITH RECURSIVE earlier (number) AS (
     SELECT after
@@ -388,13 +403,13 @@ FROM tasks JOIN earlier ON tasks.number = earlier.number
 WHERE (state = 'claimed' AND until <= :now)
 ORDER BY tasks.number;
 
--- tasks.claim (15), dependencies.resolve_blocked
+-- tasks.claim (17), dependencies.resolve_blocked
 -- Release or cancel a blocked task before deferred work reaches it; 1 if its predecessors decide it, else 0.
 SELECT run_anyway
 FROM tasks
 WHERE number = :number AND state = 'blocked';
 
--- tasks.claim (16), dependencies._count_blockers
+-- tasks.claim (18), dependencies._count_blockers
 -- How many open predecessors each task has, and the first predecessor that failed or was cancelled.
 SELECT
     edges.task, count(CASE WHEN finished_at = 0 THEN 1 END),
@@ -403,7 +418,7 @@ FROM edges JOIN tasks ON tasks.number = edges.after
 WHERE edges.task IN (:n_aaa)
 GROUP BY edges.task;
 
--- tasks.claim (17), dependencies.unfinished
+-- tasks.claim (19), dependencies.unfinished
 -- The tasks that a task comes after and still has to wait for.
 SELECT tasks.number
 FROM edges JOIN tasks ON tasks.number = edges.after
@@ -417,7 +432,7 @@ WHERE edges.task = :number
   )
 ORDER BY tasks.number;
 
--- tasks.claim (18), expiry._expire
+-- tasks.claim (20), expiry._expire
 -- SQLite: without FOR UPDATE.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -428,7 +443,7 @@ FROM tasks
 WHERE number = :number AND (state = 'claimed' AND until <= :now)
 FOR UPDATE;
 
--- tasks.claim (19), expiry._expire
+-- tasks.claim (21), expiry._expire
 UPDATE tasks
 SET
     displaced = NULL,
@@ -445,13 +460,13 @@ RETURNING
     claimed_at, finished_at, command, progress,
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (20), expiry.with_dependents
+-- tasks.claim (22), expiry.with_dependents
 -- Those of these ended tasks that other tasks come after.
 SELECT number
 FROM tasks
 WHERE number IN (:n_aaa) AND EXISTS (SELECT 1 FROM edges WHERE edges.after = tasks.number);
 
--- tasks.claim (21), dependencies._first_dependents
+-- tasks.claim (23), dependencies._first_dependents
 -- The first tasks that come after each of these ends and have not been updated yet.
 SELECT *
 FROM (
@@ -462,7 +477,7 @@ FROM (
     LIMIT :most
 ) AS arm;
 
--- tasks.claim (22), dependencies._decide
+-- tasks.claim (24), dependencies._decide
 -- Release or cancel those of these tasks that are blocked; the cancelled ones.
 -- SQLite: without FOR UPDATE.
 SELECT number, run_anyway, blockers
@@ -471,7 +486,7 @@ WHERE number IN (:n_aaa) AND state = 'blocked'
 ORDER BY number
 FOR UPDATE;
 
--- tasks.claim (23), dependencies._cancel_each
+-- tasks.claim (25), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -481,7 +496,7 @@ SELECT
 FROM tasks
 WHERE number IN (:n_aaa);
 
--- tasks.claim (24), dependencies._cancel_each
+-- tasks.claim (26), dependencies._cancel_each
 -- Cancel these tasks, each because of one of its predecessors.
 WITH given (n, r) AS (VALUES (:n_aaa, :r_aaa))
 UPDATE tasks
@@ -503,7 +518,7 @@ RETURNING
     claimed_at, finished_at, command, progress,
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (25), dependencies._release_each
+-- tasks.claim (27), dependencies._release_each
 -- Write how many tasks each of these tasks still waits for; one that waits for none becomes ready.
 WITH given (n, w) AS (VALUES (:n_aaa, :w_aaa))
 UPDATE tasks
@@ -516,7 +531,7 @@ RETURNING
     claimed_at, finished_at, command, progress,
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
--- tasks.claim (26), expiry.expire
+-- tasks.claim (28), expiry.expire
 -- Write the lapses of a project's claims; how many there were.
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 WITH renewed AS MATERIALIZED (
@@ -532,7 +547,7 @@ SET look_at = until
 FROM renewed
 WHERE number = renewed.n AND state = 'claimed';
 
--- tasks.claim (27), expiry._expire
+-- tasks.claim (29), expiry._expire
 -- SQLite: without FOR UPDATE SKIP LOCKED.
 SELECT
     number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
@@ -545,14 +560,14 @@ ORDER BY look_at
 LIMIT :most
 FOR UPDATE SKIP LOCKED;
 
--- tasks.claim (28), concurrency.refuse_if_full
+-- tasks.claim (30), concurrency.refuse_if_full
 -- Lock the limits and raise `Refused` if a task's group is full; False if it has no limit or is not ready.
 SELECT limit_group, count(*)
 FROM tasks
 WHERE project = :project AND state = 'claimed' AND limit_group = :group AND number <> :number
 GROUP BY limit_group;
 
--- tasks.claim (29), claims._win_limited
+-- tasks.claim (31), claims._win_limited
 -- Win a task whose group has room; None for a task without a limit, which `_win` has already tried.
 -- SQLite: :now instead of the server's clock.
 UPDATE tasks
@@ -587,14 +602,14 @@ RETURNING
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (12): UPDATE tasks
---   tasks.claim (13): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (14): UPDATE tasks
+--   tasks.claim (15): SELECT FROM tasks
 --   tasks.claim (3): SELECT FROM agents
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (28): SELECT FROM tasks
---   tasks.claim (29): UPDATE tasks
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (30): SELECT FROM tasks
+--   tasks.claim (31): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.extend (writes)
@@ -628,8 +643,8 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.check (reads)
@@ -649,7 +664,7 @@ WHERE number = :value
   AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch));
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -698,14 +713,14 @@ ON CONFLICT (project, chore, subject)
 DO UPDATE SET passed = excluded.passed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (11): INSERT INTO tasks
---   tasks.claim (10): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (25): UPDATE tasks
+--   tasks.claim (13): INSERT INTO tasks
+--   tasks.claim (12): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.fail (writes)
@@ -770,14 +785,14 @@ RETURNING
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.release (writes)
@@ -796,7 +811,7 @@ RETURNING
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.due (reads)
@@ -872,15 +887,15 @@ WHERE state = 'pending' AND ready_at > 0 AND ready_at <= :now
 ORDER BY project;
 
 -- Also sends:
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.next (writes)
@@ -1670,9 +1685,9 @@ ON CONFLICT DO NOTHING;
 -- Also sends:
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -1702,8 +1717,8 @@ VALUES (:task, :after)
 ON CONFLICT DO NOTHING;
 
 -- Also sends:
---   tasks.claim (11): INSERT INTO tasks
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (13): INSERT INTO tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cancel (writes)
@@ -1731,15 +1746,15 @@ RETURNING
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
---   tasks.claim (25): UPDATE tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
+--   tasks.claim (27): UPDATE tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.complete (3): INSERT INTO chores
 
 -- ================================================================================================================
@@ -1824,18 +1839,18 @@ DELETE FROM chores
 WHERE project = :project AND chore = :kind AND subject IN (SELECT s FROM given);
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (17): SELECT FROM edges
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (19): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
 --   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (10): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
+--   tasks.claim (21): UPDATE tasks
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (23): SELECT FROM tasks
---   tasks.claim (24): UPDATE tasks
+--   tasks.claim (12): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (25): SELECT FROM tasks
+--   tasks.claim (26): UPDATE tasks
 
 -- ================================================================================================================
 -- tasks.retry_many (writes)
@@ -1880,14 +1895,14 @@ ORDER BY number DESC
 LIMIT :limit;
 
 -- Also sends:
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.retry (1): SELECT FROM chores
 --   tasks.retry (2): SELECT FROM edges
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.retry (5): SELECT FROM chores
---   tasks.claim (17): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM edges
 --   tasks.retry (6): UPDATE tasks
 
 -- ================================================================================================================
@@ -1896,10 +1911,10 @@ LIMIT :limit;
 -- ================================================================================================================
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.complete (2): SELECT FROM tasks
---   tasks.claim (6): SELECT FROM tasks
+--   tasks.claim (8): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.list (reads)
@@ -2048,7 +2063,7 @@ LIMIT :limit;
 
 -- Also sends:
 --   tasks.retry_many (1): SELECT FROM tasks
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.depend (writes)
@@ -2089,13 +2104,13 @@ RETURNING
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.retry (4): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
---   tasks.claim (18): SELECT FROM tasks
+--   tasks.claim (20): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
---   tasks.claim (17): SELECT FROM edges
+--   tasks.claim (19): SELECT FROM edges
 
 -- ================================================================================================================
 -- tasks.after (reads)
@@ -2116,7 +2131,7 @@ WHERE number IN (SELECT after FROM edges WHERE edges.task = :number)
 ORDER BY number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.edit (writes)
@@ -2159,10 +2174,10 @@ WHERE TRUE;
 
 -- Also sends:
 --   tasks.sweep (1): SELECT FROM chores
---   tasks.claim (21): SELECT FROM edges
---   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (25): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.sweep (4): SELECT FROM chores
 
@@ -2270,7 +2285,7 @@ SET key = NULL
 WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.submit_many (writes)
@@ -2280,7 +2295,7 @@ WHERE number = :number AND key = :key AND finished_at > 0;
 
 -- Also sends:
 --   jobs.submit (1): INSERT INTO tasks
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.post (1): SELECT FROM tasks
 --   tasks.post (2): INSERT INTO edges
 
@@ -2745,8 +2760,8 @@ FROM (
 --   tasks.sweep (2): SELECT FROM tasks
 --   tasks.next (6): SELECT FROM tasks
 --   tasks.sweep (4): SELECT FROM chores
---   tasks.claim (21): SELECT FROM edges
---   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
 --   tasks.retry (8): DELETE FROM chores
 --   tasks.next (4): SELECT FROM agents
 --   tasks.next (17): SELECT FROM given
@@ -2757,9 +2772,9 @@ FROM (
 --   tasks.next (25): SELECT FROM tasks
 --   tasks.next (29): SELECT FROM tasks
 --   tasks.next (26): UPDATE tasks
---   tasks.claim (26): UPDATE tasks
---   tasks.claim (27): SELECT FROM tasks
---   tasks.claim (19): UPDATE tasks
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   tasks.claim (21): UPDATE tasks
 --   tasks.sweep (3): UPDATE tasks
 
 -- ================================================================================================================
@@ -2834,13 +2849,13 @@ WHERE number = given.n AND state = 'claimed' AND (holder = :agent AND epoch = gi
 RETURNING number, id, project, name, kind, priority, epoch;
 
 -- Also sends:
---   tasks.claim (20): SELECT FROM tasks
---   tasks.claim (21): SELECT FROM edges
 --   tasks.claim (22): SELECT FROM tasks
---   tasks.claim (16): SELECT FROM edges
---   tasks.claim (25): UPDATE tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
 --   tasks.complete (1): UPDATE tasks
---   tasks.claim (10): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 --   tasks.retry (3): SELECT FROM tasks
 --   tasks.fail (2): SELECT FROM tasks
 --   tasks.fail (3): UPDATE tasks
@@ -2859,7 +2874,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.append (writes)
@@ -2900,7 +2915,7 @@ DELETE FROM outputs
 WHERE task = :task AND epoch = :epoch AND start >= :head AND start < :tail;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.extend (2): SELECT FROM tasks
 
 -- ================================================================================================================
@@ -2921,7 +2936,7 @@ FROM outputs
 WHERE task = :task;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   jobs.append (4): SELECT FROM outputs
 
 -- ================================================================================================================
@@ -2941,7 +2956,7 @@ RETURNING
     CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- jobs.graph (reads)
@@ -2989,7 +3004,7 @@ FROM tasks
 WHERE number = :number;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   tasks.retry (2): SELECT FROM edges
 
 -- ================================================================================================================
@@ -3282,6 +3297,8 @@ RETURNING resources;
 -- Also sends:
 --   tasks.claim (3): SELECT FROM agents
 --   tasks.claim (4): SELECT FROM agents
+--   tasks.claim (5): SELECT FROM agents
+--   tasks.claim (6): SELECT FROM agents
 
 -- ================================================================================================================
 -- holds.renew (writes)
@@ -3434,6 +3451,17 @@ ORDER BY until, resource, slot;
 -- ================================================================================================================
 
 -- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- holds.forfeit (writes)
+-- End these holds of the calling agent because the process that used them has ended; how many there were.
+-- ================================================================================================================
+
+-- holds.forfeit (1), death._end_hold
+UPDATE holds
+SET displaced = NULL, holder = NULL, until = 0
+WHERE project = :project AND resource = :resource AND slot = :slot AND holder = :holder AND epoch = :epoch
+RETURNING project, resource, slot, holder, epoch, until, taken_at, note, hash;
 
 -- ================================================================================================================
 -- waits.enter (writes)
@@ -4113,7 +4141,7 @@ LIMIT :limit;
 --   holds.take (18): SELECT FROM waits
 --   holds.take (19): SELECT FROM holds
 --   holds.take (20): SELECT FROM pools
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- schedules.add (writes)
@@ -4328,7 +4356,7 @@ WHERE project = :project AND name = :name AND removed_at = 0 AND due = :due
 RETURNING epoch;
 
 -- Also sends:
---   tasks.claim (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 --   jobs.submit (1): INSERT INTO tasks
 
 -- ================================================================================================================

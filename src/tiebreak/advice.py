@@ -49,6 +49,10 @@ PYTHON = {
     "held-by-you-elsewhere": "finish it there or wait; if that session is over, board.tasks.adopt() or "
     "board.holds.adopt() takes it over",
     "holder-may-live": "finish it there or wait; a person who knows that it is over can pass confirmed=True",
+    "holder-gone": "{holder} is gone ({gone}): board.tasks.break_() or board.holds.break_() takes it away, "
+    "with a reason",
+    "holder-gone-perhaps-you": "{holder} is gone ({gone}): if that was you, board.tasks.adopt() or board.holds.adopt() "
+    "takes it over; otherwise board.tasks.break_() or board.holds.break_() takes it away, with a reason",
     "hold-held": "ask {holder} for it, or wait for it with wait=",
     "hold-over": "board.hold({called!r}) takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN",
@@ -69,7 +73,7 @@ PYTHON = {
     "slot-missing": "say which with slot=; board.holds.list() tells who has which",
     "task-completed": "board.next() finds other work",
     "task-ended": "board.tasks.retry({number}) reopens it",
-    "task-held": "board.events.why(ref='#{number}') tells more; board.next() finds other work",
+    "task-held": "wait for it with wait=, or ask {holder} for it; board.next() finds other work",
     "task-is-yours": "board.tasks.extend({number}) keeps it",
     "task-unknown": "board.tasks.list() lists them",
     "task-waits": "board.claim(…, wait=) waits for it; board.next() finds other work",

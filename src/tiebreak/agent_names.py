@@ -118,6 +118,18 @@ def client_name() -> str:
     return _session_process()[1]
 
 
+def own_client(agent: str, environ: Mapping[str, str]) -> tuple[Identity, str] | None:
+    """The client that is this agent itself, as its process and its name; None if there is none.
+
+    The agent's session must have been derived from that client. If somebody gave it (`TIEBREAK_AGENT`,
+    `TIEBREAK_SESSION`), other processes act as the same agent, and the end of this client does not end it.
+    """
+    who, name = _session_process()
+    client, value = _client_session(environ)
+    own = token(who) if not value else _digest(f"{client}={value}") if client == name else ""
+    return (who, name) if name and agent.partition("~")[2] == own else None
+
+
 def within(agent: str, part: str) -> str:
     """The id of a sub-agent: an agent of its own, whose id shows that it belongs to `agent`."""
     name, _, session = agent.partition("~")

@@ -20,7 +20,8 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _FIRST_PID_NAMESPACE = "4026531836"  # fixed by the kernel (PROC_PID_INIT_INO), the same at every boot
 _FIRST_TIME_NAMESPACE = "4026531834"
 _NO_NAMESPACES = "0"
-_NAMELESS_HOSTS = ("", "(none)", "localhost", "localhost.localdomain")
+NAMELESS_HOSTS = ("", "(none)", "localhost", "localhost.localdomain")
+"""Host names that any machine can have."""
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _PS_COLUMNS = "stat=,ppid=,tty=,lstart=,comm="
@@ -162,7 +163,7 @@ def _rebooted(namespace: str) -> bool:
     Not for a container, whose host name may be in use on another machine, and not for a name that
     any machine can have.
     """
-    return namespace in (_FIRST_PID_NAMESPACE, _NO_NAMESPACES) and _host() not in _NAMELESS_HOSTS
+    return namespace in (_FIRST_PID_NAMESPACE, _NO_NAMESPACES) and _host() not in NAMELESS_HOSTS
 
 
 def _runs(pid: int, started: int) -> bool | None:
@@ -324,10 +325,10 @@ def arguments(pid: int) -> list[str]:
     return read_start(f"/proc/{pid}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
 
 
-def read_start(path: str) -> bytes:
-    """The first bytes of a file in /proc; empty if it cannot be read."""
+def read_start(path: str, most: int = 4096) -> bytes:
+    """The first bytes of a file in /proc, or of another small file; empty if it cannot be read."""
     try:
-        return _read_all(path, 4096)
+        return _read_all(path, most)
     except OSError:  # the process may have ended meanwhile
         return b""
 

@@ -37,7 +37,7 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> str:
 
 def private_folder() -> str:
     """The folder for sockets and tokens, which nobody else can enter."""
-    return _private(os.path.join(state_folder(), "run"))
+    return private(os.path.join(state_folder(), "run"))
 
 
 def socket_for(board: str) -> str:
@@ -47,10 +47,11 @@ def socket_for(board: str) -> str:
     path = os.path.join(private_folder(), name)
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
-    return os.path.join(_private(f"/tmp/tiebreak-{os.geteuid()}"), name)  # noqa: S108  (checked to be ours)
+    return os.path.join(private(f"/tmp/tiebreak-{os.geteuid()}"), name)  # noqa: S108  (checked to be ours)
 
 
-def _private(folder: str) -> str:
+def private(folder: str) -> str:
+    """A folder that belongs to this user, and that nobody else can enter; created if it does not exist."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         found = os.lstat(folder)

@@ -229,6 +229,84 @@ class TestKilled:
                     os.kill(pid, signal.SIGKILL)
 
 
+HOUR = ("run", "--hold", "lock:x", "--lease", "1h", "--as", "alice", "--")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can be certain that the whole command has ended")
+class TestDead:
+    """What a killed `tb run` held is given back, though its lease is an hour."""
+
+    def test_its_hold_does_not_last_until_the_lease_ends(self, anywhere: Tb) -> None:
+        tb = anywhere
+        with tb.start(*HOUR, "sh", "-c", "echo $$ > pids; exec sleep 300") as running:
+            (pid,) = pids(tb.folder / "pids", 1)
+            running.kill()
+            running.wait(PATIENCE)
+            assert tb("hold", "lock:x", "--as", "bob", "--wait", "60s").code == 0
+        assert gone(pid)
+        with tiebreak.open(tb.environment["TIEBREAK_BOARD"], agent="me~1", project="demo") as board:
+            [end] = board.events.read(event="hold.expired")
+        assert (end.agent, end.epoch) == ("alice", 1)
+        assert f"its process {running.pid} on " in (end.note or "")
+
+    def test_it_is_not_given_back_while_a_process_that_left_the_group_runs(self, tb: Tb) -> None:
+        """Its hold would pass on while the work goes on."""
+        detached = (
+            "setsid sh -c 'echo $$ >> pids; trap \"\" TERM HUP; while :; do sleep 0.02; date +%s%N > alive; done'"
+        )
+        with tb.start(*HOUR, "sh", "-c", f"{detached} & while :; do sleep 1; done") as running:
+            (pid,) = pids(tb.folder / "pids", 1)
+            running.kill()
+            running.wait(PATIENCE)
+            assert tb("hold", "lock:x", "--as", "bob", "--wait", "60s").code == 0
+            assert gone(pid)
+
+    def test_nothing_else_that_its_agent_holds_ends_with_it(self, tb: Tb) -> None:
+        tb.ok("hold", "lock:other", "--as", "alice~1")
+        tb.ok("claim", "work", "--as", "alice~1")
+        words = [word if word != "alice" else "alice~1" for word in HOUR]
+        with tb.start(*words, "sh", "-c", "tb hold lock:inside; echo $$ > pids; exec sleep 300") as running:
+            pids(tb.folder / "pids", 1)
+            running.kill()
+            running.wait(PATIENCE)
+            assert tb("hold", "lock:x", "--as", "bob", "--wait", "60s").code == 0
+        assert sorted(held(tb)) == ["lock:inside", "lock:other", "lock:x"]
+        assert tb.json("show", "work")["holder"] == "alice"
+
+    def test_a_later_grant_of_the_same_agent_is_not_given_back_with_the_dead_one(self, tb: Tb) -> None:
+        with tb.start(*HOUR, "sh", "-c", "echo $PPID > pids; exec sleep 300") as running:
+            (guardian,) = pids(tb.folder / "pids", 1)
+            os.kill(running.pid, signal.SIGSTOP)
+            tb.ok("break", "lock:x", "--reason", "stuck", "--as", "operator")
+            tb.ok("hold", "lock:x", "--as", "alice")
+            running.kill()
+            running.wait(PATIENCE)
+            until(lambda: gone(guardian), "its guardian has ended")
+        assert [(hold["holder"], hold["epoch"]) for hold in tb.json("holds")] == [("alice", 2)]
+
+    def test_a_stopped_one_is_not_dead(self, tb: Tb) -> None:
+        with tb.start(*HOUR, "sh", "-c", "echo $$ > pids; exec sleep 300") as running:
+            (pid,) = pids(tb.folder / "pids", 1)
+            os.kill(running.pid, signal.SIGSTOP)
+            assert tb("hold", "lock:x", "--as", "bob", "--wait", "1s").code == 1
+            assert not gone(pid)
+            os.kill(running.pid, signal.SIGCONT)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(PATIENCE) == 128 + signal.SIGTERM
+        assert held(tb) == []
+
+    def test_the_command_does_not_go_on_without_its_guardian(self, tb: Tb) -> None:
+        """If `tb run` were killed next, nobody would end the command."""
+        with tb.start(*HOUR, "sh", "-c", "echo $PPID $$ > pids; exec sleep 300") as running:
+            guardian, pid = pids(tb.folder / "pids", 2)
+            assert guardian != running.pid
+            os.kill(guardian, signal.SIGKILL)
+            said = complaint(ended(running), 1)
+        assert "the process that guards the command was killed; the command was ended" in said
+        assert gone(pid)
+        assert held(tb) == []
+
+
 def test_a_command_that_reads_the_terminal_at_once_is_not_stopped_for_ever(tb: Tb) -> None:
     """It may read before it has got the terminal, and is then stopped by the kernel; so this is tried often."""
     for _ in range(6):

@@ -8,12 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tiebreak import Board
+from tiebreak import Board, boot_history
+from tiebreak.advice import PYTHON, advice
+from tiebreak.cli.advice import COMMANDS
+from tiebreak.daemon.advice import REQUESTS
 from tiebreak.errors import Fenced, Lost, Refused
+from tiebreak.mcp.advice import CALLS
+from tiebreak.operations import death
 from tiebreak.process_identity import identity
 
 from .engines import Place
@@ -271,3 +277,194 @@ def test_of_eight_who_want_the_file_of_a_killed_agent_one_gets_it(place: Place, 
         answers = list(pool.map(take, boards))
 
     assert sorted(answers) == [*["lost"] * 7, "won 2"]
+
+
+class Run(Life):
+    """A process that holds something under the name of an agent, as `tb run` does."""
+
+    def forfeit(self, **changes: Any) -> Any:
+        """Give back its hold, as its guardian does."""
+        who = self.who
+        process = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
+        given = {"resources": ["lock:x"], "epochs": [1], **process, **changes}
+        return self.board.call("holds.forfeit", given)
+
+
+@pytest.fixture
+def run(place: Place) -> Iterator[Run]:
+    """A process that holds a lock for ann, who holds something else herself."""
+    life = Run(place, "ann~1")
+    life.board.holds.take(resources=["lock:x"])
+    life.board.holds.take(resources=["lock:mine"])
+    life.board.tasks.claim(ref="work")
+    yield life
+    life.close()
+
+
+def test_a_dead_process_gives_back_what_it_took_and_nothing_else_of_its_agent(run: Run, bob: Board) -> None:
+    run.kill()
+
+    assert run.forfeit() == 1
+
+    assert [hold.resource for hold in bob.holds.list()] == ["lock:mine"]
+    assert bob.tasks.get(ref="work").state == "claimed"
+    [end] = [event for event in changes(bob) if event.event == "hold.expired"]
+    assert (end.agent, end.epoch, end.note) == ("ann", 1, f"its process {run.who.pid} on {run.who.host} has ended")
+    assert bob.holds.take(resources=["lock:x"])[0].epoch == 2
+
+
+def test_nothing_is_given_back_for_a_process_that_lives_or_is_stopped(run: Run, bob: Board) -> None:
+    with pytest.raises(Refused, match="not known to be dead"):
+        run.forfeit()
+    os.kill(run.process.pid, signal.SIGSTOP)
+    with pytest.raises(Refused, match="not known to be dead"):
+        run.forfeit()
+    assert len(bob.holds.list()) == 2
+
+
+def test_a_dead_process_does_not_give_back_the_hold_of_another_agent_or_a_later_one(run: Run, bob: Board) -> None:
+    bob.holds.take(resources=["lock:bob"])
+    run.board.holds.release(resources=["lock:x"])
+    run.board.holds.take(resources=["lock:x"])
+    run.kill()
+
+    assert run.forfeit() == 0
+    assert run.forfeit(resources=["lock:bob"]) == 0
+
+    assert sorted(hold.resource for hold in bob.holds.list()) == ["lock:bob", "lock:mine", "lock:x"]
+
+
+def test_a_live_process_with_the_number_of_a_dead_one_does_not_keep_the_hold(run: Run) -> None:
+    assert run.forfeit(started=run.who.started - 1) == 1
+
+
+def refused(board: Board, wanted: str) -> Lost:
+    name, params = WANTS[wanted]
+    with pytest.raises(Lost) as caught:
+        board.call(name, params)
+    return caught.value
+
+
+@pytest.mark.parametrize("wanted", ["a task", "a lock"])
+def test_a_refusal_does_not_say_break_while_the_holder_may_be_at_work(place: Place, bob: Board, wanted: str) -> None:
+    shell = Life(place, "ann~2")
+    shell.announce(bound=False)
+    hold_everything(shell.board)
+    os.kill(shell.process.pid, signal.SIGSTOP)
+
+    said = refused(bob, wanted)
+
+    shell.close()
+    assert (said.reason, "gone" in said.data) == ({"a task": "task-held", "a lock": "hold-held"}[wanted], False)
+    assert "break" not in advice(said, COMMANDS)
+    assert "`tb send ann …`" in advice(said, COMMANDS)
+    assert "--wait" in advice(said, COMMANDS)
+
+
+@pytest.mark.parametrize(("wanted", "thing"), [("a task", "'#1'"), ("a lock", "'lock:deploy'")])
+def test_a_refusal_because_of_a_closed_shell_says_that_a_break_helps(
+    place: Place, bob: Board, wanted: str, thing: str
+) -> None:
+    shell = Life(place, "ann~2")
+    shell.announce(bound=False)
+    hold_everything(shell.board)
+    shell.close()
+
+    said = refused(bob, wanted)
+
+    assert said.reason == "holder-gone"
+    gone = f"ann is gone (its process {shell.who.pid} on {shell.who.host} has ended)"
+    assert advice(said, COMMANDS) == f"{gone}: `tb break {thing} --reason …` takes it away"
+    for words in (PYTHON, REQUESTS, CALLS):
+        assert "ann is gone" in advice(said, words)
+        assert "break" in advice(said, words)
+
+
+def test_a_refusal_in_a_new_terminal_says_that_adopting_may_help(place: Place) -> None:
+    """Nobody named the two terminals, so they may belong to one person."""
+    shell = Life(place, "brave-otter~2")
+    shell.announce(bound=False)
+    shell.board.tasks.claim(ref="work")
+    shell.close()
+
+    said = refused(place.open("calm-heron~3"), "a task")
+
+    assert said.reason == "holder-gone-perhaps-you"
+    assert "if that was you in another terminal, `tb adopt '#1'` takes it over" in advice(said, COMMANDS)
+    assert all("adopt" in advice(said, words) for words in (PYTHON, REQUESTS, CALLS))
+
+
+def test_an_agent_that_has_left_is_gone_until_it_takes_something_again(place: Place, bob: Board) -> None:
+    ann = place.open("ann~2")
+    ann.announce()
+    ann.tasks.claim(ref="work")
+    place.advance(1.0)
+    ann.agents.leave()
+    assert refused(bob, "a task").data["gone"] == "it has left"
+    place.advance(1.0)
+    ann.holds.take(resources=["lock:deploy"])
+    assert refused(bob, "a lock").reason == "hold-held"
+
+
+EARLIER = "0a0b0c0d.4026531836"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """This is a machine, which has just booted after a boot that it wrote down; returns the file."""
+    monkeypatch.setattr(boot_history, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(boot_history, "_is_machine", lambda: True)
+    monkeypatch.setattr(death, "since_boot", lambda: 0)
+    boot_history.remember_boot()
+    listed = tmp_path / f"tiebreak-{os.geteuid()}" / "boots"
+    assert listed.read_text() == f"{identity().host} {identity().boot}\n"
+    listed.write_text(f"{identity().host} {EARLIER}\n" + listed.read_text())
+    return listed
+
+
+def left_by_earlier_boot(place: Place, **changes: Any) -> None:
+    """Something that a client held when its machine went down; its pid is in use again."""
+    client = place.open("ann~1")
+    process: dict[str, Any] = {"host": identity().host, "boot": EARLIER, "pid": os.getpid(), "started": 7, **changes}
+    client.agents.announce(**process, bound=True)
+    hold_everything(client)
+    place.advance(1.0)
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("wanted", ["a task", "any task", "a lock"])
+def test_what_an_agent_held_before_its_machine_booted_is_free(place: Place, bob: Board, wanted: str) -> None:
+    left_by_earlier_boot(place)
+
+    answer = bob.call(*WANTS[wanted])
+
+    assert (answer[0] if isinstance(answer, list) else answer).epoch == 2
+    [end] = [event for event in changes(bob) if event.event.endswith(".expired")]
+    assert f"ended when {identity().host} booted again" in (end.note or "")
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_daemon_or_worker_reports_the_agents_of_an_earlier_boot(place: Place, bob: Board) -> None:
+    left_by_earlier_boot(place)
+    assert bob.report_dead_agents() == 1
+    assert bob.holds.list() == []
+
+
+@pytest.mark.parametrize("doubt", ["another machine of that name", "another host", "a container", "seen since", "lost"])
+def test_an_agent_is_not_dead_because_a_machine_of_that_name_has_booted(
+    place: Place, bob: Board, machine: Path, monkeypatch: pytest.MonkeyPatch, doubt: str
+) -> None:
+    """Copies of one disk image have the same host name and machine id, and run at the same time."""
+    boot = {"another machine of that name": "99999999.4026531836"}.get(doubt, EARLIER)
+    left_by_earlier_boot(place, boot=boot, host="elsewhere" if doubt == "another host" else identity().host)
+    if doubt == "a container":
+        monkeypatch.setattr(boot_history, "_is_machine", lambda: False)
+    elif doubt == "seen since":
+        monkeypatch.setattr(death, "since_boot", lambda: 60_000_000)
+    elif doubt == "lost":
+        machine.unlink()
+
+    assert bob.report_dead_agents() == 0
+    assert bob.tasks.next() == []
+    with pytest.raises(Lost):
+        bob.holds.take(resources=["lock:deploy"])

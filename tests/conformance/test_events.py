@@ -97,11 +97,14 @@ def announced(board: Board) -> dict[str, Any]:
     return {}
 
 
+FAR: dict[str, Any] = {"host": "elsewhere", "boot": "1.1", "pid": 7, "started": 70}
+"""A process on another host."""
+
+
 def bound(board: Board) -> dict[str, Any]:
     """An agent whose process is on another host, from where its end is reported."""
-    process: dict[str, Any] = {"host": "elsewhere", "boot": "1.1", "pid": 7, "started": 70}
-    board.agents.announce(**process, bound=True)
-    return {"holder": board.agent, **process}
+    board.agents.announce(**FAR, bound=True)
+    return {"holder": board.agent, **FAR}
 
 
 def half_told(board: Board) -> dict[str, Any]:
@@ -149,6 +152,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "holds.take": lambda place, board: {"resources": ["lock:deploy"]},
     "holds.renew": lambda place, board: held(board),
     "holds.release": lambda place, board: held(board),
+    "holds.forfeit": lambda place, board: {**held(board), "epochs": [1], **FAR},
     "holds.transfer": lambda place, board: {"resource": held(board)["resources"][0], "to": "bob~test"},
     "tasks.adopt": lambda place, board: (claimed(place.open("alice~old")), {"ref": "work", "confirmed": True})[1],
     "holds.adopt": lambda place, board: (held(place.open("alice~old")), {"holder": "alice~old", "confirmed": True})[1],

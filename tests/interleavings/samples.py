@@ -217,6 +217,9 @@ SAMPLES: list[Sample] = [
     one("holds.release", "src", resources=["file:src/**"], epochs=[1], **A),
     RELEASE_BOTH,
     one("holds.release", "pool", resources=["pool:x"], **A),
+    one(
+        "holds.forfeit", "deploy", resources=["lock:deploy"], epochs=[1], host="far", boot="1.1", pid=7, started=7, **A
+    ),
     one("holds.transfer", "src", resource="file:src/**", to="zoe~1", **L, **A),
     one("holds.transfer", "deploy", resource="lock:deploy", to="zoe~1", epoch=1, **L, **A),
     one("holds.transfer", "pool", resource="pool:x", to="zoe~1", **L, **A),

@@ -151,6 +151,7 @@ def values(place: Place) -> dict[str, list[Any]]:
         "AgentId": [WORKER, "boss~spawn-1"],
         "Project": ["p"],
         "Epoch": [0, running[1]],
+        "list[Epoch]": [[1]],
         "Label": ["default", "running", "nightly", "job", "slow"],
         "list[Label]": [["running"], ["default"]],
         "list[State]": [["failed", "cancelled"]],

@@ -119,13 +119,15 @@ def test_a_client_of_another_protocol_is_told_no_method_that_it_lacks(words: dic
 
 def test_an_http_client_is_not_told_to_type_a_command(refusal: Lost) -> None:
     assert not [words for words in REQUESTS.values() if re.search(r"`?\btb |--|TIEBREAK_", words)]
-    assert body_of(refusal)["hint"] == "events.why with ref #1 tells more; tasks.next finds other work"
+    asked = "ask alice for it with messages.send, or wait for its next event at /events; tasks.next finds other work"
+    assert body_of(refusal)["hint"] == asked
 
 
 def test_the_command_line_tells_a_command_also_for_a_refusal_by_a_daemon(refusal: Lost) -> None:
     far = from_dict(body_of(refusal))
-    assert advice(far, COMMANDS) == "`tb why '#1'` tells more; `tb next` finds other work"
-    assert far.hint == refusal.hint == "board.events.why(ref='#1') tells more; board.next() finds other work"
+    typed = "wait for it with --wait, or ask for it with `tb send alice …`; `tb next` finds other work"
+    assert advice(far, COMMANDS) == typed
+    assert far.hint == refusal.hint == "wait for it with wait=, or ask alice for it; board.next() finds other work"
 
 
 def test_a_reason_of_a_later_version_keeps_the_hint_that_came_with_it() -> None:

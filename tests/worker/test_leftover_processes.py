@@ -18,6 +18,7 @@ from tiebreak.worker.leftover_processes import end_earlier
 from tiebreak.worker.register import WIDTH, RegisterContents
 
 from ..cli.command import changed_command, gone
+from ..daemons import serving
 from .shop import RunningWorker, Shop, until
 
 UNIFIED = [Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
@@ -375,3 +376,34 @@ def test_a_register_that_ends_within_an_entry_is_in_doubt() -> None:
     head, entry = b'"board.db"\n', b"job 1 7 70 .".ljust(WIDTH - 1) + b"\n"
     assert RegisterContents(head + 2 * entry).complete
     assert not any(RegisterContents((head + 2 * entry)[:-cut]).complete for cut in range(1, WIDTH))
+
+
+def test_what_a_job_held_is_not_given_back_before_the_processes_of_its_dead_worker_have_ended(shop: Shop) -> None:
+    """The hold lasts an hour, and its worker has no job any more."""
+    job = shop.submit("tb hold lock:deploy --lease 1h; setsid sh -c 'echo $$ >> pids; sleep 600' &\nsleep 1", backoff=0)
+    shop.board.holds.take(resources=["lock:mine"])
+    with shop.worker("--lease", "1h") as worker:
+        pids = shop.pids("pids", 1)
+        kill_both(worker)
+    shop.board.tasks.cancel(ref=job.id)
+    assert not gone(pids[0])
+    with shop.worker("--lease", "1h"):
+        until(lambda: "lock:deploy" not in held(shop), "the hold is given back")
+        assert gone(pids[0])
+    assert held(shop) == ["lock:mine"]
+
+
+def held(shop: Shop) -> list[str]:
+    return [hold.resource for hold in shop.board.holds.list()]
+
+
+def test_jobs_of_a_dead_worker_do_not_wait_for_another_worker_where_a_daemon_serves(shop: Shop) -> None:
+    job = shop.submit(JOB.format(more=""), backoff=0)
+    with shop.worker("--lease", "1h") as worker:
+        pids = shop.pids("pids", 3)
+        until_listed(shop, worker, pids[0])
+        kill_both(worker)
+    with serving(shop.folder):
+        shop.until_state(job, "pending")
+        assert all(gone(pid) for pid in pids)
+    assert how_it_went_back(shop, job) == "its worker died (attempt 1 of 3)"

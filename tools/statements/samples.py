@@ -326,6 +326,8 @@ STORIES: dict[str, list[Call | Later]] = {
         refused("holds.break", resource="file:src/a.py", reason="needed"),
         call("holds.release", resources=["lock:deploy"]),
         refused("holds.release", resources=["lock:deploy"]),
+        call("holds.take", resources=["lock:run"]),
+        call("holds.forfeit", resources=["lock:run"], epochs=[1], host="far", boot="1.1", pid=7, started=7),
         # A lapsed glob is given back before another takes what it covers.
         call("holds.take", resources=["file:docs/**"]),
         LEASE_OVER,

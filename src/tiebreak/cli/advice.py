@@ -27,6 +27,9 @@ COMMANDS = {
     "held-by-you-elsewhere": "`tb adopt {thing!r}` takes it over if that session is over; otherwise finish it there, "
     "or wait; `tb break {thing!r} --reason …` takes it away",
     "holder-may-live": "finish it there, or wait; a person can confirm that it is over: run `tb adopt` in a terminal",
+    "holder-gone": "{holder} is gone ({gone}): `tb break {thing!r} --reason …` takes it away",
+    "holder-gone-perhaps-you": "{holder} is gone ({gone}): if that was you in another terminal, `tb adopt {thing!r}` "
+    "takes it over; otherwise `tb break {thing!r} --reason …` takes it away",
     "hold-held": "ask for it with `tb send {holder} …`, or wait for it with --wait",
     "hold-over": "`tb hold {called}` takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file",
@@ -49,7 +52,7 @@ COMMANDS = {
     "slot-missing": "`tb holds` shows who has which; say it with --slot",
     "task-completed": "`tb next` finds other work",
     "task-ended": "`tb retry '#{number}'` reopens it",
-    "task-held": "`tb why '#{number}'` tells more; `tb next` finds other work",
+    "task-held": "wait for it with --wait, or ask for it with `tb send {holder} …`; `tb next` finds other work",
     "task-is-yours": "`tb extend '#{number}'` keeps it",
     "task-unknown": "`tb tasks --all` lists them",
     "task-waits": "claim it with --wait to wait for it; `tb next` finds other work",

@@ -3,20 +3,21 @@
 The command gets a process group of its own, so that all its processes can be ended at once. `TIEBREAK_EPOCH` tells it
 the epoch of the hold. When the hold is lost, every process that the command started gets SIGTERM and soon SIGKILL, even
 one in another process session. A broken hold ends the command at the board's event (see `loss_watch`). When the hold
-cannot be renewed, the command is ended before somebody else can get it.
+cannot be renewed, the command is ended before somebody else can get it. When `tb run` is killed, its guardian ends the
+command and gives the hold back (see `command_guardian`).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 
-from ..errors import Fenced, Invalid
+from ..errors import Fenced, Invalid, Refused
 from ..limits import RUN_GRACE, RUN_LEASE
 from ..names import seconds
 from ..process_tree import become_subreaper, descendants, end, exit_code
+from .command_guardian import FORWARDED, CommandGuardian, signal_group
 from .parser import Option, command, duration, whole
 
 TYPE_CHECKING = False
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     from ..process_identity import Identity
     from .context import Context
     from .parser import Args
-
-# The guardian reads the number of the process group, then waits for a second line. If the pipe ends without one, `tb
-# run` was killed and nobody renews the hold: the guardian kills the group before somebody else can get the hold.
-GUARDIAN = ["sh", "-c", 'read -r group || exit; read -r done || kill -9 -"$group"']
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @command(
@@ -54,89 +50,69 @@ def run(context: Context, args: Args) -> int:
     if not args.hold:
         raise Invalid("run: --hold is missing", hint="usage: tb run --hold NAME -- CMD…")
     grace = seconds(args.grace, "--grace")
-    holding = context.board.hold(
-        *args.hold,
-        lease=args.lease,
-        wait=args.wait,
-        note=args.note or " ".join(args.rest)[:200],
-        slots=args.slots,
-    )
-    running = _HeldCommand(context, holding, grace)
-    # Started before the thread that renews the hold: forking is only safe with a single thread.
-    code = running.start(args.rest)
-    with holding:
-        return running.watch() if code is None else code
+    guardian = CommandGuardian()
+    try:
+        holding = context.board.hold(
+            *args.hold,
+            lease=args.lease,
+            wait=args.wait,
+            note=args.note or " ".join(args.rest)[:200],
+            slots=args.slots,
+        )
+        running = _HeldCommand(context, guardian, holding, grace)
+        with holding:
+            code = running.start(args.rest)
+            return running.watch() if code is None else code
+    finally:
+        guardian.dismiss()
 
 
 class _HeldCommand:
     """One command that runs under a hold."""
 
-    def __init__(self, context: Context, holding: Holding, grace: float) -> None:
+    def __init__(self, context: Context, guardian: CommandGuardian, holding: Holding, grace: float) -> None:
         from queue import SimpleQueue
 
         self._context = context
+        self._guardian = guardian
         self._holding = holding
         # The command must be gone when the lease ends. This leaves room for the grace period, and for a busy machine on
         # which the last signal comes late.
         self._grace = min(grace, holding.lease / 4)
         self._room = self._grace + holding.lease / 8
         self._news: SimpleQueue[Any] = SimpleQueue()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self._group = 0
         self._early: list[int] = []
         holding.on_loss = lambda: self._news.put("lost")
 
     def start(self, words: list[str]) -> int | None:
         """Start the command; returns an exit code if that fails, else None."""
-        become_subreaper()  # so that processes that leave the group can still be found below this one
+        self._finds_orphans = become_subreaper()  # also if the guardian is killed
         for forwarded in FORWARDED:
             signal.signal(forwarded, self._forward)
-        self._guardian = subprocess.Popen(GUARDIAN, stdin=subprocess.PIPE, start_new_session=True)
         try:
-            self._child = subprocess.Popen(
-                words,
-                env={**os.environ, **self._environment()},
-                process_group=0,
-                preexec_fn=self._name_group,  # noqa: PLW1509  (there is one thread)
-            )
+            self._group = self._guardian.start(words, {**os.environ, **self._environment()}, self._holding)
         except OSError as exc:
-            self._dismiss_guardian()
             self._context.complain(Invalid(f"cannot run {words[0]!r}: {exc.strerror or exc}"))
             return 127 if isinstance(exc, FileNotFoundError) else 126
         for number in self._early:
-            _signal(self._child.pid, number)
+            signal_group(self._group, number)
         return None
-
-    def _name_group(self) -> None:
-        """Tell the guardian the process group. Runs in the child, before the command itself starts."""
-        if self._guardian is not None and self._guardian.stdin is not None:
-            os.write(self._guardian.stdin.fileno(), b"%d\n" % os.getpid())
 
     def _forward(self, number: int, _: Any) -> None:
         """Pass a signal on to the command, or keep it until the command has started."""
-        if self._child is None:
-            self._early.append(number)
+        if self._group:
+            signal_group(self._group, number)
         else:
-            _signal(self._child.pid, number)
-
-    def _dismiss_guardian(self) -> None:
-        if self._guardian is not None and self._guardian.stdin is not None:
-            try:
-                os.write(self._guardian.stdin.fileno(), b"done\ndone\n")
-            except OSError:
-                pass  # it has ended already
-            self._guardian.stdin.close()
-            self._guardian.wait()
+            self._early.append(number)
 
     def watch(self) -> int:
         """Wait until the command ends or the hold is lost; returns the exit code."""
-        assert self._child is not None  # noqa: S101
-        restore = self._lend_terminal(self._child.pid)
+        restore = self._lend_terminal(self._group)
         try:
-            code = self._outcome(self._child)
+            code = self._outcome()
         finally:
             restore()
-            self._dismiss_guardian()
         return exit_code(code)
 
     def _environment(self) -> dict[str, str]:
@@ -150,11 +126,12 @@ class _HeldCommand:
             "TIEBREAK_SLOT": str(first.slot),
         }
 
-    def _outcome(self, child: subprocess.Popen[bytes]) -> int:
+    def _outcome(self) -> int:
         import threading
         from queue import Empty
 
-        threading.Thread(target=lambda: self._news.put(child.wait()), daemon=True).start()
+        waiting = threading.Thread(target=lambda: self._news.put(self._guardian.wait()), daemon=True)
+        waiting.start()
         while True:
             try:
                 news = self._news.get(timeout=max(0.0, self._holding.left() - self._room))
@@ -162,10 +139,13 @@ class _HeldCommand:
                 if self._holding.left() > self._room:
                     continue  # the hold was renewed meanwhile
                 news = "lost"
-            if news == "lost":
-                self._end(child)
-                raise self._loss()
-            return int(news)
+            if isinstance(news, int):
+                return news
+            self._end()
+            if news is None:
+                raise Refused("the process that guards the command was killed; the command was ended")
+            waiting.join()
+            raise self._loss()
 
     def _loss(self) -> Fenced:
         """Why the command was ended: who broke the hold and for which reason, or who has it now."""
@@ -174,15 +154,14 @@ class _HeldCommand:
             return Fenced(f"{self._holding}: could not be renewed in time; the command was ended")
         return Fenced(f"{loss.message}; the command was ended", hint=loss.own_hint, reason=loss.reason, **loss.data)
 
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
+    def _end(self) -> None:
         """End all processes of the command: SIGTERM, then SIGKILL."""
         end(self._started, self._grace)
-        _signal(child.pid, signal.SIGKILL)  # for systems without subreapers: what is left of the group
-        child.wait()
+        if not self._finds_orphans:
+            signal_group(self._group, signal.SIGKILL)  # what is left of the group
 
     def _started(self) -> list[Identity]:
-        guardian = self._guardian.pid if self._guardian is not None else 0
-        return [who for who in descendants(os.getpid()) if who.pid != guardian]
+        return [who for who in descendants(os.getpid()) if who.pid != self._guardian.pid]
 
     def _lend_terminal(self, group: int) -> Any:
         """Make the command's group the foreground group of the terminal; returns a function that takes it back."""
@@ -194,15 +173,8 @@ class _HeldCommand:
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         own = os.getpgrp()
         _hand_terminal_to(group)
-        _signal(group, signal.SIGCONT)  # it may have been stopped because it read before this
+        signal_group(group, signal.SIGCONT)  # it may have been stopped because it read before this
         return lambda: _hand_terminal_to(own)
-
-
-def _signal(group: int, number: int) -> None:
-    try:
-        os.killpg(group, number)
-    except ProcessLookupError:
-        pass
 
 
 def _hand_terminal_to(group: int) -> None:

@@ -15,6 +15,8 @@ COORD = {
     "agent-missing": "give `agentId`",
     "claim-over": "tasks/claim takes it again if it is free",
     "held-by-you-elsewhere": "tasks/get tells more; tasks/list with state pending finds other work",
+    "holder-gone": "it is free when its lease has run out; tasks/list with state pending finds other work",
+    "holder-gone-perhaps-you": "it is free when its lease has run out; tasks/list with state pending finds other work",
     "project-missing": "give `project`, or leave it out",
     "session-over": "stop working",
     "task-completed": "tasks/list with state pending finds other work",

@@ -39,6 +39,9 @@ REQUESTS = {
     "held-by-you-elsewhere": "finish it there or wait; if that session is over, tasks.adopt or holds.adopt "
     "takes it over",
     "holder-may-live": "finish it there or wait; a person who knows that it is over can send `confirmed`",
+    "holder-gone": "{holder} is gone ({gone}): tasks.break or holds.break takes it away, with a reason",
+    "holder-gone-perhaps-you": "{holder} is gone ({gone}): if that was you, tasks.adopt or holds.adopt takes it over; "
+    "otherwise tasks.break or holds.break takes it away, with a reason",
     "hold-held": "ask {holder} for it with messages.send, or take a place in line with waits.enter",
     "hold-over": "holds.take with {resource} takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: send it as `Authorization: Bearer TOKEN`",
@@ -60,7 +63,8 @@ REQUESTS = {
     "socket-missing": "the daemon has to be started again with the path of a socket",
     "task-completed": "tasks.next finds other work",
     "task-ended": "tasks.retry with ref #{number} reopens it",
-    "task-held": "events.why with ref #{number} tells more; tasks.next finds other work",
+    "task-held": "ask {holder} for it with messages.send, or wait for its next event at /events; tasks.next finds "
+    "other work",
     "task-is-yours": "tasks.extend with ref #{number} keeps it",
     "task-unknown": "tasks.list lists them",
     "task-waits": "wait for its next event at /events, or find other work with tasks.next",

@@ -46,6 +46,13 @@ class LocalTransaction:
         return on_this_machine(0, 0).boot == boot
 
     @staticmethod
+    def is_of_earlier_boot(process: Identity) -> bool:
+        """Whether a process certainly ran on this machine before it booted last."""
+        from ..boot_history import is_of_earlier_boot
+
+        return is_of_earlier_boot(process)
+
+    @staticmethod
     def is_alive(process: Identity) -> bool | None:
         """Whether exactly this process is running; None if this machine cannot know."""
         from ..process_identity import alive

@@ -624,6 +624,26 @@ class AsyncHolds(AsyncGroup):
         must be known to have ended, or a person has `confirmed` that it is not at work any more.
         """
 
+    @awaits
+    async def forfeit(
+        self,
+        resources: Sequence[str],
+        *,
+        epochs: Sequence[int],
+        host: str,
+        boot: str,
+        pid: int,
+        started: int,
+        slots: Sequence[int] = (),
+        agent: str = "",
+        project: str = "",
+    ) -> int:
+        """End these holds of the calling agent because the process that used them has ended; how many there were.
+
+        It is for a process such as `tb run`, which holds something under the name of its agent: no other hold of that agent
+        ends. A hold whose epoch is another one is left alone. If the process ran on this machine, its end is checked.
+        """
+
 
 class AsyncWaits(AsyncGroup):
     """The operations `waits.…` of a board."""

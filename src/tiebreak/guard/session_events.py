@@ -46,6 +46,10 @@ def _register(hook: HookContext, own_process: bool) -> None:
 
         who = session()
         facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started, "bound": _is_client(hook)}
+        if facts["bound"]:
+            from ..boot_history import remember_boot
+
+            remember_boot()
         if not call.subagent:
             store_session(call.client, call.session)
             _export(call.client, call.session)

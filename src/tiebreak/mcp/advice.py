@@ -13,6 +13,7 @@ _REPAIR = "Change nothing that others may be changing, and tell your user: the b
 _AGAIN = "Nothing is lost. Call again shortly."
 _LEFT = "Your grant has passed on: stop working on it and undo nothing."
 _MOVED = "The board has moved: stop, and tell your user to start this server again with its new address."
+_BREAK = "tell your user, who can take it away from it (tb break, with a reason). Meanwhile work on something else."
 _OTHER_WORK = "claim without ref takes other work."
 
 CALLS = {
@@ -42,6 +43,9 @@ CALLS = {
     "tb adopt in a shell; otherwise do not touch it: wait, or take other work (claim without ref).",
     "holder-may-live": "Do not touch it. Wait, or tell your user: a person can confirm in a terminal (tb adopt) that "
     "the other session is over.",
+    "holder-gone": f"{{holder}} is gone, but it is not yours: {_BREAK}",
+    "holder-gone-perhaps-you": "{holder} is gone. If that was you before a restart, run tb adopt in a shell; "
+    f"otherwise it is not yours: {_BREAK}",
     "hold-held": "Do not touch it. Call hold again with wait, work on something else, or ask {holder} by message.",
     "hold-over": f"{_LEFT} hold take gets it again if it is free.",
     "jobs-need-token": "Tell your user: what belongs to jobs needs the daemon's token (TIEBREAK_TOKEN).",

@@ -69,6 +69,9 @@ if TYPE_CHECKING:
         def project_rows(self, names: tuple[str, ...]) -> list[tuple[str, str, str]]:
             """What table `projects` says about these names: name, name of the rows, rule."""
 
+        def is_of_earlier_boot(self, process: Identity) -> bool:
+            """Whether a process certainly ran on this machine before it booted last."""
+
         def is_this_boot(self, boot: str) -> bool:
             """Whether an agent's `boot` is the present boot and pid namespace of this machine."""
 
@@ -121,7 +124,7 @@ MODULES = {
     ),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
-    "holds": ("holds", "adoption"),
+    "holds": ("holds", "adoption", "death"),
     "waits": ("waits",),
     "messages": ("messages",),
     "agents": ("agents", "death"),

@@ -14,7 +14,7 @@ from ..clock import SECOND, micros
 from ..errors import Fenced, Refused
 from ..limits import CLAIM_LEASE, MAX_BACKOFF
 from ..model import Task, holder_id, record
-from ..names import FINAL, json_text, short
+from ..names import FINAL, JOB, json_text, short
 from ..names import key as check_key
 from ..text import span
 from . import changeable, edges_scope, keys_scope, operation
@@ -227,6 +227,7 @@ def _refusal(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             epoch=task.epoch,
             since=since,
             reason="task-is-yours" if holder == agent else "task-held",
+            has_other_rules=task.kind == JOB,
             id=task.id,
             number=task.number,
         )

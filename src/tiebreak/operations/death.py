@@ -11,14 +11,16 @@ session, `tb run`. The shell of a person is not: it may end while a script that 
 ends just the grant in its way, by the holder and the epoch that it has seen; so a grant that was renewed, released or
 won by somebody else meanwhile is not touched. This happens only after a refusal and costs nothing when a caller wins.
 
-Three things are left alone. Jobs: the processes of a dead worker may still run, and other workers end those before they
-return the jobs. The coordinator's seat: sessions have rules of their own. An agent of an earlier boot: another machine
-may have the same name, so its leases run out.
+Two things are left alone. Jobs: the processes of a dead worker may still run, and other workers end those before they
+return the jobs. The coordinator's seat: sessions have rules of their own. An agent of an earlier boot is dead only if
+this machine has written that boot down itself (see `boot_history`): another machine may have the same name.
 """
 
 from __future__ import annotations
 
-from ..errors import Refused
+from ..boot_history import is_of_earlier_boot
+from ..clock import since_boot
+from ..errors import Invalid, Refused
 from ..model import Hold, Task, holder_id, record
 from ..names import JOB, short
 from ..process_identity import Identity, alive, on_this_machine
@@ -34,7 +36,7 @@ from .session_fence import SEAT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..model import Agent
-    from ..names import AgentId, Name, Number, Project
+    from ..names import AgentId, Epoch, Name, Number, Project, Resource
     from . import Transaction
 
 _END_HOLD = giving_back("holds", THIS, COLUMNS, fence="holder = :holder AND epoch = :epoch")
@@ -48,14 +50,49 @@ def proof_of_death(tx: Transaction, agent: str, project: str) -> str:
     return ended(processes[0])
 
 
+def known_to_be_gone(tx: Transaction, agent: str, project: str, since: int | None) -> str:
+    """Why an agent will hardly end its own grant, for the advice to a refused caller; "" if it may be at work.
+
+    It is dead by proof, or it has left after the event `since`, which recorded the grant. Nothing is given back because
+    of this: the process of an agent that is not bound may have been a passing shell.
+    """
+    if proof := proof_of_death(tx, agent, project):
+        return proof
+    row = tx.first(
+        "SELECT 1 FROM agents WHERE project = :project AND id = :agent AND left_at >= seen_at "
+        "AND left_at > coalesce((SELECT at FROM {log} WHERE number = :since), 0)",
+        project=project,
+        agent=agent,
+        since=since or 0,
+    )
+    return "" if row is None else "it has left"
+
+
 def bound_and_dead(tx: Transaction, agent: str, project: str) -> str:
     """How it is known that an agent is dead whose process is the agent itself; "" for any other agent."""
     row = tx.first(
-        "SELECT boot FROM agents WHERE project = :project AND id = :agent AND bound = 1 AND pid > 0",
+        "SELECT boot, seen_at FROM agents WHERE project = :project AND id = :agent AND bound = 1 AND pid > 0",
         project=project,
         agent=agent,
     )
-    return proof_of_death(tx, agent, project) if row is not None and tx.is_this_boot(row[0] or "") else ""
+    if row is None:
+        return ""
+    boot, seen_at = row
+    if tx.is_this_boot(boot or ""):
+        return proof_of_death(tx, agent, project)
+    return "" if _seen_since_boot(tx, seen_at) else _ended_by_reboot(tx, _processes(tx, agent, project))
+
+
+def _ended_by_reboot(tx: Transaction, processes: list[Identity]) -> str:
+    """How it is known that processes ended because this machine booted since; "" if that is not known."""
+    if not processes or not all(tx.is_of_earlier_boot(process) for process in processes):
+        return ""
+    return f"its process {processes[0].pid} ended when {processes[0].host} booted again"
+
+
+def _seen_since_boot(tx: Transaction, seen_at: int) -> bool:
+    """Whether an agent was seen since the machine that looks has booted: then it is not of an earlier boot of it."""
+    return seen_at >= tx.now - since_boot()
 
 
 def end_hold_of_dead(tx: Transaction, hold: Hold) -> bool:
@@ -118,6 +155,37 @@ def end_holds(tx: Transaction, holder: str, project: str, why: str) -> None:
         _end_hold(tx, record(Hold, held), why)
 
 
+@operation("holds.forfeit", writes=True, strangers=True)
+def forfeit_holds(
+    tx: Transaction,
+    *,
+    resources: list[Resource],
+    epochs: list[Epoch],
+    host: Name,
+    boot: Name,
+    pid: Number,
+    started: Number,
+    slots: list[Number] = [],  # noqa: B006  (never changed)
+    agent: AgentId = "",
+    project: Project = "",
+) -> int:
+    """End these holds of the calling agent because the process that used them has ended; how many there were.
+
+    It is for a process such as `tb run`, which holds something under the name of its agent: no other hold of that agent
+    ends. A hold whose epoch is another one is left alone. If the process ran on this machine, its end is checked.
+    """
+    if len(epochs) != len(resources) or len(slots) not in (0, len(resources)):
+        raise Invalid("epochs and slots: give one for each resource")
+    process = Identity(host, boot, pid, started)
+    if tx.is_alive(process) or (tx.is_this_boot(boot) and not is_dead(tx, process)):
+        raise _may_live(agent, process)
+    held = sorted(zip(resources, slots or [0] * len(resources), epochs, strict=True))
+    return sum(
+        _end_hold(tx, record(Hold, (project, resource, slot, agent, epoch, 0, 0, None, None)), ended(process))
+        for resource, slot, epoch in held
+    )
+
+
 @operation("agents.report_dead", writes=True, strangers=False)
 def report_dead(
     tx: Transaction,
@@ -139,7 +207,10 @@ def report_dead(
     others = [each for each in _processes(tx, holder, project) if each != process]
     if tx.is_alive(process) or (tx.is_this_boot(boot) and not is_dead(tx, process)) or others:
         raise _may_live(holder, process)
-    why = ended(process)
+    by_reboot = _ended_by_reboot(tx, [process])
+    if by_reboot and not bound_and_dead(tx, holder, project):  # it was seen since
+        raise _may_live(holder, process)
+    why = by_reboot or ended(process)
     append(tx, "agent.left", project, name=short(holder), agent=holder, note=why)
     _end_claims(tx, holder, project, why)
     end_holds(tx, holder, project, why)
@@ -173,7 +244,6 @@ def reports(agents: list[Agent]) -> list[dict[str, object]]:
 
     The supervisors of spawned sessions report the end of their sessions themselves.
     """
-    here = on_this_machine(0, 0).boot
     return [
         {
             "holder": each.id,
@@ -184,10 +254,15 @@ def reports(agents: list[Agent]) -> list[dict[str, object]]:
             "started": each.started,
         }
         for each in agents
-        if SPAWNED not in each.id
-        and each.boot == here
-        and alive(Identity(each.host or "", here, each.pid, each.started)) is False
+        if SPAWNED not in each.id and _has_ended(Identity(each.host or "", each.boot or "", each.pid, each.started))
     ]
+
+
+def _has_ended(process: Identity) -> bool:
+    """Whether a process ran on this machine and has ended, by proof."""
+    if process.boot == on_this_machine(0, 0).boot:
+        return alive(process) is False
+    return is_of_earlier_boot(process)
 
 
 def ended(process: Identity) -> str:

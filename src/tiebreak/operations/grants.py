@@ -175,9 +175,13 @@ def lost(
     epoch: int,
     reason: str,
     since: int | None = None,
+    has_other_rules: bool = False,
     **facts: Any,
 ) -> Lost:
-    """The refusal for an agent that did not win: who has it, until when, and since which event."""
+    """The refusal for an agent that did not win: who has it, until when, and since which event.
+
+    `has_other_rules`: others see to it if its holder is gone: workers to a job, sessions to the coordinator's seat.
+    """
     left = max(0, until - tx.now) / 1_000_000
     if since is None:
         granted = granted_by(":project", ":subject", ":epoch")
@@ -189,6 +193,11 @@ def lost(
     if whose == short(agent):
         whose = f"another {whose} (session {holder.partition('~')[2] or 'unnamed'})"
         reason, facts = "held-by-you-elsewhere", {**facts, "thing": _thing(facts)}
+    elif holder != agent and not has_other_rules and (gone := _gone(tx, holder, project, since)):
+        from ..agent_names import same_person
+
+        reason = "holder-gone-perhaps-you" if same_person(holder, agent) else "holder-gone"
+        facts |= {"gone": gone, "thing": _thing(facts)}
     return Lost(
         f"{what} is held by {whose} for another {span(left)} (epoch {epoch})",
         reason=reason,
@@ -200,6 +209,12 @@ def lost(
         since=since,
         **facts,
     )
+
+
+def _gone(tx: Transaction, holder: str, project: str, since: int | None) -> str:
+    from .death import known_to_be_gone
+
+    return known_to_be_gone(tx, holder, project, since)
 
 
 def _thing(facts: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from ..model import Hold, columns, holder_id, record
 from ..names import json_text, short
 from .events import append
 from .grants import fenced, keeping, lapsing, lost, winning
+from .session_fence import SEAT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def refuse(tx: Transaction, hold: Hold, agent: str, resource: str) -> Refused:
         until=micros(hold.until or 0),
         epoch=hold.epoch,
         reason="hold-held",
+        has_other_rules=hold.resource == SEAT,
         resource=hold.resource,
         note=hold.note,
     )

@@ -80,6 +80,7 @@ class StrangersTransaction:
         self.process_of = tx.process_of
         self.is_alive = tx.is_alive
         self.is_this_boot = tx.is_this_boot
+        self.is_of_earlier_boot = tx.is_of_earlier_boot
 
     @property
     def now(self) -> int:

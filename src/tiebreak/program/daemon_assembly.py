@@ -1,4 +1,4 @@
-"""Assembles a complete daemon: with the routes of `compat`, with workers, and with the drain of queued handoffs."""
+"""Assembles a complete daemon: the routes of `compat`, workers, and its care for dead workers and queued handoffs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..compat import a2a, coord, workron  # noqa: F401  (each declares its routes)
 from ..daemon.server import Daemon
+from .dead_workers import DeadWorkers
 from .handoff_drain import HandoffDrain
 from .worker_processes import WorkerProcesses, worker_command
 
@@ -17,4 +18,4 @@ if TYPE_CHECKING:
 def assemble_daemon(engine: Engine, settings: Settings, *, workers: int = 0, project: str = "default") -> Daemon:
     """A daemon that is ready to `serve`, with workers for the jobs of one project."""
     processes = WorkerProcesses(workers, lambda addresses: worker_command(addresses[0], project))
-    return Daemon(engine, settings, [processes, HandoffDrain()])
+    return Daemon(engine, settings, [processes, HandoffDrain(), DeadWorkers()])

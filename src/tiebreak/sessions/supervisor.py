@@ -101,7 +101,9 @@ class Supervisor:
 
     def _adopt(self, command: SessionCommand) -> None:
         from ..board import open as open_board
+        from ..boot_history import remember_boot
 
+        remember_boot()
         plan, me = self._plan, identity()
         self._board = open_board(plan["board"], agent=plan["agent"], project=plan["project"])
         self._board.sessions.adopt(

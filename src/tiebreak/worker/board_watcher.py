@@ -23,6 +23,7 @@ from .register import forget
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from ..board import Board
     from ..process_identity import Identity
@@ -104,30 +105,48 @@ class BoardWatcher:
         sleep(self._pause)
 
 
-def return_jobs_of_dead_workers(board: Board) -> int:
+def return_jobs_of_dead_workers(board: Board, *, every_project: bool = False) -> int:
     """Return the jobs of workers on this machine whose processes are known to be dead; how many jobs there were.
 
-    The processes that such a worker left running are ended first. If it is not certain that all of them have ended, the
-    jobs stay claimed until their leases run out.
+    What else such a worker holds is given back with them, because its jobs act under its name. The processes that it
+    left running are ended first. If it is not certain that all of them have ended, everything stays with the dead
+    worker until the leases run out.
     """
+    filters: dict[str, Any] = {"project": None} if every_project else {}
     held: dict[str, set[JobMark]] = {}
-    for task in board.tasks.list(states=["claimed"], kind=JOB, limit=MAX_LIMIT):
+    projects: dict[str, set[str]] = {}
+    for task in board.tasks.list(states=["claimed"], kind=JOB, limit=MAX_LIMIT, **filters):
         held.setdefault(holder_id(task) or "", set()).add((task.id, str(task.epoch)))
+        projects.setdefault(holder_id(task) or "", set()).add(task.project)
+    for hold in board.holds.list(limit=MAX_LIMIT, **filters):
+        worker = holder_id(hold) or ""
+        # The id of a shell names a process, too, but its holds do not end with it.
+        if worker in held or (is_dead(_process(worker)) and _is_worker(board, worker, hold.project)):
+            held.setdefault(worker, set())
+            projects.setdefault(worker, set()).add(hold.project)
     return sum(
-        _give_back(board, holder)
+        _give_back(board, holder, projects[holder])
         for holder, marks in held.items()
-        if holder != board.agent and is_dead(_worker(holder)) and end_left_by(holder, marks)
+        if holder != board.agent and is_dead(_process(holder)) and end_left_by(holder, marks)
     )
 
 
-def _give_back(board: Board, holder: str) -> int:
-    count: int = board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died"})
-    who = _worker(holder)
+def _is_worker(board: Board, agent: str, project: str) -> bool:
+    return any(
+        each.id == agent and each.program == "worker" for each in board.agents.list(agent=agent, project=project)
+    )
+
+
+def _give_back(board: Board, holder: str, projects: set[str]) -> int:
+    count = 0
+    for project in sorted(projects):
+        count += board.call("tasks.forfeit", {"holder": holder, "reason": "its worker died", "project": project})
+    who = _process(holder)
     if who is not None:
         forget(who)
     return count
 
 
-def _worker(holder: str) -> Identity | None:
+def _process(holder: str) -> Identity | None:
     """The process of a worker, as its name tells."""
     return from_token(holder.partition("~")[2])
