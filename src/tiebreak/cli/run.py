@@ -10,6 +10,7 @@ command and gives the hold back (see `command_guardian`).
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 
@@ -22,7 +23,6 @@ from .parser import Option, command, duration, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from queue import SimpleQueue
     from typing import Any
 
     from ..handles import Holding
@@ -71,8 +71,6 @@ class _HeldCommand:
     """One command that runs under a hold."""
 
     def __init__(self, context: Context, guardian: CommandGuardian, holding: Holding, grace: float) -> None:
-        from queue import SimpleQueue
-
         self._context = context
         self._guardian = guardian
         self._holding = holding
@@ -80,7 +78,7 @@ class _HeldCommand:
         # which the last signal comes late.
         self._grace = min(grace, holding.lease / 4)
         self._room = self._grace + holding.lease / 8
-        self._news: SimpleQueue[Any] = SimpleQueue()
+        self._news = _News()
         self._group = 0
         self._early: list[int] = []
         holding.on_loss = lambda: self._news.put("lost")
@@ -128,16 +126,14 @@ class _HeldCommand:
 
     def _outcome(self) -> int:
         import threading
-        from queue import Empty
 
         waiting = threading.Thread(target=lambda: self._news.put(self._guardian.wait()), daemon=True)
         waiting.start()
         while True:
-            try:
-                news = self._news.get(timeout=max(0.0, self._holding.left() - self._room))
-            except Empty:
+            came, news = self._news.get(max(0.0, self._holding.left() - self._room))
+            if not came:
                 if self._holding.left() > self._room:
-                    continue  # the hold was renewed meanwhile
+                    continue  # a signal came, or the hold was renewed meanwhile
                 news = "lost"
             if isinstance(news, int):
                 return news
@@ -175,6 +171,36 @@ class _HeldCommand:
         _hand_terminal_to(group)
         signal_group(group, signal.SIGCONT)  # it may have been stopped because it read before this
         return lambda: _hand_terminal_to(own)
+
+
+class _News:
+    """What other threads tell the main thread, which a signal wakes as well.
+
+    After a process was stopped, the kernel may hand a signal to a thread that is not the main one. Then Python's
+    handler, which runs in the main thread alone, waits until that thread is awake. So it waits at the pipe into which
+    Python writes for each signal, whichever thread got it.
+    """
+
+    def __init__(self) -> None:
+        self._told: list[Any] = []
+        self._ready, self._bell = os.pipe()
+        for fd in (self._ready, self._bell):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+
+    def put(self, news: Any) -> None:
+        """Tell something."""
+        self._told.append(news)
+        try:
+            os.write(self._bell, b"!")
+        except BlockingIOError:
+            pass  # it is full, so it rings anyway
+
+    def get(self, timeout: float) -> tuple[bool, Any]:
+        """The next news, after waiting for it at most this long; (False, None) if there is none or a signal came."""
+        if not self._told and select.select((self._ready,), (), (), timeout)[0]:
+            os.read(self._ready, 4096)
+        return (True, self._told.pop(0)) if self._told else (False, None)
 
 
 def _hand_terminal_to(group: int) -> None:
