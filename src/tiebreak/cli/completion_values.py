@@ -64,6 +64,10 @@ def _all_tasks(board: Board) -> list[str]:
     return _references(board.tasks.list(limit=_MOST))
 
 
+def _questions(board: Board) -> list[str]:
+    return [question.key or f"#{question.number}" for question in board.questions.list(limit=_MOST)]
+
+
 def _jobs(board: Board) -> list[str]:
     return _references(board.tasks.list(kind=JOB, limit=_MOST))
 
@@ -99,6 +103,7 @@ KINDS: dict[str, Callable[[Board], list[str]]] = {
     "ended": _ended,
     "all-tasks": _all_tasks,
     "jobs": _jobs,
+    "questions": _questions,
     "holds": _holds,
     "things": _things,
     "agents": _agents,
@@ -115,6 +120,7 @@ OF_ARGUMENT = {
     "agent": "sessions",
     **{f"{name} ref": "all-tasks" for name in ("show", "graph", "wait")},
     "retry ref": "ended",
+    "answer ref": "questions",
     "logs ref": "jobs",
     "why ref": "things",
     "hold resources": "",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @command(
     "mcp",
-    "Serve the board as six MCP tools, over standard input and output.",
+    "Serve the board as seven MCP tools, over standard input and output.",
     example="tb mcp",
 )
 def mcp(context: Context, _: Args) -> None:

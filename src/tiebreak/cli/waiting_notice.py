@@ -24,6 +24,7 @@ NEVER = 3600.0
 
 _FOR = {
     "hold-held": "`tb send {holder} …` asks for it; `tb waits` shows who else waits",
+    "question-open": "a person answers it with `tb answer {number}`",
     "others-are-first": "`tb waits` shows who waits",
     "task-held": "`tb why '#{number}'` tells more; `tb next` finds other work",
     "task-waits": "`tb why {id}` tells more; `tb next` finds other work",

@@ -120,6 +120,7 @@ MODULES = {
         "adoption",
     ),
     "jobs": ("jobs", "outputs", "graphs"),
+    "questions": ("questions",),
     "queues": ("queues",),
     "holds": ("holds", "adoption"),
     "waits": ("waits",),
