@@ -90,7 +90,7 @@ def test_a_question_cannot_be_finished_as_work(alice: Board) -> None:
     asked = alice.questions.ask("which database?")
     for write in (alice.tasks.complete, alice.tasks.fail, alice.tasks.release, alice.tasks.extend):
         with pytest.raises(Fenced):
-            write(asked.number)  # type: ignore[operator]
+            write(asked.number)
     assert alice.tasks.get(asked.number).state == "pending"
 
 

@@ -9,7 +9,7 @@ from ..limits import LISTED, MAX_LIMIT
 from ..names import FINAL
 from ..text import ago, block, plain
 from .claims import called, who
-from .context import needed, standard_input
+from .context import standard_input
 from .parser import Argument, Option, command, number
 
 TYPE_CHECKING = False
@@ -93,8 +93,8 @@ def answer(context: Context, args: Args) -> int:
         _tell(context, context.board.questions.answer(args.ref, answer=text))
         return 0
     if not context.can_ask:
-        needed(args.ref, "answer: REF")
-        raise Invalid("answer: TEXT is missing", hint=f"tb answer {args.ref} TEXT; on a terminal it is asked for")
+        missing = "TEXT" if args.ref else "REF"
+        raise Invalid(f"{missing} is missing", hint="usage: tb answer REF TEXT…; on a terminal it is asked for")
     open_questions = context.board.questions
     return _answer_each(context, [open_questions.get(args.ref)] if args.ref else open_questions.list(limit=MAX_LIMIT))
 
