@@ -265,6 +265,7 @@ def test_tb_alone_shows_an_open_question_first(cli: Cli, asked: tiebreak.Board) 
     assert lines[0] == "2 open questions: #2 which?"
     assert lines[1].split() == ["tb", "answer", "2", *["alice", "waits", "for", "the", "answer", "of", "a", "person"]]
     assert lines[2].split()[:2] == ["tb", "questions"]
+    assert "2 open tasks" in lines[3], "a question is no work"
     assert len(lines) <= 13
     assert all(len(line) <= 80 for line in lines)
     assert [each["number"] for each in cli("--json").json["questions"]] == [2, 5]

@@ -60,7 +60,10 @@ def welcome(context: Context) -> int:
     if context.json:
         _answer_in_json(context, status, claims, failed, agents, questions)
         return 0
-    for line in [*_asked(context, questions), *_at_work(context, status, claims, holds, agents, failed)]:
+    for line in [
+        *_asked(context, questions),
+        *_at_work(context, status, claims, holds, agents, failed, len(questions)),
+    ]:
         context.say(line)
     return 0
 
@@ -135,10 +138,17 @@ def _asked(context: Context, questions: list[Question]) -> list[str]:
 
 
 def _at_work(
-    context: Context, status: Status, claims: list[Task], holds: list[Hold], agents: list[Agent], failed: list[Task]
+    context: Context,
+    status: Status,
+    claims: list[Task],
+    holds: list[Hold],
+    agents: list[Agent],
+    failed: list[Task],
+    asked: int,
 ) -> list[str]:
     board = context.board
-    counts = [_count(len(agents), "agent"), _count(status.pending + status.blocked, "open task")]
+    work = status.pending + status.blocked - asked  # a question is no work
+    counts = [_count(len(agents), "agent"), _count(work, "open task")]
     counts += [f"{status.claimed} claimed", _count(status.holds, "hold")]
     head = f"{context.styled(plain(status.project), 'bold')}: {', '.join(counts)}; you are {plain(short(board.agent))}"
     lines = [head, *_who_does_what(board, claims, holds, agents)]
