@@ -138,7 +138,8 @@ def answer(tx: Transaction, *, ref: Ref, answer: Text, agent: AgentId = "", proj
     update_dependents(tx, [end_of(answered)])
     from .messages import send
 
-    body = f"The answer to #{answered.number} {answered.name!r}:{chr(10) if chr(10) in answer else ' '}{answer}"
+    gap = "\n" if "\n" in answer else " "
+    body = f"The answer to #{answered.number} {answered.name!r}:{gap}{answer}"
     send(tx, body=body, agent=agent, project=answered.project, about=f"#{answered.number}")
     return answered
 
