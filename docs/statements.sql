@@ -3008,6 +3008,34 @@ WHERE number = :number;
 --   tasks.retry (2): SELECT FROM edges
 
 -- ================================================================================================================
+-- questions.ask (writes)
+-- Ask a person: put a question on the board that is answered, not worked on.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- questions.answer (writes)
+-- Answer a question, for a person.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- questions.get (reads)
+-- Return an open question; one that is over is refused with its answer.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- questions.list (reads)
+-- List the open questions, oldest first, each with its asker and the open tasks that wait for the answer.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- queues.pause (writes)
 -- Pause a queue: nothing is taken from it until it is resumed.
 -- Scopes: queues alone.
@@ -4602,7 +4630,13 @@ RETURNING number;
 -- upkeep.prune (9), pruning._prune_log
 -- Delete the oldest rows of a log.
 DELETE FROM messages
-WHERE number IN (SELECT number FROM messages WHERE TRUE ORDER BY number LIMIT :limit)
+WHERE number IN (
+      SELECT number
+      FROM messages
+      WHERE TRUE AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = messages.task))
+      ORDER BY number
+      LIMIT :limit
+  )
   AND sent_at <= :before
   AND number < (SELECT max(number) FROM messages)
   AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = messages.task))

@@ -72,6 +72,7 @@ class AsyncBoard:
     if TYPE_CHECKING:
         tasks: awaited.AsyncTasks
         jobs: awaited.AsyncJobs
+        questions: awaited.AsyncQuestions
         queues: awaited.AsyncQueues
         holds: awaited.AsyncHolds
         waits: awaited.AsyncWaits
@@ -157,6 +158,22 @@ class AsyncBoard:
         undone = self._threads.submit(then)
         self._winning.add(undone)
         undone.add_done_callback(self._winning.discard)
+
+    async def ask(self, text: str, *, wait: float | str | None = None, **options: Any) -> str:
+        """Ask a person, and wait for the answer; raises `TimedOut` if none came in time."""
+        asked = await self.questions.ask(text, **options)
+        return await self.answer_to(asked.number, wait=wait)
+
+    async def answer_to(self, ref: str | int, *, wait: float | str | None = None) -> str:
+        """The answer to a question; raises `TimedOut` if none came in time."""
+        end = None if wait is None else monotonic() + seconds(wait, "wait")
+        while True:
+            left = SHORT_WAIT if end is None else max(0.0, min(SHORT_WAIT, end - monotonic()))
+            try:
+                return await self.run(partial(self.sync.answer_to, ref, wait=left))
+            except TimedOut:
+                if end is not None and monotonic() >= end:
+                    raise
 
     async def wait(self, *, timeout: float | str | None = None, **options: Any) -> Event:
         """The next event that matches; raises `TimedOut`."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .groups.jobs import Jobs
     from .groups.messages import Messages
     from .groups.projects import Projects
+    from .groups.questions import Questions
     from .groups.queues import Queues
     from .groups.schedules import Schedules
     from .groups.sessions import Sessions
@@ -136,6 +137,7 @@ class Board:
     if TYPE_CHECKING:
         tasks: Tasks
         jobs: Jobs
+        questions: Questions
         queues: Queues
         holds: Holds
         waits: Waits
@@ -556,6 +558,30 @@ class Board:
         else:
             return task
         return self.tasks.get(ref=task.id)
+
+    def ask(
+        self,
+        text: str,
+        *,
+        choices: Sequence[str] = (),
+        about: str | int | None = None,
+        key: str | None = None,
+        wait: float | str | None = None,
+    ) -> str:
+        """Ask a person, wait for the answer and return it. `board.questions.ask` asks without waiting.
+
+        Raises `TimedOut` after `wait`, and `Refused` if the question was cancelled. A question stays open when its
+        asker stops waiting, whatever the reason. With a `key` it is not asked twice: asking again waits for the same
+        answer.
+        """
+        asked = self.questions.ask(text, choices=list(choices), about=about, key=key)
+        return self.answer_to(asked.number, wait=wait)
+
+    def answer_to(self, ref: str | int, *, wait: float | str | None = None) -> str:
+        """The answer to a question, waiting for it at most `wait`; raises as `ask` does."""
+        from .waiting import answer_to
+
+        return answer_to(self, ref, wait)
 
     def follow(
         self, *, after: int | None = None, timeout: float | str | None = None, **filters: Any

@@ -238,6 +238,26 @@ class Job(Record):
     claimed_at: Time | None
 
 
+class Question(Record):
+    """An open question to a person.
+
+    `choices` are the answers to choose from, if any. `about` is the task that it is about, and `waiting` lists the
+    first open tasks that come after it; each is `{number, name, state, holder}`.
+    """
+
+    number: int
+    id: str
+    project: str
+    name: str
+    body: str | None
+    choices: Json
+    key: str | None
+    asked_by: Holder | None
+    asked_at: Time
+    about: Json
+    waiting: Json
+
+
 class Queue(Record):
     """A queue of tasks. `ready` is the number of its ready tasks; `paused_at` is set while it is paused."""
 
@@ -455,6 +475,7 @@ RECORDS: dict[str, type[Record]] = {
     for cls in (
         Task,
         Job,
+        Question,
         Queue,
         KnownProject,
         Hold,

@@ -75,6 +75,8 @@ ANNOUNCEMENTS = ("ack", "knowledge", "decision")
 """Kinds of tasks that are published, not worked on. They are completed from the start."""
 JOB = "job"
 """The kind of a task that carries a command."""
+QUESTION = "question"
+"""The kind of a task that a person answers (see `operations.questions`)."""
 OF_SCHEDULES = "cron:"
 """The prefix of the keys of scheduled jobs. No other key has it."""
 RESOURCE_TYPES = ("file", "lock", "seat", "pool")

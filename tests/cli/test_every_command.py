@@ -57,6 +57,9 @@ CASES = {
     "send": ["send", "bob", "hello", "--later"],
     "inbox": ["inbox"],
     "ack": ["ack", "1"],
+    "ask": ["ask", "which one?", "--choices", "a,b"],
+    "answer": ["answer", "open", "this"],
+    "questions": ["questions"],
     "announce": ["announce", "testing"],
     "heartbeat": ["heartbeat"],
     "leave": ["leave"],
@@ -118,6 +121,7 @@ def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
     [job] = board.jobs.next()
     board.jobs.append(ref="job", epoch=job.epoch, chunks=[{"start": 0, "stream": 1, "text": "made"}])
     board.holds.take(resources=["lock:mine"])
+    board.questions.ask("which?", key="open")
     board.call("messages.send", {"body": "for me", "to": "me", "agent": "bob~2", "later": True})
     board.agents.announce()
     process = {"host": "here", "boot": "1.1", "pid": 7, "started": 70}

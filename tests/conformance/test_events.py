@@ -145,6 +145,8 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "jobs.report": lambda place, board: {"outcomes": [{"number": ran(board)[0], "epoch": 1, "ok": True}]},
     "jobs.append": lambda place, board: {"ref": ran(board)[0], "epoch": 1, "chunks": [{"start": 0, "text": "x"}]},
     "jobs.progress": lambda place, board: {"ref": ran(board)[0], "percent": 50},
+    "questions.ask": lambda place, board: {"text": "which?"},
+    "questions.answer": lambda place, board: {"ref": board.questions.ask("which?").number, "answer": "this"},
     "queues.pause": lambda place, board: {"queue": "default"},
     "queues.resume": lambda place, board: (board.queues.pause(queue="default"), {"queue": "default"})[1],
     "tasks.sweep": lapsed,
@@ -237,11 +239,13 @@ def test_reading_leaves_no_event(alice: Board) -> None:
         "schedules.history": {"name": "daily"},
         "messages.search": {"query": "word"},
         "messages.comments": {"ref": "work"},
+        "questions.get": {"ref": "asked"},
         "events.why": {"ref": "work"},
     }
     alice.tasks.post(name="work", key="work")
     alice.jobs.submit(command="true", key="job")
     alice.tasks.claim(ref="mine")
+    alice.questions.ask("which?", key="asked")
     scheduled(alice)
     before = alice.events.last()
     for name, operation in operations.every().items():

@@ -235,6 +235,17 @@ def test_comments_stay_as_long_as_their_task(alice: Board) -> None:
     assert alice.messages.search(query="kept") == []
 
 
+def test_old_messages_are_pruned_also_behind_comments_that_are_kept(alice: Board) -> None:
+    alice.tasks.post(name="work", key="work")
+    for body in ("one", "two"):
+        alice.messages.send(body=body, about="work")
+    alice.messages.send(body="forgotten")
+    alice.messages.send(body="the newest stays anyway")
+    alice.upkeep.prune(older_than=0, limit=2)
+    assert [each.body for each in alice.messages.comments(ref="work")] == ["one", "two"]
+    assert alice.messages.search(query="forgotten") == []
+
+
 def test_the_story_of_a_task_has_its_comments_and_edits(alice: Board) -> None:
     alice.tasks.post(name="work", key="work")
     alice.messages.send(body="half done\nthe rest tomorrow", about="work")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .samples import COMPLETE_A, DEFECTS, Sample, one
+from .samples import ANSWER_YES, CANCEL_O, COMPLETE_A, DEFECTS, Sample, one
 from .scheduler import Client
 from .world import LONG
 
@@ -95,6 +95,11 @@ def planted_bugs() -> list[Planted]:
         (r"^(BEGIN.*?; )(SELECT pg_advisory_xact_lock\()", r"\1SELECT pg_advisory_xact_lock(7, 7); \2"),
     )
     no_scopes = Plant((r"SELECT pg_advisory_xact_lock(?:_shared)?\((%s::int|\d+), (%s::int|\d+)\)", r"SELECT \1, \2"))
+    answers_unfenced = Plant(
+        (r" AND state IN \('blocked', 'pending'\) AND max_attempts = 0", ""),
+        (ROW_LOCK, ""),
+        about=r"(SELECT|UPDATE tasks) .*\bnumber = ",
+    )
     return [
         Planted(1, "a glob passes by what has lapsed", passes_by_lapsed, _samples(1), "two holders"),
         Planted(1, "a glob passes by, all are renewed", passes_by_lapsed, _samples(1, 1), "two holders"),
@@ -109,6 +114,7 @@ def planted_bugs() -> list[Planted]:
         Planted(8, "the session is only read", reads_the_seat, _samples(8, 1)),
         Planted(10, "an end takes a scope after its row", scope_after_row, _samples(10), "deadlock"),
         Planted(0, "a new task only reads what it comes after", reads_predecessors, (POST_AFTER_A, COMPLETE_A)),
+        Planted(0, "an answer does not look whether the question is open", answers_unfenced, (ANSWER_YES, CANCEL_O)),
         Planted(0, "decisions about several holds take no turns", no_scopes, (TAKE_FILE, TAKE_GLOB), "two holders"),
     ]
 

@@ -83,6 +83,10 @@ POST_SEATED = one("tasks.post", "seat session:old", name="by-old", key="by-old",
 REPLACE_OLD = one(
     "sessions.begin", "seat session:old", session="new~spawn-9", role="coordinator", replaces="old~spawn-1"
 )
+ANSWER_YES = one("questions.answer", "O messages", ref="O", answer="yes")
+ANSWER_NO = one("questions.answer", "O messages", ref="O", answer="no")
+CANCEL_O = one("tasks.cancel", "O", ref="O")
+POST_AFTER_O = one("tasks.post", "O", name="after O", after=["O"])
 GET_L = one("tasks.get", "L", ref="L")
 INBOX = one("messages.inbox", "messages", every=True)
 TAKE_LOCK = one("holds.take", "deploy", resources=["lock:deploy"], **L)
@@ -237,6 +241,20 @@ SAMPLES: list[Sample] = [
     one("holds.take", "line", resources=["lock:a"], place=PLACE, agent="zoe~1", **L, **LINE),
     one("holds.release", "line", resources=["lock:a"], **A, **LINE),
     one("holds.transfer", "line", resource="lock:a", to="zoe~1", **L, **A, **LINE),
+    # Questions to a person.
+    one("questions.ask", "asked", text="which?", key="asked"),
+    one("questions.ask", "O", text="another?", key="O"),
+    ANSWER_YES,
+    ANSWER_NO,
+    CANCEL_O,
+    POST_AFTER_O,
+    one("tasks.claim", "O", ref="O", **L),
+    one("tasks.claim", "O", ref="OA", **L),
+    one("tasks.depend", "O D", ref="O", after=["D"]),
+    one("tasks.edit", "O", ref="O", name="really?"),
+    one("messages.send", "O messages", body="let me think", about="O"),
+    one("questions.get", "O", ref="O"),
+    one("questions.list", "O asked"),
     # Messages and agents.
     one("messages.send", "messages", body="news"),
     SEND_SEATED,
@@ -307,6 +325,8 @@ SAMPLES: list[Sample] = [
     history("list failed twice", *[one("tasks.list", "L", states=["failed"])] * 2),
     history("replace old, then read the messages", REPLACE_OLD, INBOX),
     history("replace old, then look for what old posts", REPLACE_OLD, one("tasks.get", "session:old", ref="by-old")),
+    history("ask, then post after it", one("questions.ask", "asked", text="which?", key="asked"), POST_AFTER_O),
+    history("cancel O, then retry it", CANCEL_O, one("tasks.retry", "O", ref="O")),
     history("list holds twice", *[one("holds.list", "src pool deploy seat")] * 2),
     history("claim Q, give it back", CLAIM_Q, one("tasks.release", "Q", ref="Q")),
     history("take lock, give it back", TAKE_LOCK, one("holds.release", "deploy", resources=["lock:deploy"])),
@@ -361,6 +381,8 @@ TRIPLES: list[tuple[Sample, Sample, Sample]] = [
     (RETRY_F, PRUNE_ONE, one("tasks.post", "G marks", name="G", key="G")),
     (COMPLETE_A, RETRY_C, DEPEND_D),
     (SEND_SEATED, REPLACE_OLD, INBOX),
+    (ANSWER_YES, ANSWER_NO, POST_AFTER_O),
+    (ANSWER_YES, CANCEL_O, one("messages.inbox", "messages", every=True, agent="carol~1")),
     (RENEW_SLOT, TAKE_POOL_OF_ONE, one("holds.take", "pool", resources=["pool:x"], **L)),
 ]
 
@@ -400,6 +422,8 @@ READERS_THAT_DECIDE = {
     "events.why",
     "schedules.due",
     "queues.list",
+    "questions.get",
+    "questions.list",
 }
 """Reading operations on whose answers somebody acts: they need a sample as well."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from .explore import Explorer
 from .plants import POST_AFTER_A, TAKE_FILE, TAKE_GLOB, Planted, planted, planted_bugs
-from .samples import COMPLETE_A, SAMPLES, Sample, one
+from .samples import ANSWER_NO, ANSWER_YES, CANCEL_O, COMPLETE_A, SAMPLES, Sample, one
 from .scheduler import Cut, Schedule
 from .world import world
 
@@ -20,7 +20,11 @@ def test_a_planted_bug_is_found(bug: Planted) -> None:
     assert bug.kind in explored.kinds(), "the bug is there, and nobody noticed"
 
 
-@pytest.mark.parametrize("samples", [(POST_AFTER_A, COMPLETE_A), (TAKE_FILE, TAKE_GLOB)], ids=["posts", "holds"])
+@pytest.mark.parametrize(
+    "samples",
+    [(POST_AFTER_A, COMPLETE_A), (TAKE_FILE, TAKE_GLOB), (ANSWER_YES, CANCEL_O), (ANSWER_YES, ANSWER_NO)],
+    ids=["posts", "holds", "an answer and a cancel", "two answers"],
+)
 def test_nothing_is_found_without_a_plant(samples: tuple[Sample, Sample]) -> None:
     explored = Explorer(world(), samples, scopes_first=False).everything(40)
     assert not explored.findings, str(explored.findings[0])

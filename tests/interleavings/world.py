@@ -148,6 +148,9 @@ SETUP: list[tuple[str, str, dict[str, Any]]] = [
     ("alice~1", "agents.announce", {"doing": "work"}),
     ("dead~1", "agents.announce", {"host": "far", "boot": "1.1", "pid": 7, "started": 7, "bound": True}),
     ("carol~1", "messages.send", {"body": "hello all"}),
+    # A question, and what waits for the answer.
+    ("carol~1", "questions.ask", {"text": "O", "key": "O", "choices": ["yes", "no"]}),
+    ("carol~1", "tasks.post", {"name": "OA", "key": "OA", "after": ["O"]}),
     ("carol~1", "messages.send", {"body": "hello bob", "to": "bob", "ack_requested": True, "later": True}),
     ("carol~1", "schedules.add", {"name": "tick", "expression": "* * * * *", "command": ["true"]}),
     ("carol~1", "schedules.add", {"name": "rest", "expression": "0 0 * * *", "command": ["true"]}),

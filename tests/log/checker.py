@@ -37,10 +37,10 @@ TAKEN_AWAY = {"task.cancelled", "task.broken", "hold.broken"}
 UNHELD = {"task.ready", "task.linked", "task.reopened"}
 """What happens to a task only while nobody has it."""
 REMARKS = {
-    *("task.refused", "task.fenced", "job.orphaned"),
+    *("task.refused", "task.fenced", "task.edited", "job.orphaned"),
     *("hold.refused", "hold.fenced", "hold.queued", "hold.unqueued", "hold.deadlocked"),
 }
-"""What changes nothing; a refusal may also come later than what it speaks of."""
+"""What changes no grant and no state; a refusal may also come later than what it speaks of."""
 SCHEDULES = {f"schedule.{what}" for what in ("added", "changed", "paused", "resumed", "removed", "skipped", "fired")}
 RESTORED = {"task.restored", "hold.restored", "schedule.restored"}
 """A backup was restored: how the thing is from then on."""
@@ -116,11 +116,13 @@ class Log:
             thing = self._thing(event)
             if thing.ended and not (what == "task.reopened" and thing.ended != "completed"):
                 raise _broken(event, f"comes after it was {thing.ended}")
-            self._rule(what)(event, thing)
+            self._rule(what, event)(event, thing)
 
-    def _rule(self, what: str) -> Callable[[Event, Thing], None]:
+    def _rule(self, what: str, event: Event) -> Callable[[Event, Thing], None]:
         if what in GRANTS:
             return self._open
+        if what == "task.completed" and event.kind == "question" and event.note:
+            return self._answer
         if what in RENEWALS | ENDS | LAPSES:
             return self._write
         return self._take_away if what in TAKEN_AWAY else self._change_unheld
@@ -171,6 +173,12 @@ class Log:
             thing.ended = event.event.removeprefix("task.")
         elif event.event == "task.expired" and event.state == "failed":
             thing.ended = "failed"
+
+    def _answer(self, event: Event, thing: Thing) -> None:
+        """A question has no holder: its first answer ends it."""
+        if thing.holder or thing.epoch not in (None, event.epoch):
+            raise _broken(event, f"was answered at epoch {event.epoch}, but {thing.grant}; its epoch is {thing.epoch}")
+        thing.ended = "completed"
 
     def _take_away(self, event: Event, thing: Thing) -> None:
         if event.event.endswith(".broken") and thing.epoch is not None and not thing.holder:

@@ -16,8 +16,8 @@ def _event(number: int, what: str, subject: str, agent: str = "-", epoch: str = 
     facts = dict(fact.split("=", 1) for fact in more)
     project, state, giver = facts.pop("project", "demo"), facts.pop("state", None), facts.pop("from", None)
     kind, name = facts.pop("kind", "task"), facts.pop("name", subject)
+    note = facts.pop("note", None) or (giver and f"handed over by {giver}")
     data = ", ".join(f'"{name}": {value}' for name, value in facts.items())
     who = None if agent == "-" else f"{agent}~1"
-    note = giver and f"handed over by {giver}"
     row = (number, 0, what, project, subject, name, kind, state, 1, who, int(epoch), 0, note, 1, f"{{{data}}}")
     return record(Event, row)

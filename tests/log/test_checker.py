@@ -50,6 +50,11 @@ SOUND = {
         task.linked T ann
         task.cancelled T""",
     "an announcement": "task.posted T ann 0 state=completed",
+    "a question that is cancelled, reopened and answered": """
+        task.posted T ann 0 kind=question
+        task.cancelled T bob 0
+        task.reopened T ann 0
+        task.completed T bob 0 kind=question note=yes""",
     "a lock that passes through many hands": """
         hold.queued lock:x bob
         hold.taken lock:x ann 1
@@ -166,6 +171,14 @@ FALSE = {
     "a completion that is reopened": (
         "task.posted T ann\ntask.claimed T ann 1\ntask.completed T ann 1\ntask.reopened T bob 1",
         "comes after it was completed",
+    ),
+    "a second answer": (
+        "task.posted T ann\n" + 2 * "task.completed T bob 0 kind=question note=yes\n",
+        "comes after it was completed",
+    ),
+    "an answer to what somebody has": (
+        "task.posted T ann\ntask.claimed T ann 1\ntask.completed T bob 1 kind=question note=yes",
+        "was answered at epoch 1, but ann~1 had it",
     ),
     "a late cancel": (
         "task.posted T ann\ntask.claimed T ann 1\ntask.failed T ann 1\ntask.cancelled T bob 1",

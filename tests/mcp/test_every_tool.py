@@ -16,13 +16,14 @@ def test_every_tool_works_over_every_transport_and_protocol_version(tools: Tools
         await _holds(client, tools)
         await _talks(client, tools)
         await _looks(client)
+        await _asks(client, tools)
 
     tools.drive(scenario)
 
 
 async def _announces(client: Client) -> None:
     listed = (await client.list_tools()).tools
-    assert [tool.name for tool in listed] == ["look", "post", "claim", "update", "hold", "message"]
+    assert [tool.name for tool in listed] == ["look", "post", "claim", "update", "hold", "message", "ask"]
     assert all(tool.output_schema and tool.annotations and tool.description for tool in listed)
     assert [tool.name for tool in listed if tool.annotations and tool.annotations.read_only_hint] == ["look"]
 
@@ -120,3 +121,22 @@ def test_a_model_wins_first_what_others_wait_for(near: Tools) -> None:
         )
 
     near.drive(scenario)
+
+
+async def _asks(client: Client, tools: Tools) -> None:
+    asked = await good(client, "ask", text="which?\nfor the tests", choices=["a", "b"], key="q", about="k")
+    assert (asked["question"]["kind"], asked["question"]["state"]) == ("question", "pending")
+    assert "It stays open" in asked["next"]
+    assert f"look task with ref {asked['question']['ref']}" in asked["next"]
+    refused = await bad(client, "claim", ref="q")
+    assert "A person has to answer it, not you" in refused["next"]
+    assert (await good(client, "claim"))["tasks"][0]["posted"]["name"] == "three", "a question is no work"
+    tools.board.questions.answer("q", answer="b")
+    again = await good(client, "ask", text="which?", key="q", wait=5)
+    assert again["answer"] == {"from": "bob", "untrusted": True, "text": "b"}
+    assert (await good(client, "look", what="task", ref="q"))["task"]["outcome"]["result"]["answer"] == "b"
+    [told] = (await good(client, "look", what="inbox"))["messages"]
+    assert told["said"]["text"].endswith("'which?': b")
+    assert (await bad(client, "post", name="x", kind="question"))["next"].startswith("Use the tool ask")
+    tools.board.tasks.cancel((await good(client, "ask", text="and now?", key="q2"))["question"]["ref"])
+    assert "was cancelled" in json.dumps(await bad(client, "ask", text="and now?", key="q2"))

@@ -682,3 +682,15 @@ async def test_closing_leaves_no_thread_behind(path: str) -> None:
     async with await open_board(path) as board:
         await asyncio.gather(*(board.tasks.list() for _ in range(30)))
     assert await soon(lambda: not any(thread.name.startswith("tiebreak") for thread in threading.enumerate()))
+
+
+@awaited
+async def test_a_question_is_answered_while_the_loop_goes_on(path: str, bob: Board) -> None:
+    async with await open_board(path) as alice:
+        with pytest.raises(TimedOut, match="is not answered yet"):
+            await alice.ask("which?", key="which", wait=0.01)
+        asking = asyncio.create_task(alice.ask("which?", key="which"))
+        await asyncio.sleep(0)
+        bob.questions.answer("which", answer="this")
+        assert await asyncio.wait_for(asking, SOON) == "this"
+        assert await alice.answer_to("which", wait=0) == "this"

@@ -213,11 +213,13 @@ def test_reading_does_not_write(board: Board, tmp_path: Path) -> None:
     board.messages.send(later=True, body="hello", to="alice")
     board.schedules.add(name="daily", expression="@daily", command="true")
     writer = board.engine._writer  # type: ignore[attr-defined]
+    board.questions.ask("which?", key="open")
     values: dict[str, Any] = {"ref": "work", "query": "hello", "name": "daily"}
     tried = 0
     for name, declared in every().items():
         if not declared.writes:
             needed = {p: values[p] for p in declared.parameters if p not in declared.defaults}
+            needed |= {"ref": "open"} if name == "questions.get" else {}
             before = writer.total_changes()
             board.call(name, needed)
             assert writer.total_changes() == before, name

@@ -31,7 +31,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "taking_over": ("break", "adopt"),
         "run": ("run",),
     },
-    "Messages": {"messages": ("send", "inbox", "ack")},
+    "Messages": {"messages": ("send", "inbox", "ack"), "questions": ("ask", "answer", "questions")},
     "Jobs": {
         "jobs": ("submit", "jobs"),
         "work": ("work",),

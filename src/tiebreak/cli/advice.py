@@ -34,6 +34,7 @@ COMMANDS = {
     "hold-over": "`tb hold {called}` takes it again if it is free",
     "jobs-need-token": "jobs need the token also on an open daemon: set TIEBREAK_TOKEN; `tb status` names the file",
     "key-near": "`tb claim {number}` claims that one; --create posts a new task",
+    "not-a-question": "`tb questions` lists the open questions",
     "number-unknown": "`tb tasks --all` lists them; `tb post TEXT --key {key}` posts a task with such a key",
     "operation-unknown": "`tb help` lists what there is",
     "others-are-first": "get in line with --wait, or ask {first}",
@@ -44,6 +45,10 @@ COMMANDS = {
     "project-name-taken": "`tb project list` shows what there is; `tb --project {project} …` works in it",
     "project-names-conflict": "`tb --project NAME tasks` shows what is open; finish it in all but one of them, or keep "
     "this clone apart with `tb project name NAME`",
+    "question-answered": "it stays as it is; `tb ask` asks anew if the decision has to change",
+    "question-open": "it stays open: `tb ask --wait` with the same --key waits again; a person answers it with "
+    "`tb answer {number}`",
+    "question-posted": "`tb ask TEXT` asks a person; another --kind posts a task",
     "recipient-unknown": "`tb agents` lists who is here; --later sends it for an agent that will come",
     "schedule-unknown": "`tb cron list` tells what there is",
     "session-over": "stop working; `tb ps` shows who took over",
@@ -53,6 +58,7 @@ COMMANDS = {
     "task-completed": "`tb next` finds other work",
     "task-ended": "`tb retry '#{number}'` reopens it",
     "task-held": "wait for it with --wait, or ask for it with `tb send {holder} …`; `tb next` finds other work",
+    "task-is-question": "a person answers it with `tb answer {number}`; `tb wait {number}` waits for that",
     "task-is-yours": "`tb extend '#{number}'` keeps it",
     "task-unknown": "`tb tasks --all` lists them",
     "task-waits": "claim it with --wait to wait for it; `tb next` finds other work",

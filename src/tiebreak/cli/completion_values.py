@@ -71,6 +71,10 @@ def _all_tasks(board: Board) -> Offered:
     return _references(board.tasks.list(limit=_MOST))
 
 
+def _questions(board: Board) -> Offered:
+    return [(each.key or f"#{each.number}", each.name) for each in board.questions.list(limit=_MOST)]
+
+
 def _jobs(board: Board) -> Offered:
     return _references(board.tasks.list(kind=JOB, limit=_MOST))
 
@@ -126,6 +130,7 @@ _KINDS: dict[str, Callable[[Board], Offered]] = {
     "ended": _ended,
     "all-tasks": _all_tasks,
     "jobs": _jobs,
+    "questions": _questions,
     "holds": _holds,
     "things": _things,
     "agents": _agents,
@@ -149,6 +154,7 @@ OF_ARGUMENT = {
     "where": "projects",
     **{f"{name} ref": "all-tasks" for name in ("show", "graph", "wait")},
     "retry ref": "ended",
+    "answer ref": "questions",
     **{f"{name} ref": "jobs" for name in ("logs", "guard-epoch")},
     "why ref": "things",
     "hold resources": "",

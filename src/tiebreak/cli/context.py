@@ -147,13 +147,17 @@ class Context:
         return not self.json and sys.stderr.isatty() and self.has_person
 
     def ask(self, question: str) -> str:
+        """Ask a person at the terminal for one of a few words: see `ask_text`."""
+        return self.ask_text(question).lower()
+
+    def ask_text(self, question: str) -> str:
         """Ask a person at the terminal, on standard error; "" if nobody is there to answer."""
         from ..text import block
 
         if not self.can_ask:
             return ""
         print(block(question), end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().lower()
+        return sys.stdin.readline().strip()
 
     def agrees(self, question: str) -> bool:
         """Ask a person for a yes; anything else means no."""

@@ -217,13 +217,26 @@ def _daemons(address: str) -> list[dict[str, Any]]:
     example="tb status",
 )
 def status(context: Context, args: Args) -> None:
-    """Counts tasks by state, holds, agents, messages and events."""
+    """Open questions to a person come first. Counts tasks by state, holds, agents, messages and events."""
     board = context.board
-    found = board.upkeep.status(project=None if args.every_project else board.project_names)
+    project = None if args.every_project else board.project_names
+    found = board.upkeep.status(project=project)
+    questions = board.questions.list(project=project)
     daemons = _daemons(board.engine.address)
     if context.json:
-        context.answer({**encode(found), "daemon": daemons[0] if daemons else None, "daemons": daemons})
+        context.answer(
+            {
+                "questions": encode(questions),
+                **encode(found),
+                "daemon": daemons[0] if daemons else None,
+                "daemons": daemons,
+            }
+        )
         return
+    if questions:
+        from .questions import lines
+
+        context.say("\n".join([*lines(context, questions, board.upkeep.now()), ""]))
     context.say(f"{context.styled('board', 'bold')}    {plain(board.engine.address)}")
     for daemon in daemons:
         where = " and ".join(daemon["addresses"])

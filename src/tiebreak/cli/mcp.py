@@ -17,7 +17,7 @@ AGAIN = 5.0
 
 @command(
     "mcp",
-    "Serve the board as six MCP tools, over standard input and output.",
+    "Serve the board as seven MCP tools, over standard input and output.",
     example="tb mcp",
 )
 def mcp(context: Context, _: Args) -> None:

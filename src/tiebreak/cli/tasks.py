@@ -191,7 +191,7 @@ def show(context: Context, args: Args) -> None:
             f"{who(task.holder)}, {_lease(task, now)}" if task.state == "claimed" else who(task.holder),
         ],
         ["epoch", str(task.epoch)],
-        ["attempts", f"{task.attempts} of {task.max_attempts}"],
+        ["attempts", f"{task.attempts} of {task.max_attempts}" if task.max_attempts else "-"],
         ["kind", task.kind],
         ["queue", task.queue],
         ["priority", Styled(task.priority, STYLES.get(task.priority, ""))],

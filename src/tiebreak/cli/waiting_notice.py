@@ -26,6 +26,7 @@ _FOR = {
     "hold-held": "`tb send {holder} …` asks for it; `tb waits` shows who else waits",
     "holder-gone": "`tb break {thing!r} --reason …` takes it away",
     "holder-gone-perhaps-you": "if that was you in another terminal, `tb adopt {thing!r}` takes it over",
+    "question-open": "a person answers it with `tb answer {number}`",
     "others-are-first": "`tb waits` shows who waits",
     "task-held": "`tb why '#{number}'` tells more; `tb next` finds other work",
     "task-waits": "`tb why {id}` tells more; `tb next` finds other work",

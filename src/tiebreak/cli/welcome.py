@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..board import Board
-    from ..model import Agent, Hold, Status, Task
+    from ..model import Agent, Hold, Question, Status, Task
     from .context import Context
 
 _AT_WORK = 5
@@ -51,6 +51,7 @@ def welcome(context: Context) -> int:
         holds = board.holds.list(limit=_LOOK_AT)
         agents = [agent for agent in board.agents.list() if agent.status in ("active", "idle")]
         failed = _failed_lately(board) if status.failed else []
+        questions = board.questions.list(limit=_LOOK_AT)
     except TiebreakError as exc:
         from .advice import in_one_line
 
@@ -58,9 +59,12 @@ def welcome(context: Context) -> int:
     if not (claims or holds or failed or status.pending or status.blocked):
         return _tell_new(context, "Nobody is at work here yet", agents=len(agents))
     if context.json:
-        _answer_in_json(context, status, claims, failed, agents)
+        _answer_in_json(context, status, claims, failed, agents, questions)
         return 0
-    for line in _at_work(context, status, claims, holds, agents, failed):
+    for line in [
+        *_asked(context, questions),
+        *_at_work(context, status, claims, holds, agents, failed, len(questions)),
+    ]:
         context.say(line)
     return 0
 
@@ -114,7 +118,12 @@ def _failed_lately(board: Board) -> list[Task]:
 
 
 def _answer_in_json(
-    context: Context, status: Status, claims: list[Task], failed: list[Task], agents: list[Agent]
+    context: Context,
+    status: Status,
+    claims: list[Task],
+    failed: list[Task],
+    agents: list[Agent],
+    questions: list[Question],
 ) -> None:
     from ..model import encode
 
@@ -122,6 +131,7 @@ def _answer_in_json(
         {
             "where": "jobs failing" if failed else "at work",
             "agent": short(context.board.agent),
+            "questions": [encode(each) for each in questions],
             **{name: value for name, value in encode(status).items() if name != "events"},
             "at_work": [encode(each) for each in agents],
             "claims": [encode(each) for each in claims[:_AT_WORK]],
@@ -130,11 +140,29 @@ def _answer_in_json(
     )
 
 
+def _asked(context: Context, questions: list[Question]) -> list[str]:
+    """The oldest open question, and the command that answers it."""
+    if not questions:
+        return []
+    first, count = questions[0], _count(len(questions), "open question")
+    name = cut(f": #{first.number} {plain(first.name)}", columns() - len(count))
+    answers = f"tb answer {first.number}", f"{plain(short(first.asked_by or '-'))} waits for the answer of a person"
+    more = [("tb questions", "all of them")] if len(questions) > 1 else []
+    return [context.styled(count, "warn") + name, _commands((answers, *more))]
+
+
 def _at_work(
-    context: Context, status: Status, claims: list[Task], holds: list[Hold], agents: list[Agent], failed: list[Task]
+    context: Context,
+    status: Status,
+    claims: list[Task],
+    holds: list[Hold],
+    agents: list[Agent],
+    failed: list[Task],
+    asked: int,
 ) -> list[str]:
     board = context.board
-    counts = [_count(len(agents), "agent"), _count(status.pending + status.blocked, "open task")]
+    work = status.pending + status.blocked - asked  # a question is no work
+    counts = [_count(len(agents), "agent"), _count(work, "open task")]
     counts += [f"{status.claimed} claimed", _count(status.holds, "hold")]
     head = f"{context.styled(plain(status.project), 'bold')}: {', '.join(counts)}; you are {plain(short(board.agent))}"
     lines = [head, *_who_does_what(board, claims, holds, agents)]

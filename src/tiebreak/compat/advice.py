@@ -21,6 +21,8 @@ COORD = {
     "session-over": "stop working",
     "task-completed": "tasks/list with state pending finds other work",
     "task-held": "tasks/get tells more; tasks/list with state pending finds other work",
+    "question-posted": "tasks/send with another kind posts a task",
+    "task-is-question": "a person has to answer it; tasks/get shows the answer as `result`",
     "task-is-yours": "tasks/extend keeps it",
     "task-unknown": "tasks/list lists them",
     "task-waits": "tasks/list with state pending finds other work",

@@ -1,4 +1,4 @@
-"""`POST /mcp`: the six tools of `tiebreak.mcp` over the streamable HTTP transport of the Model Context Protocol.
+"""`POST /mcp`: the tools of `tiebreak.mcp` over the streamable HTTP transport of the Model Context Protocol.
 
 Both generations of the protocol are supported: with and without an `initialize` handshake.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         KnownProject,
         Message,
         Pruned,
+        Question,
         Queue,
         Released,
         Schedule,
@@ -490,6 +491,44 @@ class AsyncJobs(AsyncGroup):
 
         `nodes` are in the order of their numbers. `edges` are `[before, after]`. `cut` says that there are more tasks.
         """
+
+
+class AsyncQuestions(AsyncGroup):
+    """The operations `questions.…` of a board."""
+
+    @awaits
+    async def ask(
+        self,
+        text: str,
+        *,
+        agent: str = "",
+        project: str = "",
+        choices: Sequence[str] = (),
+        about: str | int | None = None,
+        key: str | None = None,
+    ) -> Task:
+        """Ask a person: put a question on the board that is answered, not worked on.
+
+        With `choices`, only one of them is taken as the answer. `about` is the task that it is about. A question with the
+        same key is not asked twice: the first one is returned, perhaps with its answer. The question is a task of kind
+        `question`; its first line is the name, the rest the body. Tasks that come after it become ready with the answer.
+        """
+
+    @awaits
+    async def answer(self, ref: str | int, *, answer: str, agent: str = "", project: str = "") -> Task:
+        """Answer a question, for a person. The first answer counts; a later one is refused and told the first.
+
+        The result of the question becomes `{answer, by}`, the tasks that come after it become ready, and the answer goes to
+        the inbox of the asker as a comment.
+        """
+
+    @awaits
+    async def get(self, ref: str | int, *, project: str = "") -> Question:
+        """Return an open question; one that is over is refused with its answer."""
+
+    @awaits
+    async def list(self, *, project: str | None = "", limit: int = 100) -> builtins.list[Question]:
+        """List the open questions, oldest first, each with its asker and the open tasks that wait for the answer."""
 
 
 class AsyncQueues(AsyncGroup):

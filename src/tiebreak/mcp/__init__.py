@@ -1,4 +1,4 @@
-"""The six tools that language models use through the Model Context Protocol (MCP).
+"""The tools that language models use through the Model Context Protocol (MCP).
 
 They are the same in `tb mcp` (over stdio) and at the daemon's `/mcp` (over HTTP).
 

@@ -1,4 +1,4 @@
-"""What a refused model can do next, as a call of one of the six tools (see `tiebreak.advice`).
+"""What a refused model can do next, as a call of one of the tools (see `tiebreak.advice`).
 
 Only names of agents and numbers are filled in. Other facts may be text that an agent wrote, and this is the part of an
 answer that a model may follow.
@@ -50,6 +50,7 @@ CALLS = {
     "hold-over": f"{_LEFT} hold take gets it again if it is free.",
     "jobs-need-token": "Tell your user: what belongs to jobs needs the daemon's token (TIEBREAK_TOKEN).",
     "key-near": "claim with ref #{number} takes that one; post, then claim, makes a new task.",
+    "not-a-question": "look tasks shows what there is; its kind tells which are questions.",
     "number-unknown": "look tasks shows what there is; a number is never a new task. post with key makes one.",
     "operation-unknown": "Tell your user: this server and the board have different versions.",
     "others-are-first": "Call hold again with wait to stand in line, or ask {first} by message.",
@@ -60,6 +61,10 @@ CALLS = {
     "NAME gives it one.",
     "project-name-taken": "Tell your user: there is a project of that name already.",
     "project-names-conflict": "Tell your user: this repository is several projects on the board; tb project tells.",
+    "question-answered": "It is decided. ask a new question if the decision has to change.",
+    "question-open": "It stays open. Go on with other work; look task with ref #{number} shows the answer when it is "
+    "there, and so does look inbox.",
+    "question-posted": "Use the tool ask for a question to a person, or post with another kind.",
     "recipient-unknown": "look agents shows who is here. For an agent that will come, call message again with later.",
     "schedule-unknown": "Run tb cron list in a shell: it shows what there is.",
     "session-over": "Your session was replaced: stop working and undo nothing. look agents shows who is here.",
@@ -71,6 +76,8 @@ CALLS = {
     "task-ended": f"It has ended: tb retry '#{{number}}' in a shell reopens it. {_OTHER_WORK}",
     "task-held": "Do not touch it. Call claim again with wait, take other work (claim without ref), or ask {holder} by "
     "message.",
+    "task-is-question": "A person has to answer it, not you; look task with ref #{number} shows the answer. "
+    + _OTHER_WORK,
     "task-is-yours": "It is yours already: look task shows its token, and update extend keeps it.",
     "task-unknown": "look tasks shows what there is; a reference is #number, a key or an id.",
     "task-waits": f"Call claim again with wait. {_OTHER_WORK}",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Invalid
+from ..errors import Invalid, TimedOut
 from ..limits import CLAIM_LEASE, HOLD_LEASE, LISTED, TOOL_WAIT
 from ..names import shown
 from . import rendering as show
+from .advice import next_step
 from .tools import ARGUMENTS, PARAMETERS
 
 if TYPE_CHECKING:
@@ -266,6 +267,25 @@ async def message(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     return {"message": show.message(sent)}
 
 
+# ── Questions to a person ────────────────────────────────────────────────────────────────────────────
+
+
+async def ask(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    """Ask a person, and wait for the answer for a while; a question without an answer stays open."""
+    wait = _wait_seconds(given)
+    asked = await board.run(partial(board.sync.questions.ask, **_only(given, "text", "choices", "about", "key")))
+    open_still: TimedOut | None = None
+    try:
+        await board.answer_to(asked.number, wait=wait)
+    except TimedOut as exc:
+        open_still = exc
+    question = await board.run(partial(board.sync.tasks.get, asked.number))
+    shown = {"question": show.task(question, whole=False)}
+    if open_still is not None and question.state != "completed":
+        return {**shown, "next": next_step(open_still)}
+    return {**shown, "answer": show.answer(question)}
+
+
 TOOLS: dict[str, Tool] = {
     "look": look,
     "post": post,
@@ -273,4 +293,5 @@ TOOLS: dict[str, Tool] = {
     "update": update,
     "hold": hold,
     "message": message,
+    "ask": ask,
 }

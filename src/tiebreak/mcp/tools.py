@@ -64,10 +64,12 @@ def _texts(about: str) -> ToolArgument:
     return ToolArgument({"type": "array", "items": _TEXT, "description": about}, Kind.of("list[Text]").check)
 
 
+def _wait(about: str) -> ToolArgument:
+    return ToolArgument({"type": "number", "minimum": 0, "maximum": TOOL_WAIT, "description": about}, seconds)
+
+
 _LEASE = "how long, e.g. 90s, 5m, 1h"
-_WAIT = ToolArgument(
-    {"type": "number", "minimum": 0, "maximum": TOOL_WAIT, "description": "seconds to wait if it is taken"}, seconds
-)
+_WAIT = _wait("seconds to wait if it is taken")
 
 
 def _object(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
@@ -234,6 +236,24 @@ TOOLS: list[dict[str, Any]] = [
             number=_of("messages.ack", "number", "with ack"),
         ),
         _object(["message"], message={"type": "object"}),
+        readOnlyHint=False,
+        destructiveHint=False,
+        idempotentHint=False,
+    ),
+    _tool(
+        "ask",
+        "Ask a person",
+        "Ask a person what you must not decide. A question stays open until it is answered: go on with other work, or "
+        "post tasks after it. The answer also comes to your inbox. Never answer questions yourself.",
+        _takes(
+            ["text"],
+            text=_of("questions.ask", "text"),
+            choices=_of("questions.ask", "choices", "the only answers"),
+            about=_of("questions.ask", "about", "ref of the task"),
+            key=_of("questions.ask", "key", "asked once; ask again to wait again"),
+            wait=_wait("seconds to wait for the answer"),
+        ),
+        _object(["question"], question={"type": "object"}, answer={"type": "object"}, next=_TEXT),
         readOnlyHint=False,
         destructiveHint=False,
         idempotentHint=False,

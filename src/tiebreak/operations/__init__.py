@@ -123,6 +123,7 @@ MODULES = {
         "adoption",
     ),
     "jobs": ("jobs", "outputs", "graphs"),
+    "questions": ("questions",),
     "queues": ("queues",),
     "holds": ("holds", "adoption", "death"),
     "waits": ("waits",),

@@ -22,7 +22,18 @@ from .deferred_work import do_step, projects_with_work
 from .events import task_event
 from .expiry import apply_due_changes, end_of, expire_before, expire_one, forfeit_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
-from .references import BY_COLUMN, DIGITS, FINISHED, STORED, called, column_and_value, find, lookup, settled
+from .references import (
+    BY_COLUMN,
+    DIGITS,
+    FINISHED,
+    STORED,
+    called,
+    column_and_value,
+    find,
+    is_question,
+    lookup,
+    settled,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,6 +177,8 @@ def _unfinished(tx: Transaction, task: Task) -> list[int]:
 
 def _free_by_now(tx: Transaction, task: Task) -> bool:
     """Whether a task that was just lost is free by now: on PostgreSQL, others write between two statements."""
+    if is_question(task):
+        return False
     if task.state == "pending":
         return micros(task.ready_at or 0) <= tx.now
     return task.state == "blocked" and not _unfinished(tx, task)
@@ -228,6 +241,13 @@ def _refusal(tx: Transaction, task: Task, agent: str, since: int | None = None) 
             since=since,
             reason="task-is-yours" if holder == agent else "task-held",
             has_other_rules=task.kind == JOB,
+            id=task.id,
+            number=task.number,
+        )
+    if is_question(task) and task.state not in FINAL:
+        return Refused(
+            f"{called(task)} is a question to a person, which nobody can claim",
+            reason="task-is-question",
             id=task.id,
             number=task.number,
         )

@@ -160,7 +160,8 @@ def _prune_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) -
 
 def _prune_log(tx: Transaction, table: str, where: str, old: _Old, limit: int) -> int:
     """Delete the oldest rows of a log. A log is in order of time, so they are among those with the lowest numbers."""
-    first = f"SELECT number FROM {table} WHERE TRUE{old.here} ORDER BY number LIMIT :limit"
+    also = _TASK_GONE if table == "messages" else ""  # or the step would find nothing but comments that are kept
+    first = f"SELECT number FROM {table} WHERE TRUE{also}{old.here} ORDER BY number LIMIT :limit"
     rows = tx.all(
         f"DELETE FROM {table} WHERE number IN ({first}) AND {where} RETURNING number",
         limit=limit,

@@ -167,3 +167,8 @@ def _by_prefix(tx: Transaction, prefix: str, project: str) -> Task | None:
 def called(task: Task) -> str:
     """The task's number and name, for messages."""
     return f"#{task.number} {task.key or task.name!r}"
+
+
+def is_question(task: Task) -> bool:
+    """Whether a person has to answer this task. Older boards have ordinary tasks whose kind is `question`, too."""
+    return task.max_attempts == 0

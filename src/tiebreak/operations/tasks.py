@@ -18,7 +18,7 @@ from ..clock import micros
 from ..errors import Invalid, Refused
 from ..limits import ATTEMPTS, BACKOFF, LISTED
 from ..model import Task, record
-from ..names import ANNOUNCEMENTS, FINAL, JOB, OF_SCHEDULES, PRIORITIES, json_text, short
+from ..names import ANNOUNCEMENTS, FINAL, JOB, OF_SCHEDULES, PRIORITIES, QUESTION, json_text, short
 from . import asks_for_no_job, edges_scope, keys_scope, operation
 from .dependencies import (
     cancel_row,
@@ -33,7 +33,19 @@ from .dependencies import (
 from .events import contains, task_event
 from .expiry import end_of, expire_one, update_dependents
 from .grants import beginning, by_name, giving_back
-from .references import HIDDEN_IF_LIMITED, SHOWN, STORED, WINNABLE, by_key, called, find, find_here, lookup, tagged
+from .references import (
+    HIDDEN_IF_LIMITED,
+    SHOWN,
+    STORED,
+    WAITS_FOR_PERSON,
+    WINNABLE,
+    by_key,
+    called,
+    find,
+    find_here,
+    lookup,
+    tagged,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +107,8 @@ def post(
     cancelled. `backoff` is the wait before the second attempt and doubles with each further one. Announcements (kinds
     `ack`, `knowledge` and `decision`) are completed from the start.
     """
+    if kind == QUESTION:
+        raise Invalid("kind: a question to a person is asked, not posted", reason="question-posted")
     if key is not None and (known := by_key(tx, key, project)) is not None:
         return known
     return add(
@@ -135,7 +149,7 @@ def add(
     tags: list[str],
     **columns: Any,
 ) -> Task:
-    """Add a task whose key no other task has. All tasks, including jobs, are added here."""
+    """Add a task whose key no other task has. All tasks, including jobs and questions, are added here."""
     if (key := columns.get("key")) is not None:
         if kind != JOB and key.startswith(OF_SCHEDULES):
             raise Invalid(f"key: keys that begin with {OF_SCHEDULES} belong to the jobs of schedules")
@@ -156,7 +170,7 @@ def add(
         tags=f" {' '.join(dict.fromkeys(tags))} " if tags else "",
         created_by=agent,
         finished_at=tx.now if born == "completed" else 0,
-        aside=int(columns.get("limit_group") is not None),
+        aside=int(columns.get("limit_group") is not None) if columns["max_attempts"] else WAITS_FOR_PERSON,
         **columns,
     )
     for before in blockers:

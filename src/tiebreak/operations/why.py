@@ -146,6 +146,8 @@ def _slot(event: Event) -> str:
 
 def _sentence(event: Event) -> Sentence:
     form = _SENTENCES.get(event.event, event.event + " by {who}{note}.")
+    if event.event == "task.completed" and event.note:  # only an answer has a note
+        form = "{who} answered{note}."
     note = event.note or ""
     text = form.format(
         who=event.agent or "The board",
