@@ -118,6 +118,8 @@ MODULES = {
         "deferred_work",
         "breaking",
         "adoption",
+        "importing",
+        "exporting",
     ),
     "jobs": ("jobs", "outputs", "graphs"),
     "queues": ("queues",),
