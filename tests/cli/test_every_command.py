@@ -34,6 +34,8 @@ CASES = {
     "retry": ["retry", "over"],
     "show": ["show", "mine"],
     "tasks": ["tasks"],
+    "import": ["import", "plan.md"],
+    "export": ["export", "tasks.jsonl"],
     "submit": ["submit", "make all"],
     "jobs": ["jobs"],
     "logs": ["logs", "job"],
@@ -108,6 +110,7 @@ def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
     for words in GIT:
         subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
     (tmp_path / "notes.txt").write_text("a note\n")
+    (tmp_path / "plan.md").write_text("- [ ] something new\n")
     board.tasks.post(name="ready", key="ready", priority="high")
     board.tasks.claim(ref="mine")
     board.tasks.claim(ref="over")

@@ -24,6 +24,8 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "Tasks": {
         "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
+        "importing": ("import",),
+        "exporting": ("export",),
     },
     "Files and locks": {
         "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),
