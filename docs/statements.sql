@@ -2196,6 +2196,20 @@ WHERE TRUE;
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
+-- tasks.import (writes)
+-- Post many tasks at once, all or none; one answer for each entry.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- tasks.export (reads)
+-- Return tasks as entries for `tasks.import`, in the order of their numbers, with their comments.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- tasks.forfeit (writes)
 -- End all claims of an incarnation whose process is dead, as if they had lapsed, and return how many there were.
 -- ================================================================================================================

@@ -42,19 +42,23 @@ def replace_file(path: str, content: bytes, *, mode: int | None = 0o600, durable
         sync(os.path.dirname(path))
 
 
-def create_file(path: str, fill: Callable[[str], None]) -> None:
+def create_file(path: str, fill: Callable[[str], None], *, replace: bool = False) -> None:
     """Make a new file, for its owner alone: `fill` gets the path of an empty file beside it, and writes that one.
 
-    The file gets its name when it is complete and on the disk. Raises `FileExistsError` instead of overwriting.
+    The file gets its name when it is complete and on the disk. Without `replace`, raises `FileExistsError` instead of
+    overwriting.
     """
-    if os.path.lexists(path):
+    if not replace and os.path.lexists(path):
         raise FileExistsError(path)
     partial = f"{path}.partial-{os.getpid()}-{os.urandom(4).hex()}"
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         fill(partial)
         sync(partial)
-        os.link(partial, path)  # unlike a rename, it never overwrites
+        if replace:
+            os.replace(partial, path)
+        else:
+            os.link(partial, path)  # unlike a rename, it never overwrites
         sync(os.path.dirname(path))
     finally:
         remove_file(partial)

@@ -125,6 +125,13 @@ def _of_jobs(name: str) -> Check:
     return check
 
 
+def _task_entry(value: Any, what: str) -> Any:
+    """A check that only importing needs. Its module is imported on first use."""
+    from .task_entries import entry
+
+    return entry(value, what)
+
+
 def _text(most: int, pattern: str = "") -> Schema:
     made: Schema = {"type": "string", "minLength": 1, "maxLength": most}
     return {**made, "pattern": f"^{pattern}$"} if pattern else made
@@ -296,6 +303,49 @@ RULES: dict[str, Rule] = {
                 "start": _whole(0),
                 "text": _text(limits.MAX_TEXT),
                 "stream": {"type": "integer", "enum": [1, 2]},
+            },
+            "additionalProperties": False,
+        },
+        "dict[str, Any]",
+    ),
+    "TaskEntry": Rule(
+        _task_entry,
+        "an object with the `name` of a task, and perhaps `id`, `key`, `body`, `kind`, `priority`, `queue`, `tags`, "
+        "`payload`, `parent`, `after`, `state`, `reason`, `result`, `run_anyway`, `max_attempts`, `backoff`, `at`, "
+        "`comments` (objects with `author`, `text` and perhaps `at`) and `number`, which is not used",
+        {
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": _text(limits.MAX_NAME),
+                **{each: {"type": ["string", "integer", "null"]} for each in ("id", "key", "parent")},
+                "after": {
+                    "type": ["array", "null"],
+                    "maxItems": limits.MAX_LIST,
+                    "items": {"type": ["string", "integer"]},
+                },
+                "tags": {"type": ["array", "null"], "maxItems": limits.MAX_LIST, "items": {"type": "string"}},
+                **{each: {"type": ["string", "null"]} for each in ("body", "kind", "queue", "reason")},
+                "priority": {"enum": [*names.PRIORITIES, None]},
+                "state": {"enum": [*names.STATES, None]},
+                **{each: {} for each in ("payload", "result")},
+                "run_anyway": {"type": ["boolean", "null"]},
+                **{each: {"type": ["integer", "null"]} for each in ("number", "max_attempts")},
+                **{each: {"type": ["number", "string", "null"]} for each in ("backoff", "at")},
+                "comments": {
+                    "type": ["array", "null"],
+                    "maxItems": limits.MAX_LIST,
+                    "items": {
+                        "type": "object",
+                        "required": ["author", "text"],
+                        "properties": {
+                            "author": _text(limits.MAX_NAME),
+                            "text": _text(limits.MAX_TEXT),
+                            "at": {"type": ["number", "string", "null"]},
+                        },
+                        "additionalProperties": False,
+                    },
+                },
             },
             "additionalProperties": False,
         },

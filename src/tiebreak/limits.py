@@ -116,6 +116,8 @@ MAX_SLOTS = 10_000
 """How many slots a pool may have, and how many tasks of one group may run at once."""
 MAX_LIST = 1000
 """How many entries a list in a call may have."""
+MAX_IMPORTED = 10_000
+"""How many tasks, dependencies and comments one call may import: all other writers wait for it."""
 MOST_IN_A_BATCH = 5000
 """How many calls one transaction may have: all other writers wait for it."""
 MAX_PLACES = 1000

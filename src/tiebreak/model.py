@@ -220,6 +220,18 @@ class Task(Record):
     lapsed: bool
 
 
+class Imported(Record):
+    """One entry of `tasks.import`: its task, and whether the board had that already (`known`).
+
+    In a dry run, the `number` of a task that would be posted is 0.
+    """
+
+    number: int
+    key: str | None
+    state: str
+    known: bool
+
+
 class Job(Record):
     """A claimed job, with all that a worker needs to run it. `settings` may hold secrets and is in no other record."""
 
@@ -474,6 +486,7 @@ RECORDS: dict[str, type[Record]] = {
     cls.__name__: cls
     for cls in (
         Task,
+        Imported,
         Job,
         Question,
         Queue,

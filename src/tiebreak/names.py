@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     NumberAndEpoch: TypeAlias = tuple[int, int]
     Outcome: TypeAlias = dict[str, Any]
     Chunk: TypeAlias = dict[str, Any]
+    TaskEntry: TypeAlias = dict[str, Any]
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 STATES = ("blocked", "pending", "claimed", "completed", "failed", "cancelled")

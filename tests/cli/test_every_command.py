@@ -36,6 +36,8 @@ CASES = {
     "edit": ["edit", "mine", "--body", "what it is about"],
     "comment": ["comment", "mine", "half of it is done"],
     "tasks": ["tasks"],
+    "import": ["import", "plan.md"],
+    "export": ["export", "tasks.jsonl"],
     "submit": ["submit", "make all"],
     "jobs": ["jobs"],
     "logs": ["logs", "job"],
@@ -113,6 +115,7 @@ def stage(board: tiebreak.Board, tmp_path: Path) -> tiebreak.Board:
     for words in GIT:
         subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
     (tmp_path / "notes.txt").write_text("a note\n")
+    (tmp_path / "plan.md").write_text("- [ ] something new\n")
     board.tasks.post(name="ready", key="ready", priority="high")
     board.tasks.claim(ref="mine")
     board.tasks.claim(ref="over")

@@ -124,6 +124,7 @@ def half_told(board: Board) -> dict[str, Any]:
 # One successful call of every operation that writes: what makes it possible, and returns its parameters.
 WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "tasks.post": lambda place, board: {"name": "work"},
+    "tasks.import": lambda place, board: {"entries": [{"name": "work"}]},
     "tasks.edit": lambda place, board: {**posted(board), "body": "what it is about"},
     "tasks.depend": lambda place, board: {**posted(board), "after": [posted(board)["ref"]]},
     "tasks.claim": lambda place, board: posted(board),
@@ -265,6 +266,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "tasks.break": ({"ref": "nowhere", "reason": "stuck"}, NotFound),
     "tasks.cancel": ({"ref": "nowhere"}, NotFound),
     "tasks.post": ({"name": "late", "after": ["nowhere"]}, NotFound),
+    "tasks.import": ({"entries": [{"name": "late", "after": ["nowhere"]}]}, NotFound),
     "tasks.depend": ({"ref": "work", "after": ["work"]}, Refused),
     "holds.take": ({"resources": ["lock:a", "lock:deploy"]}, Lost),
     "holds.renew": ({"resources": ["lock:deploy"]}, Fenced),

@@ -149,6 +149,24 @@ SAMPLES: list[Sample] = [
     PART_OF_D,
     one("tasks.edit", "P1 queue", ref="P1", queue="fast", **QUEUES),
     one("tasks.edit", "A", ref="A", name="renamed", no_parent=True),
+    one(
+        "tasks.import",
+        "fresh A K",
+        entries=[
+            {"id": "fresh", "name": "fresh", "after": ["A", "new"]},
+            {"id": "new", "name": "new", "parent": "fresh"},
+            {"key": "K", "name": "known"},
+        ],
+    ),
+    one(
+        "tasks.import",
+        "fresh L F marks messages",
+        entries=[
+            {"key": "F", "name": "again"},
+            {"id": "part", "name": "part", "parent": "F", "after": ["L"], "comments": [{"author": "x", "text": "y"}]},
+            {"key": "fresh", "name": "fresh", "state": "completed"},
+        ],
+    ),
     one("tasks.tree", "A D E"),
     one("tasks.tree", "D", ref="D"),
     one("tasks.cancel", "D", ref="D"),

@@ -478,10 +478,12 @@ class Seen:
                 shown.update({each: self._tasks.get(row[each], "gone") for each in ("task", "after") if each in row})
             if name == "messages":
                 shown["number"], shown["thread"] = (self._messages.get(row[each]) for each in ("number", "thread"))
+                shown["task"] = row["task"] and self._tasks.get(row["task"], "gone")
             if name in ("acks", "cursors"):
                 shown["message"] = self._messages.get(row["message"])
             if name == "tasks":
                 shown["id"] = shown["number"] = self._tasks[row["number"]]
+                shown["parent"] = row["parent"] and self._tasks.get(row["parent"], "gone")
             if name == "answers":
                 shown["answer"] = bool(row["answer"])
             out.append(shown)
@@ -512,6 +514,8 @@ class Seen:
             return {key: self.answer(each, key) for key, each in value.items() if key not in _LEFT_OUT}
         if isinstance(value, list | tuple):
             return [self.answer(each, name) for each in value]
+        if name in ("parent", "task") and isinstance(value, int):
+            return self._tasks.get(value, "gone")
         if name in _VAGUE or name.endswith("_at"):
             return bool(value)
         return self._text(value) if isinstance(value, str) else value

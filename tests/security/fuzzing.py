@@ -44,6 +44,7 @@ SAMPLES = {
     "NumberAndEpoch": [1, 1],
     "Outcome": {"number": 1, "epoch": 1, "ok": True},
     "Chunk": {"start": 0, "text": "written"},
+    "TaskEntry": {"name": "imported", "after": ["key-0"]},
     "Percent": 50,
     "Role": "worker",
 }

@@ -270,6 +270,7 @@ def test_what_the_document_requires_is_required_and_is_enough(document: Any, ope
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("tasks.post", {"name": "日" * 266, "key": "é/日本", "delay": "1h 30m", "backoff": "٣s", "priority": "low"}),
     ("tasks.post", {"name": " \u00a0'\"$(x)` 😀", "key": "_a#b", "payload": None, "tags": ["_x.y:z/+@-"]}),
+    ("tasks.import", {"entries": [{"name": "日", "id": 1, "key": None}, {"name": "b", "parent": 1, "after": ["1"]}]}),
     ("tasks.claim", {"ref": "日本/é", "lease": 0.001}),
     ("tasks.claim", {"ref": "new", "lease": "7d"}),
     ("tasks.extend", {"ref": "new", "lease": "5 m"}),
@@ -329,6 +330,8 @@ def test_what_comes_back_is_what_the_document_says(daemon: Serving, document: An
         ("tasks.post", {**me, "name": "first", "key": "first", "tags": ["a"], "payload": {"deep": [1]}}),
         ("tasks.claim", {**me, "ref": "first"}),
         ("tasks.complete", {**me, "ref": "first", "result": 1}),
+        ("tasks.import", {**me, "entries": [{"name": "second", "parent": "first"}]}),
+        ("tasks.export", {"project": "shapes"}),
         ("tasks.list", {"project": None}),
         ("tasks.due", {"project": None}),
         ("holds.take", {**me, "resources": ["lock:a", "file:b"], "note": "mine"}),

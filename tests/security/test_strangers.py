@@ -158,6 +158,11 @@ def values(place: Place) -> dict[str, list[Any]]:
         "NumberAndEpoch": [running],
         "list[NumberAndEpoch]": [[running]],
         "list[Outcome]": [[each] for each in outcomes],
+        "list[TaskEntry]": [
+            [{"key": "ready", "name": "x"}],
+            [{"name": "x", "kind": "job"}],
+            [{"id": "x", "name": "x", "parent": "ready", "after": ["running"], "state": "completed"}],
+        ],
         "list[Chunk]": [[{"start": 0, "stream": 1, "text": "x"}]],
         "Resource": ["seat:coordinator"],
         "list[Resource]": [["lock:x"]],
@@ -381,6 +386,24 @@ def test_a_stranger_works_on_plain_tasks_beside_jobs_that_are_more_urgent(place:
     assert "job" not in {task["kind"] for task in done("tasks.next", count=50, lease=1)}
     assert done("tasks.next", queue="running") == []
     assert done("tasks.forfeit", holder=WORKER) >= 0
+    assert place.rows() == before
+
+
+def test_a_stranger_imports_plain_tasks_and_no_jobs(place: Place) -> None:
+    before, us = place.rows(), {"project": "p", "agent": "stranger~1"}
+    entries = [
+        {"id": "new", "name": "new", "after": ["ready"], "comments": [{"author": "x", "text": "y"}]},
+        {"id": "part", "name": "part", "parent": "new"},
+        {"key": "ready", "name": "a job that is known"},
+    ]
+    status, body = place.stranger("tasks.import", {**us, "entries": entries})
+    assert (status, [each["known"] for each in json.loads(body)["result"]]) == (200, [False, False, True])
+    status, body = place.stranger("tasks.import", {**us, "entries": [{"name": "x", "kind": "job"}]})
+    assert "a job cannot be imported" in json.loads(body)["error"]["message"]
+    _, body = place.stranger("tasks.export", {"project": "p", "limit": 1000})
+    names = {entry["name"] for entry in json.loads(body)["result"]["entries"]}
+    assert "new" in names
+    assert SECRET not in str(body)
     assert place.rows() == before
 
 

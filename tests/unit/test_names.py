@@ -86,6 +86,13 @@ GOOD: dict[str, list[Any]] = {
     "NumberAndEpoch": [[1, 1], [2**53, 2**53]],
     "Outcome": [{"number": 1, "epoch": 1, "ok": True}, {"number": 1, "epoch": 1, "ok": False, "reason": "x" * 4000}],
     "Chunk": [{"start": 0, "text": "a\n"}, {"start": 2**53, "text": "x" * 65_536, "stream": 2}],
+    "TaskEntry": [
+        {"name": "a"},
+        {"name": "日" * 266, "id": 7, "parent": 8, "after": [1, "#2", "k"], "key": None, "body": None},
+        {"name": "a", "id": UUID, "state": "failed", "reason": "x" * 4000, "result": [1], "max_attempts": 1000},
+        {"name": "a", "at": "2026-01-01T00:00:00Z", "backoff": "5m", "number": 2**53, "comments": []},
+        {"name": "a", "comments": [{"author": "Jane Doe", "text": "a\nb", "at": 1.5}] * limits.MAX_LIST},
+    ],
 }
 
 BAD: dict[str, list[Any]] = {
@@ -192,6 +199,27 @@ BAD: dict[str, list[Any]] = {
         {"start": -1, "text": "x"},
         {"start": 0, "text": "x" * 65_537},
         {"start": 0, "text": "日" * 21_846},
+    ],
+    "TaskEntry": [
+        {},
+        [],
+        {"name": ""},
+        {"name": "x" * 801},
+        {"name": "a", "other": 1},
+        {"name": "a", "id": "a b"},
+        {"name": "a", "key": UUID},
+        {"name": "a", "id": "#7"},
+        {"name": "a", "id": True},
+        {"name": "a", "id": "cron:x"},
+        {"name": "a", "kind": "job"},
+        {"name": "a", "kind": "question"},
+        {"name": "a", "after": "b"},
+        {"name": "a", "after": ["a"] * (limits.MAX_LIST + 1)},
+        {"name": "a", "state": "open"},
+        {"name": "a", "state": "pending", "result": 1},
+        {"name": "a", "comments": [{"author": "a"}]},
+        {"name": "a", "comments": [{"author": "a\nb", "text": "x"}]},
+        {"name": "a", "comments": ["x"]},
     ],
 }
 

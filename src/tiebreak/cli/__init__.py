@@ -25,6 +25,8 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "claims": ("claim", "next", "extend", "complete", "fail", "release"),
         "tasks": ("post", "depend", "cancel", "retry", "show", "tasks"),
         "editing": ("edit", "comment"),
+        "importing": ("import",),
+        "exporting": ("export",),
     },
     "Files and locks": {
         "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),

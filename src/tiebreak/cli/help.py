@@ -49,7 +49,7 @@ def theme_commands(theme: str, limit: int) -> list[str]:
     return [*lines, "", *wrapped("`tb help COMMAND` shows a command in full.", limit)]
 
 
-def _subcommands(wanted: Command) -> frozenset[str]:
+def subcommands(wanted: Command) -> frozenset[str]:
     """The subcommands of a command that has some, as its first argument lists them."""
     return frozenset(wanted.arguments[0].commands) if wanted.arguments else frozenset()
 
@@ -61,7 +61,7 @@ def describe(wanted: Command, limit: int = 0) -> str:
         return overview(limit)
     lines = [*wrapped(f"usage: {usage(wanted)}", limit, later="       "), "", *paragraphs(wanted.text, limit)]
     if wanted.run.__doc__:
-        lines += paragraphs(wanted.run.__doc__, limit, _subcommands(wanted))
+        lines += paragraphs(wanted.run.__doc__, limit, subcommands(wanted))
     if wanted.arguments:
         rows = [(argument.name.upper(), argument.text) for argument in wanted.arguments]
         lines += ["", "Arguments:", *entries(rows, limit)]

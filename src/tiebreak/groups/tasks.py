@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..model import Task
+    from ..model import Imported, Task
 
 
 class Tasks(Group):
@@ -313,6 +313,39 @@ class Tasks(Group):
 
         The process of the earlier one must be known to have ended, or a person has `confirmed` that it is not at work any
         more. With an epoch, only that grant is taken over.
+        """
+
+    @sends("tasks.import", "entries")
+    def import_(
+        self,
+        entries: Sequence[dict[str, Any]],
+        *,
+        agent: str = "",
+        project: str = "",
+        dry_run: bool = False,
+    ) -> builtins.list[Imported]:
+        """Post many tasks at once, all or none; one answer for each entry. An entry whose key is known is left as it is.
+
+        `parent` and `after` name other entries by their `id` or `key`, in any order, or tasks of the board. An entry
+        without a `key` has its `id` as key; with neither, its task has no key and is posted each time. An entry whose `id`
+        is that of a task of the project is known, too. Entries that are completed, failed or cancelled stay so; all others
+        are ready or blocked. With `dry_run` everything is checked and nothing is posted.
+        """
+
+    @sends("tasks.export")
+    def export(
+        self,
+        *,
+        project: str = "",
+        states: Sequence[str] | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> Any:
+        """Return tasks as entries for `tasks.import`, in the order of their numbers, with their comments.
+
+        The answer is `{entries, next, cut}`. For the next page, `after` is `next`, which is null at the end. `cut` lists
+        the numbers of tasks with more comments than an entry may have: only the newest are exported. Without `states`, all
+        tasks are exported. Jobs and questions are not, nor is a dependency on one.
         """
 
     @sends("tasks.forfeit", "holder")

@@ -121,6 +121,8 @@ MODULES = {
         "deferred_work",
         "breaking",
         "adoption",
+        "importing",
+        "exporting",
     ),
     "jobs": ("jobs", "outputs", "graphs"),
     "questions": ("questions",),

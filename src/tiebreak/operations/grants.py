@@ -112,6 +112,22 @@ def beginning(columns: tuple[str, ...], returning: str) -> str:
     )
 
 
+def beginning_each(given: str, texts: tuple[str, ...], numbers: tuple[str, ...], returning: str) -> str:
+    """The same for several tasks of a project (`:project`, `:created_by`), in the order of their `place` in `given`.
+
+    A parent of 0 is none. The casts are for PostgreSQL, which cannot tell the type of a column that is NULL throughout.
+    """
+    values = [f"CAST(given.{name} AS TEXT)" for name in texts] + [f"CAST(given.{name} AS BIGINT)" for name in numbers]
+    listed = ", ".join(values).replace("CAST(given.parent AS BIGINT)", "nullif(CAST(given.parent AS BIGINT), 0)")
+    return (
+        f"{given}INSERT INTO tasks (id, epoch, created_at, updated_at, project, created_by, "
+        f"{', '.join((*texts, *numbers))}) SELECT given.id, "
+        "coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = given.key), 0), "
+        f"{{now}}, {{now}}, CAST(:project AS TEXT), CAST(:created_by AS TEXT), {listed} "
+        f"FROM given WHERE given.id IS NOT NULL ORDER BY given.place RETURNING {returning}"
+    )
+
+
 def remembering(where: str) -> str:
     """The statement that stores the epochs of keys whose tasks are about to lose them; it never lowers one."""
     return (

@@ -344,7 +344,7 @@ def listing(
     if before is not None:
         where.append("number < :before")
     found: dict[int, Task] = {}
-    for state in _stored_states(states):
+    for state in stored_states(states):
         rows = tx.all(
             f"SELECT {SHOWN} FROM tasks WHERE {' AND '.join([*where, state])} ORDER BY number DESC LIMIT :limit",
             tag=f" {tag} ",
@@ -358,7 +358,7 @@ def listing(
     return [found[number] for number in sorted(found, reverse=True)[:limit]]
 
 
-def _stored_states(states: list[str] | None) -> list[str]:
+def stored_states(states: list[str] | None) -> list[str]:
     """Conditions that together select the tasks that reads show in these states; each of them matches an index."""
     if states is None:
         return [_OPEN, *(f"{_ENDED} AND state = '{state}'" for state in FINAL)]

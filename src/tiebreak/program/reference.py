@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 
 from ..cli import GROUPS, find
-from ..cli.help import EXITS, about
+from ..cli.help import EXITS, about, subcommands
+from ..cli.help_layout import parts
 from ..cli.parser import GLOBAL, usage
 from ..operations import description
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..cli.parser import Option
+    from ..cli.parser import Command, Option
     from ..operations.description import Parameter
 
 
@@ -23,7 +24,7 @@ def cli() -> str:
         lines += [f"## {group}", ""]
         for name in names:
             wanted = find(name)
-            lines += [f"### tb {name}", "", wanted.text + " " + (wanted.run.__doc__ or "").strip(), ""]
+            lines += [f"### tb {name}", "", *_told(wanted)]
             lines += ["```", usage(wanted), "```", ""]
             lines += [f"- `{argument.name.upper()}`: {argument.text}" for argument in wanted.arguments]
             lines += [*_options(wanted.options)]
@@ -32,6 +33,17 @@ def cli() -> str:
             if wanted.example:
                 lines += ["```sh", wanted.example, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _told(wanted: Command) -> list[str]:
+    """What a command does: its text and the paragraphs of its docstring, subcommands as a block of lines."""
+    lines = [wanted.text]
+    for part in parts(wanted.run.__doc__ or ""):
+        if all(line.partition(" ")[0] in subcommands(wanted) for line in part):
+            lines += ["", *(f"    {line}" for line in part)]
+        else:
+            lines += ["", " ".join(part)] if len(lines) > 1 else [" ".join(part)]
+    return [*lines, ""]
 
 
 def _options(options: tuple[Option, ...]) -> list[str]:
