@@ -273,4 +273,11 @@ def test_tb_alone_shows_an_open_question_first(cli: Cli, asked: tiebreak.Board) 
 
 def test_a_question_shows_no_attempts_and_completion_knows_it(cli: Cli, asked: tiebreak.Board) -> None:
     assert "attempts" not in cli("show", "2").out
-    assert cli("completion", "--list", "questions").out == "#2\n"
+    cli("ask", "which day?", "--choices", "mon,tue", "--key", "day")
+    assert "waits for  a person: tb answer" in cli("show", "day").out
+    cli("answer", "day", "mon")
+    shown = cli("show", "day").out
+    assert shown.splitlines()[1].startswith("answer    mon (by ")
+    assert shown.splitlines()[2] == "choices   mon | tue"
+    assert "{" not in shown
+    assert cli("completion", "fish", "--", "answer", "").out.split() == ["words", "#2", "which?"]

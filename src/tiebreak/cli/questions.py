@@ -188,3 +188,12 @@ def _asked(question: Question, now: float) -> str:
         more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
         parts.append(f"{named}{more} {'waits' if len(waiting) == 1 else 'wait'} for it")
     return "; ".join(parts)
+
+
+def details_of_question(task: Task) -> list[list[str]]:
+    """What `tb show` tells of a question before the rest: the answer, or which answers there are to choose from."""
+    choices = task.payload.get("choices", ()) if isinstance(task.payload, dict) else ()
+    rows = [["choices", " | ".join(choices)]] if choices else []
+    if task.state == "completed":
+        return [["answer", f"{task.result['answer']} (by {task.result['by']})"], *rows]
+    return rows if task.state in FINAL else [*rows, ["waits for", f"a person: tb answer {task.number}"]]

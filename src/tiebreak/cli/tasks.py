@@ -208,6 +208,11 @@ def show(context: Context, args: Args) -> None:
         from .jobs import details
 
         rows += details(context, task)
+    asked = task.max_attempts == 0
+    if asked:
+        from .questions import details_of_question
+
+        rows = [*details_of_question(task), *(row for row in rows if row[0] not in ("epoch", "attempts", "queue"))]
     if task.ready_at and task.state == "pending":
         rows.insert(1, ["ready", ago(now - task.ready_at)])
     context.say(context.styled(called(task), "bold"))
@@ -217,7 +222,7 @@ def show(context: Context, args: Args) -> None:
         context.say(f"{label}\n" + indented(block(text)))
     facts = isinstance(task.result, dict) and "exit" in task.result and task.command is not None
     for label, value in (("payload", task.payload), ("result", None if facts else task.result)):
-        if value is not None:
+        if value is not None and not asked:
             import json
 
             text = json_lines(json.dumps(value, ensure_ascii=False, indent=2))
