@@ -105,6 +105,7 @@ CALLS: dict[str, Callable[[Filled, int], Cost]] = {
     "next, by queue": lambda on, most: on.next(min(most, 8), queue="rare"),
     "next, by rare kind and common queue": lambda on, most: on.next(min(most, 8), kind="rare", queue="default"),
     "next, by common kind and rare queue": lambda on, most: on.next(min(most, 8), kind="task", queue="rare"),
+    "next, critical first": lambda on, most: on.next(min(most, 8), order="critical"),
     "next, by tag": lambda on, most: on.next(min(most, 8), tag="rare"),
     "claim by id": lambda on, most: on.claim(most),
     "complete": lambda on, most: on.complete(most),
