@@ -4550,7 +4550,7 @@ WHERE name = 'probe';
 -- ================================================================================================================
 -- upkeep.prune (writes)
 -- Delete finished tasks, events, messages, agents and stored answers that are older than this; one small step.
--- Scopes: keys alone.
+-- Scopes: keys alone, parents alone.
 -- ================================================================================================================
 
 -- upkeep.prune (1), pruning._prune_tasks

@@ -189,7 +189,8 @@ RULES: dict[str, Rule] = {
     ),
     "Resource": Rule(
         names.resource,
-        f"`file:PATH`, `file://CHECKOUT/PATH`, `lock:`, `seat:` or `pool:NAME`, at most {limits.MAX_RESOURCE} bytes",
+        "`file:PATH` (of one checkout: `file:` and `//CHECKOUT/PATH`), `lock:`, `seat:` or `pool:NAME`, "
+        f"at most {limits.MAX_RESOURCE} bytes",
         _text(limits.MAX_RESOURCE, f"((lock|seat|pool):{_LABEL}|file:.+)"),
     ),
     "Priority": _word(names.PRIORITIES),

@@ -45,12 +45,18 @@ def test_an_edit_that_changes_nothing_leaves_no_event_and_no_time(alice: Board) 
     assert (again.updated_at, alice.events.last()) == (task.updated_at, before)
 
 
-def test_the_log_tells_what_an_edit_changed_but_not_the_text(alice: Board) -> None:
-    task = alice.tasks.post(name="work", body="secret plan")
-    alice.tasks.edit(ref=task.id, body="another secret", priority="high")
+def test_the_log_has_what_an_edit_overwrote(alice: Board) -> None:
+    task = alice.tasks.post(name="work", body="the old plan", tags=["a", "b"])
+    alice.tasks.edit(ref=task.id, body="another plan", priority="high", tags=["c"], no_tags=["a"])
     [event] = alice.events.read(event="task.edited")
-    assert event.note == "description, priority"
-    assert event.data == {"priority": ["normal", "high"]}
+    assert event.note == "description, priority, tags"
+    assert event.data == {"priority": ["normal", "high"], "body": ["the old plan"], "tags": [["a"], ["c"]]}
+
+
+def test_a_task_does_not_collect_tags_without_end(alice: Board) -> None:
+    task = alice.tasks.post(name="work", tags=[f"a{i}" for i in range(1000)])
+    with pytest.raises(Invalid, match="tags: 1001 in all, the limit is 1000"):
+        alice.tasks.edit(ref=task.id, tags=["one-more"])
 
 
 def test_of_two_who_rewrite_one_description_the_second_is_refused(alice: Board, bob: Board) -> None:
@@ -219,6 +225,19 @@ def test_a_reply_to_a_comment_is_a_comment(alice: Board, bob: Board) -> None:
     other = alice.tasks.post(name="other")
     with pytest.raises(Invalid, match=rf"about: message {asked.number} is about #{asked.task}"):
         alice.messages.send(body="no", reply_to=asked.number, about=other.id)
+
+
+def test_a_dry_run_counts_the_comments_that_go_with_their_task(alice: Board) -> None:
+    alice.tasks.post(name="work", key="work")
+    alice.messages.send(body="one", about="work")
+    alice.messages.send(body="two", about="work")
+    alice.tasks.cancel(ref="work")
+    alice.tasks.post(name="newest")
+    alice.messages.send(body="the newest stays anyway")
+    expected = alice.upkeep.prunable(older_than=0)
+    assert (expected.tasks, expected.messages) == (1, 2)
+    pruned = alice.upkeep.prune(older_than=0)
+    assert (pruned.tasks, pruned.messages) == (1, 2)
 
 
 def test_comments_stay_as_long_as_their_task(alice: Board) -> None:

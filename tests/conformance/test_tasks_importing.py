@@ -472,3 +472,12 @@ def test_a_task_with_too_many_comments_says_so(alice: Board) -> None:
     assert page["cut"] == [alice.tasks.get(ref="k").number]
     [entry] = page["entries"]
     assert [each["text"] for each in entry["comments"]] == [f"c{i}" for i in range(1, MAX_LIST)] + ["one more"]
+
+
+def test_a_task_that_comes_back_over_another_board_is_known(place: Place, alice: Board) -> None:
+    alice.tasks.post(name="without a key")
+    there = place.open("bob", project="there")
+    there.tasks.import_(entries=alice.tasks.export()["entries"])
+    back = alice.tasks.import_(entries=there.tasks.export()["entries"])
+    assert [each.known for each in back] == [True]
+    assert len(alice.tasks.list()) == 1

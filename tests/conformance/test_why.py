@@ -288,3 +288,10 @@ def test_a_task_outlives_its_pruned_events(place: Place, alice: Board) -> None:
     alice.tasks.post(name="newer")
     alice.upkeep.prune()
     assert told(alice, "old") == ["Now: pending."]
+
+
+def test_a_blocked_task_tells_what_it_waits_for_and_a_question_that_it_waits_for_a_person(alice: Board) -> None:
+    alice.questions.ask("which database?", key="database")
+    alice.tasks.post(name="port", key="port", after=["database"])
+    assert alice.events.why(ref="port")[-1].text == "Now: blocked by #1 'database' (a question)."
+    assert alice.events.why(ref="database")[-1].text == "Now: waits for the answer of a person."

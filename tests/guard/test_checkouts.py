@@ -206,5 +206,5 @@ def test_a_python_handle_holds_the_file_of_its_checkout(
 def test_a_shell_completes_paths_here_and_full_names_elsewhere(tb: Tb, repo: Path, tree: Path) -> None:
     run(tb, "ann", "hold", "src/b.py", cwd=repo)
     run(tb, "ben", "hold", "a.py", cwd=tree)
-    words = run(tb, "ann", "completion", "--list", "holds", cwd=repo / "src").split()
-    assert sorted(word.partition("-")[0] for word in words) == ["b.py", "file://feature"]
+    offered = run(tb, "ann", "completion", "fish", "--", "drop", "", cwd=repo / "src").splitlines()[1:]
+    assert sorted(line.split("\t")[0].partition("-")[0] for line in offered) == ["b.py", "file://feature"]

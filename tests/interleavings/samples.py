@@ -96,6 +96,8 @@ RELEASE_BOTH = one("holds.release", "deploy docs", resources=["lock:deploy", "fi
 PART_OF_E = one("tasks.edit", "D E", ref="D", parent="E", priority="high", tags=["new"])
 PART_OF_D = one("tasks.edit", "D E", ref="E", parent="D", body="another text", was="")
 
+PART_OF_B = one("tasks.post", "A B", name="part", parent="B", after=["A"])
+
 SAMPLES: list[Sample] = [
     # Winning, keeping and ending claims.
     one("tasks.claim", "D", ref="D", **L),
@@ -386,8 +388,15 @@ DEFECTS: dict[int, tuple[tuple[str, Sample, Sample], ...]] = {
     11: (("what is released just then is taken again by nobody", TAKE_AGAIN, RELEASE_BOTH),),
 }
 """The pairs that show the defects of the table in `tests/bugs.md`, by number."""
+NEXT_CRITICAL = one("tasks.next", "P1 P2 queue", order="critical", queue="fast", **L, **QUEUES)
 HAZARDS: tuple[tuple[str, Sample, Sample], ...] = (
     ("two tasks become parts of each other", PART_OF_E, PART_OF_D),
+    (
+        "a critical task moves to a paused queue",
+        NEXT_CRITICAL,
+        one("tasks.edit", "P2", ref="P2", queue="slow", **QUEUES),
+    ),
+    ("a child is completed while its parent gets another part", COMPLETE_A, PART_OF_B),
     ("two write the first description", PART_OF_D, PART_OF_D),
     ("a part is added to a task that is being pruned", one("tasks.post", "F", name="a part", parent="F"), PRUNE_ALL),
 )

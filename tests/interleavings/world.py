@@ -120,9 +120,10 @@ SETUP: list[tuple[str, str, dict[str, Any]]] = [
     ("alice~1", "tasks.claim", {"ref": "S1", "lease": LEASE, "project": "limits"}),
     ("carol~1", "jobs.submit", {"name": "S2", "key": "S2", "command": ["true"], "limit": "g=1", "project": "limits"}),
     ("carol~1", "jobs.submit", {"name": "S3", "key": "S3", "command": ["true"], "limit": "g=1", "project": "limits"}),
-    # Queues: one is paused.
+    # Queues: one is paused. P3 waits for the task of the other.
     ("carol~1", "tasks.post", {"name": "P1", "key": "P1", "queue": "slow", "project": "queues"}),
     ("carol~1", "tasks.post", {"name": "P2", "key": "P2", "queue": "fast", "project": "queues"}),
+    ("carol~1", "tasks.post", {"name": "P3", "key": "P3", "after": ["P2"], "project": "queues"}),
     ("carol~1", "queues.pause", {"queue": "slow", "project": "queues"}),
     # Holds of alice: a glob, a lock, a file, and the second of two slots.
     ("alice~1", "holds.take", {"resources": ["file:src/**"], "lease": LEASE}),

@@ -26,15 +26,11 @@ def overview(limit: int = 0) -> str:
         lines.append(f"{group}:" if theme in (group.lower(), "") else f"{group} ({theme}):")
         rows = [(name.ljust(before), brief(find(name).text, limit - before - 4)) for name in GROUPS[group]]
         lines += [*entries(rows, limit), ""]
-    every = [option.shown for option in GLOBAL]
+    every = [f"--{option.name}" for option in GLOBAL]
     lines += [
         *wrapped(f"Every command takes {', '.join(every[:-1])} and {every[-1]}.", limit),
         *wrapped(EXITS, limit),
-        *wrapped(
-            "`tb help COMMAND` shows a command in full, `tb help THEME` all commands of a theme, "
-            "`tb help --man COMMAND` a manual page.",
-            limit,
-        ),
+        *wrapped("`tb help COMMAND` shows a command in full, `tb help THEME` all of a theme.", limit),
     ]
     return "\n".join(lines)
 

@@ -368,7 +368,7 @@ def drain(context: Context, args: Args) -> int:
 
 @command(
     "rc",
-    "Show or set whether the coordinators of a project get the remote-control flag.",
+    "Show or set whether coordinators get the remote-control flag.",
     Argument("action", "up, down or status"),
     Argument("where", "the project (default: this one)", optional=True),
     example="tb rc up",

@@ -72,7 +72,7 @@ def backup(context: Context, args: Args) -> None:
 
 @command(
     "doctor",
-    "Check the board (files, versions, disk, clock, holds, sessions), and run what `tb init` set up here.",
+    "Check the board and the set-up; files, versions, disk, clock, holds, sessions, and what `tb init` wrote here.",
     Option("repair", text="repair what can be repaired safely"),
     example="tb doctor --repair",
 )

@@ -50,7 +50,7 @@ LATER = [
     *("difflib", "importlib.metadata", "importlib.util"),
     *(
         f"tiebreak.{name}"
-        for name in ("agent_names", "agent_words", "fingerprints", "globs", "model", "names", "paths")
+        for name in ("agent_names", "agent_words", "checkouts", "fingerprints", "globs", "model", "names", "paths")
     ),
     *(f"tiebreak.{name}" for name in ("advice", "errors", "process_identity", "repository", "text", "user_folders")),
     *(f"tiebreak.{name}" for name in ("installation", "project_identity", "project_rules")),

@@ -163,6 +163,12 @@ def edges_scope(project: str, *, shared: bool = False) -> Scope:
     return scope("edges", project, shared=shared)
 
 
+PARENTS = "parents"
+"""The scope of parents: shared by writes that give a task a parent, exclusive for pruning.
+
+A row lock on the parent would break the order in which tasks are locked: a parent may come after its parts, or before.
+"""
+
 PROJECTS = "projects"
 """The scope of the names of projects. Every write shares it; `project_names` takes it exclusively to settle names."""
 

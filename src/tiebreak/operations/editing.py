@@ -4,15 +4,17 @@ What a task says (its name, description, priority, queue, tags and parent) belon
 it. A claim is not affected: holder, epoch and lease stay as they are. Fields that are not given stay as they are.
 
 Two people who rewrite the same description at once must not overwrite each other. Whoever gives the text that was
-edited (`was`) is refused if the description is another one by now. The task's row is locked before it is read.
+edited (`was`) is refused if the description is another one by now. The task's row is locked before it is read. The
+event has the text that was overwritten, so nothing is lost.
 """
 
 from __future__ import annotations
 
 from ..errors import Invalid, Refused
+from ..limits import MAX_LIST
 from ..model import Task, record, row_of
 from ..names import JOB, PRIORITIES
-from . import edges_scope, operation, scope
+from . import PARENTS, edges_scope, operation, scope
 from .events import task_event
 from .parents import refuse_circle
 from .references import STORED, called, find, find_here
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 def _edit_scopes(params: dict[str, Any]) -> list[Scope]:
     """Changing a parent excludes other changes of parents, and changing a queue excludes pausing it."""
-    scopes = [edges_scope(params["project"])] if params.get("parent") is not None else []
+    above = [edges_scope(params["project"]), scope(PARENTS, shared=True)]
+    scopes = above if params.get("parent") is not None else []
     return scopes + ([scope("queues", params["project"], shared=True)] if params.get("queue") is not None else [])
 
 
@@ -61,6 +64,7 @@ def edit(
     above = None
     if parent is not None:
         tx.serialize("edges", task.project)
+        tx.serialize(PARENTS, shared=True)
         above = find_here(tx, parent, task.project, "parent")
     if queue is not None:
         tx.serialize("queues", task.project, shared=True)
@@ -84,6 +88,8 @@ def edit(
 
 def _tags(task: Task, add: list[str], remove: list[str]) -> str:
     kept = dict.fromkeys(tag for tag in (*task.tags, *add) if tag not in remove)
+    if len(kept) > MAX_LIST:
+        raise Invalid(f"tags: {len(kept)} in all, the limit is {MAX_LIST}")
     return f" {' '.join(kept)} " if kept else ""
 
 
@@ -96,14 +102,18 @@ def _write(tx: Transaction, task: Task, wanted: dict[str, Any], agent: str) -> T
         _refuse_limited(tx, task)
     row = tx.first(_EDIT, number=task.number, **wanted)
     edited = record(Task, row) if row else task
-    told = {field: [getattr(task, field), getattr(edited, field)] for field in changed if field != "body"}
+    told: dict[str, Any] = {field: [getattr(task, field), getattr(edited, field)] for field in changed}
+    if "body" in told:
+        told["body"] = [task.body]  # what was overwritten; the task has the new text
+    if "tags" in told:
+        told["tags"] = [sorted({*task.tags} - {*edited.tags}), sorted({*edited.tags} - {*task.tags})]
     task_event(
         tx,
         "task.edited",
         edited,
         agent=agent,
         note=", ".join("description" if field == "body" else field for field in changed),
-        data=told or None,
+        data=told,
     )
     return find(tx, f"#{task.number}", task.project)
 

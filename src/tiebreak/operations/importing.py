@@ -21,10 +21,10 @@ from ..errors import Invalid, NotFound, Refused
 from ..limits import ATTEMPTS, BACKOFF, MAX_IMPORTED
 from ..model import Imported, Task, record
 from ..names import ANNOUNCEMENTS, FINAL, PRIORITIES, is_uuid, json_text, key_of
+from ..task_entries import FROM_ID, key_of_entry, means_board
 from ..task_entries import called as entry_called
-from ..task_entries import key_of_entry, means_board
 from ..task_order import circle, groups
-from . import keys_scope, operation, scope
+from . import PARENTS, keys_scope, operation, scope
 from .events import append, task_event
 from .grants import beginning_each
 from .references import SHOWN, STORED, called, find
@@ -50,6 +50,7 @@ def _import_scopes(params: dict[str, Any]) -> list[Scope]:
     commented = any(entry.get("comments") for entry in params["entries"])
     return [
         scope("imports", project),
+        scope(PARENTS, shared=True),
         keys_scope(project),
         *([scope("messages", project)] if commented else []),
     ]
@@ -70,6 +71,7 @@ def import_tasks(
     keys = [key_of_entry(entry) for entry in entries]
     local = _local_names(entries, keys)
     tx.serialize("imports", project)
+    tx.serialize(PARENTS, shared=True)
     tx.serialize("keys", project, shared=True)
     known = _known(tx, entries, keys, project)
     plan = _Plan(tx, entries, local, known, project)
@@ -104,13 +106,19 @@ def _local_names(entries: list[TaskEntry], keys: list[str | None]) -> dict[str, 
 def _known(tx: Transaction, entries: list[TaskEntry], keys: list[str | None], project: str) -> dict[int, Task]:
     """The entries whose tasks the project has already: by their key, or by the id of a task that was exported here."""
     by_key = _found(tx, "key", [key for key in keys if key is not None], project)
-    by_id = _found(tx, "id", [entry["id"] for entry in entries if is_uuid(entry.get("id", ""))], project)
+    ids = [_id_of(entry, key) for entry, key in zip(entries, keys, strict=True)]
+    by_id = _found(tx, "id", [id_ for id_ in ids if is_uuid(id_)], project)
     known = {}
-    for i, entry in enumerate(entries):
-        task = by_key.get(keys[i] or "") or by_id.get(entry.get("id", ""))
+    for i, id_ in enumerate(ids):
+        task = by_key.get(keys[i] or "") or by_id.get(id_)
         if task is not None:
             known[i] = task
     return known
+
+
+def _id_of(entry: TaskEntry, key: str | None) -> str:
+    """The id that the task of an entry had where it was exported, perhaps before it was imported elsewhere."""
+    return key.removeprefix(FROM_ID) if key and key.startswith(FROM_ID) else str(entry.get("id", ""))
 
 
 def _found(tx: Transaction, column: str, values: list[str], project: str) -> dict[str, Task]:
@@ -162,14 +170,15 @@ class _Plan:
         return False, self._numbers[ref]
 
     def _locked(self) -> dict[int, Task]:
-        """The tasks of the board that new entries refer to, locked so that none of them ends or goes meanwhile."""
-        refs = [target for i in self._after for target in (*self._after[i], *self._parent_of(i))]
-        numbers = sorted({number for new, number in refs if not new})
+        """The tasks of the board that new entries refer to; those that they come after are locked, so none ends."""
+        before = {number for i in self._after for new, number in self._after[i] if not new}
+        parents = {number for i in self._after for new, number in self._parent_of(i) if not new} - before
         found: dict[int, Task] = {}
-        for these, params in listed("n", numbers):
-            sql = f"SELECT {SHOWN} FROM tasks WHERE number IN ({these}) ORDER BY number {{share}}"
-            found.update((row[0], record(Task, row)) for row in self._tx.all(sql, **params))
-        for number in numbers:
+        for numbers, lock in ((before, "{share}"), (parents, "")):
+            for these, params in listed("n", sorted(numbers)):
+                sql = f"SELECT {SHOWN} FROM tasks WHERE number IN ({these}) ORDER BY number {lock}"
+                found.update((row[0], record(Task, row)) for row in self._tx.all(sql, **params))
+        for number in sorted(before | parents):
             if number not in found:
                 raise NotFound(f"no task #{number}", reason="task-unknown")
         return found

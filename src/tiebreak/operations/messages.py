@@ -129,7 +129,7 @@ def _refuse_unknown(tx: Transaction, name: str, project: str) -> None:
 def _task(tx: Transaction, about: str | None, answered: Message | None, project: str) -> Task | None:
     """The task that a message is about, locked so that it is not pruned meanwhile."""
     if about is not None:
-        task = find_here(tx, about, project, "about")
+        task = find_here(tx, about, project, "about", "{share}")
         if answered is not None and answered.task != task.number:
             raise Invalid(f"about: message {answered.number} is about {_about(answered)}, so the reply is, too")
         return task
@@ -144,7 +144,8 @@ def _about(message: Message) -> str:
 
 def _thread_about(tx: Transaction, task: Task | None) -> int:
     """The thread of the comments on a task; 0 if there are none yet, or if there is no task."""
-    row = task and tx.first("SELECT min(thread) FROM messages WHERE task = :task", task=task.number)
+    first = "SELECT thread FROM messages WHERE task = :task ORDER BY number LIMIT 1"
+    row = task and tx.first(first, task=task.number)
     return (row and row[0]) or 0
 
 

@@ -5,8 +5,8 @@ wants that adds dependencies. A task and its parent are in the same project, and
 many levels are between.
 
 Why no circle is ever closed: whoever gives an existing task another parent holds the scope of the project's edges
-exclusively. A new task cannot close one, because nothing is a part of it yet. A parent is locked (shared) before its
-number is written to a child, so it is not pruned meanwhile.
+exclusively. A new task cannot close one, because nothing is a part of it yet. Whoever writes the number of a parent to
+a child shares the scope `PARENTS`, so the parent is not pruned meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _MOST_LEVELS = 1000
 
 def refuse_circle(tx: Transaction, task: Task, parent: Task) -> None:
     """Refuse to make a task a part of itself, or of one of its own parts."""
+    if task.number == parent.number:
+        raise Refused(f"{called(task)} cannot be a part of itself")
     above = tx.first(
         "WITH RECURSIVE above (n) AS (SELECT CAST(:parent AS BIGINT) UNION "
         "SELECT tasks.parent FROM above JOIN tasks ON tasks.number = above.n WHERE tasks.parent IS NOT NULL) "
@@ -52,14 +54,10 @@ def tree(
     """
     if ref is not None:
         return _ordered(_below(tx, find(tx, ref, project), every, limit))
-    ended = "" if every else " AND finished_at = 0"
-    rows = tx.all(
-        f"SELECT {SHOWN} FROM tasks WHERE project = :project{ended} ORDER BY number DESC LIMIT :limit",
-        project=project,
-        limit=limit,
-    )
-    found = {task.number: task for task in (record(Task, row) for row in rows)}
-    return _ordered(_with_parents(tx, found))
+    from .tasks import listing
+
+    newest = listing(tx, project=project, states=None if every else ["blocked", "pending", "claimed"], limit=limit)
+    return _ordered(_with_parents(tx, {task.number: task for task in newest}))
 
 
 def _below(tx: Transaction, top: Task, every: bool, limit: int) -> dict[int, Task]:

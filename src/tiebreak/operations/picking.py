@@ -36,7 +36,7 @@ from .deferred_work import do_step
 from .expiry import NOTHING_DUE, PAUSED, SELECT_IF_DUE, apply_due_changes
 from .grants import winning
 from .references import tagged
-from .rows import given, listed, parameter
+from .rows import SIZES, given, parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,36 +122,37 @@ def _win_critical(
 ) -> list[tuple[Any, ...]]:
     """Win tasks that others wait for, those with the highest weight first.
 
-    Tasks with a limit are left to the ordinary search, and so are tasks that another transaction has locked.
+    Tasks with a limit are left to the ordinary search, and so are tasks that another transaction has locked. Between
+    the search and the grant a task may be edited, so the grant checks everything again that the search looked at.
     """
     tx.serialize("queues", filters.project, shared=True)
-    _, paused, _ = apply_due_changes(tx, filters.project)
-    found: set[tuple[int, int, int]] = set()
-    for lane in _lanes(tx, filters, paused):
-        for these, params in listed("n", sorted(weights)):
-            rows = tx.all(
-                f"SELECT number, priority FROM tasks WHERE {filters.condition(lane, 0)}{_FREE} AND number IN ({these})",
-                **filters.params,
-                **_lane_params(lane, 0),
-                **params,
-            )
-            found.update((-weights[number], -priority, number) for number, priority in rows)
+    apply_due_changes(tx, filters.project)
+    lane: Lane = (filters.queues[0] if filters.queues else None, None, None, None, None)
+    of_kinds, kinds = filters.of_kinds()
+    only = f"{filters.condition(lane, 0)}{_FREE}{_NOT_PAUSED}{of_kinds}"
+    params = {**filters.params, **_lane_params(lane, 0), **kinds}
+    found: list[tuple[int, int, int]] = []
+    by_weight = sorted(weights, key=lambda number: -weights[number])
+    for begin in range(0, len(by_weight), SIZES[-1]):
+        if len(found) >= count and weights[by_weight[begin]] < weights[by_weight[begin - 1]]:
+            break
+        for table, numbers in given(("n",), [(number,) for number in by_weight[begin : begin + SIZES[-1]]]):
+            sql = f"{table}SELECT number, priority FROM given JOIN tasks ON number = given.n WHERE {only}"
+            rows = tx.all(sql, **numbers, **params)
+            found += [(-weights[number], -priority, number) for number, priority in rows]
+    picked = f"SELECT number AS n FROM tasks WHERE number = :n AND {only} {{skip_locked}}"
+    picked = f"WITH picked AS MATERIALIZED ({picked}) "
+    statement = winning("tasks", f"number = picked.n AND {READY}", WON, CLAIMED, picked, "picked")
     won: list[tuple[Any, ...]] = []
     for _, _, number in sorted(found):
         if len(won) == count:
             break
-        won += tx.all(_WIN_ONE, n=number, **grant)
+        won += tx.all(statement, n=number, **params, **grant)
     return won
 
 
-_WIN_ONE = winning(
-    "tasks",
-    f"number = picked.n AND {READY}",
-    WON,
-    CLAIMED,
-    "WITH picked AS MATERIALIZED (SELECT number AS n FROM tasks WHERE number = :n AND state = 'pending' "
-    "{skip_locked}) ",
-    "picked",
+_NOT_PAUSED = (
+    " AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.project = tasks.project AND queues.queue = tasks.queue)"
 )
 
 
@@ -181,6 +182,11 @@ class Filters:
         self._tagged = "" if tags is None else f" AND {_any_of(len(tags))}"
         self.params: dict[str, Any] = {"project": project}
         self.params.update((parameter("tag", i), f" {tag} ") for i, tag in enumerate(tags or ()))
+
+    def of_kinds(self) -> tuple[str, dict[str, str]]:
+        """The SQL condition for all the kinds that are asked for, with its parameters; empty for any kind."""
+        params = {parameter("wanted", i): kind for i, kind in enumerate(self.kinds) if kind is not None}
+        return (f" AND kind IN (:{', :'.join(params)})" if params else ""), params
 
     def with_limits(self, tx: Transaction) -> bool:
         """Whether tasks with a limit may match: only jobs have limits."""

@@ -15,7 +15,7 @@ from ..clock import micros
 from ..limits import KEPT, MAX_ANSWER_KEPT, MAX_LIMIT, MIN_ANSWER_KEPT
 from ..model import Pruned, record
 from ..text import span
-from . import operation
+from . import PARENTS, operation, scope
 from .agents import signs_of_life
 from .events import append
 from .grants import remembering
@@ -81,7 +81,9 @@ def prunable(tx: Transaction, *, older_than: Seconds = KEPT, project: Project | 
     """Count what `upkeep.prune` would delete in one project, or in all projects if none is named; writes nothing."""
     old = _Old(tx, older_than, project)
     counts = [_count(tx, "tasks", old.tasks, old.params)]
-    counts += [_count(tx, table, where, old.params) for table, where in old.logs]
+    # The comments on the tasks that would be deleted would go with them.
+    gone = _TASK_GONE.replace("messages.task)", f"messages.task AND NOT ({old.tasks}))")
+    counts += [_count(tx, table, where.replace(_TASK_GONE, gone), old.params) for table, where in old.logs]
     counts += [len(old.gone_agents(tx)), _count(tx, "answers", old.answers, old.answer_params)]
     return record(Pruned, (*counts, 0))
 
@@ -91,7 +93,7 @@ def _count(tx: Transaction, table: str, where: str, params: dict[str, Any]) -> i
     return int(row[0]) if row else 0
 
 
-@operation("upkeep.prune", writes=True, strangers=False)
+@operation("upkeep.prune", writes=True, strangers=False, scopes=lambda _: [scope(PARENTS)])
 def prune(
     tx: Transaction, *, older_than: Seconds = KEPT, limit: Limit = MAX_LIMIT, project: Project | None = None
 ) -> Pruned:
@@ -99,6 +101,7 @@ def prune(
 
     Of one project, or of all projects if none is named. Call it again while the answer says that there is more.
     """
+    tx.serialize(PARENTS)  # no task becomes a part of one that is deleted here
     old = _Old(tx, older_than, project)
     tasks, more = _prune_tasks(tx, old, limit)
     counts = [tasks, *(_prune_log(tx, table, where, old, limit) for table, where in old.logs)]

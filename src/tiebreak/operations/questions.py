@@ -209,7 +209,7 @@ def _select(tx: Transaction, which: str, **params: Any) -> list[Question]:
     rows = tx.all(
         f"SELECT {_ASKED}, subject.number, subject.name, subject.state, subject.holder FROM tasks AS asked "
         f"LEFT JOIN tasks AS subject ON subject.id = asked.about WHERE {which}asked.max_attempts = 0 "
-        "AND asked.finished_at = 0 ORDER BY asked.number LIMIT :limit",
+        "AND asked.finished_at = 0 ORDER BY asked.number + 0 LIMIT :limit",
         **params,
     )
     waiting = _waiting(tx, [row[0] for row in rows])

@@ -94,9 +94,9 @@ def find(tx: Transaction, ref: str, project: str, lock: str = "") -> Task:
     raise NotFound(f"no task {shown(ref)}{where}", reason="task-unknown")
 
 
-def find_here(tx: Transaction, ref: str, project: str, what: str) -> Task:
-    """The task that a reference names, if it is in this project, locked (shared) so that it is not pruned meanwhile."""
-    task = find(tx, f"#{find(tx, ref, project).number}", project, "{share}")
+def find_here(tx: Transaction, ref: str, project: str, what: str, lock: str = "") -> Task:
+    """Like `find`, but a task of another project is refused."""
+    task = find(tx, ref, project, lock)
     if task.project != project:
         raise Invalid(f"{what}: {called(task)} is in project {task.project}, not in {project}")
     return task

@@ -19,7 +19,7 @@ from ..errors import Invalid, Refused
 from ..limits import ATTEMPTS, BACKOFF, LISTED
 from ..model import Task, record
 from ..names import ANNOUNCEMENTS, FINAL, JOB, OF_SCHEDULES, PRIORITIES, QUESTION, json_text, short
-from . import asks_for_no_job, edges_scope, keys_scope, operation
+from . import PARENTS, asks_for_no_job, edges_scope, keys_scope, operation, scope
 from .dependencies import (
     cancel_row,
     find_predecessors,
@@ -71,12 +71,18 @@ if TYPE_CHECKING:
     from . import Scope, Transaction
 
 
+def _post_scopes(params: dict[str, Any]) -> list[Scope]:
+    """The scopes of a call that adds a task with a key, or with a parent, which is not pruned meanwhile."""
+    parents = [scope(PARENTS, shared=True)] if params.get("parent") is not None else []
+    return [*keys_scope_if_keyed(params), *parents]
+
+
 def keys_scope_if_keyed(params: dict[str, Any]) -> list[Scope]:
     """The scope of a call that adds a task with a key: no task that had the key before is pruned meanwhile."""
     return [keys_scope(params["project"])] if params.get("key") is not None else []
 
 
-@operation("tasks.post", writes=True, strangers=asks_for_no_job, scopes=keys_scope_if_keyed)
+@operation("tasks.post", writes=True, strangers=asks_for_no_job, scopes=_post_scopes)
 def post(
     tx: Transaction,
     *,
@@ -111,6 +117,8 @@ def post(
         raise Invalid("kind: a question to a person is asked, not posted", reason="question-posted")
     if key is not None and (known := by_key(tx, key, project)) is not None:
         return known
+    if parent is not None:
+        tx.serialize(PARENTS, shared=True)
     return add(
         tx,
         after=after,

@@ -12,14 +12,17 @@ from ..model import Event, Sentence, columns, record, row_of
 from ..names import RESOURCE_TYPES, resource, short, shown
 from ..text import ago, span
 from .holds import listing as live_holds
-from .references import find
+from .references import called as task_called
+from .references import find, is_question
 from .wait_queue import WaitQueue, has_waiters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..model import Task
     from . import Transaction
 
 _EVENTS = columns(Event)
+_NAMED = 3
 
 # {who} is the agent that acted, {what} the subject, {lease} how long the grant lasts, {note} the event's note.
 _SENTENCES = {
@@ -78,9 +81,23 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
         left = (task.until or 0) - tx.now / 1e6
         lease = f"whose lease ran out {span(-left)} ago" if task.lapsed else f"for another {span(left)}"
         now += f" by {task.holder}, {lease} (epoch {task.epoch})"
+    elif is_question(task) and not task.finished_at:
+        now = "Now: waits for the answer of a person"
+    elif task.state == "blocked":
+        now += f" by {_blockers(tx, task)}"
     elif task.finished_at:
         now += f" since {ago(tx.now / 1e6 - task.finished_at)}"
     return [*sentences, record(Sentence, (0, tx.now, now + "."))]
+
+
+def _blockers(tx: Transaction, task: Task) -> str:
+    """The first tasks that a blocked task waits for."""
+    from .dependencies import unfinished
+
+    numbers = unfinished(tx, task.number)
+    first = [find(tx, f"#{number}", task.project) for number in numbers[:_NAMED]]
+    names = ", ".join(f"{task_called(each)} ({'a question' if is_question(each) else each.state})" for each in first)
+    return names + (f" and {len(numbers) - len(first)} more" if len(numbers) > len(first) else "")
 
 
 def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list[Sentence]:
