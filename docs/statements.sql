@@ -4467,7 +4467,7 @@ WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0;
 -- upkeep.status (4), upkeep._count
 SELECT count(*)
 FROM tasks
-WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0;
+WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3;
 
 -- upkeep.status (5), upkeep._count
 SELECT count(*)

@@ -114,3 +114,23 @@ def test_a_text_that_was_overtaken_is_kept_and_the_other_one_stays(tb: Tb) -> No
     path = Path(screen.screen.decode().split("your text is in ")[1].splitlines()[0].strip())
     assert path.read_text() == "mine\n"
     path.unlink()
+
+
+def test_an_editor_that_fails_leaves_the_text_where_it_says(tb: Tb) -> None:
+    tb.ok("post", "work", "--body", "old text")
+    with terminal() as screen:
+        running = screen.start(tb, TB, "edit", "1", env=editor(tb.folder, 'echo half > "$1"; exit 3'))
+        assert screen.read(until=b"ended with 3")
+        assert running.wait() == 2
+    path = Path(screen.screen.decode().split("your text is in ")[1].splitlines()[0].strip())
+    assert path.read_text() == "half\n"
+    path.unlink()
+    assert tb.json("show", "1")["body"] == "old text"
+
+
+def test_an_empty_description_is_refused_with_the_option_that_removes_it(tb: Tb) -> None:
+    tb.ok("post", "work", "--body", "text")
+    refused = tb("edit", "1", "--body", "")
+    assert (refused.code, "--no-body removes it" in refused.err) == (2, True)
+    tb.ok("edit", "1", "--no-body")
+    assert tb.json("show", "1")["body"] is None

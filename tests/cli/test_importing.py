@@ -172,7 +172,7 @@ def test_bad_lines_are_named_and_nothing_is_posted(cli: Cli, rows: Callable[[], 
         (lines({"name": "a", "kind": "job"}), 2, "x.jsonl:1: kind: a job cannot be imported"),
         (lines({"title": "a", "id": "b-1", "priority": 7}), 2, "x.jsonl:1: priority: a number from 0 to 4"),
         (lines({"title": "\ud800" * 300, "id": "b"}), 2, "x.jsonl:1: name: contains a lone surrogate"),
-        (lines({"title": "a"}), 2, "x.jsonl:1: id: expected the id of an issue"),
+        (lines({"title": "a"}), 2, "x.jsonl:1: id: a line with a `title` is an issue of beads"),
         (lines({"title": "a", "id": "b", "dependencies": ["c"]}), 2, "x.jsonl:1: dependencies: expected objects"),
     ],
 )
@@ -502,3 +502,15 @@ def test_import_reads_what_export_writes_through_a_pipe(tb: Tb, board: tiebreak.
     furnish(board)
     answer = tb.sh("tb export --all | tb import - --project elsewhere")
     assert answer.out == "standard input: posted 5 tasks, 0 known already\n", answer
+
+
+def test_a_json_array_is_refused_and_not_read_as_an_empty_check_list(tb: Tb) -> None:
+    refused = tb("import", "-", stdin='[\n {"name": "a"}]')
+    assert (refused.code, "a JSON array" in refused.err) == (2, True)
+
+
+def test_an_export_warns_of_tasks_that_wait_for_a_question(tb: Tb) -> None:
+    tb.ok("ask", "which?", "--key", "q")
+    tb.ok("post", "later", "--after", "q")
+    answer = tb("export")
+    assert "1 task waits for a question or a job, which are not exported" in answer.err

@@ -281,3 +281,16 @@ def test_a_question_shows_no_attempts_and_completion_knows_it(cli: Cli, asked: t
     assert shown.splitlines()[2] == "choices   mon | tue"
     assert "{" not in shown
     assert cli("completion", "fish", "--", "answer", "").out.split() == ["words", "#2", "which?"]
+
+
+def test_a_key_of_another_question_is_told(cli: Cli) -> None:
+    cli("ask", "one?", "--key", "k")
+    again = cli("ask", "different?", "--key", "k")
+    assert "there is already #1 one?" in again.out
+    assert "the key k belongs to another question" in again.err
+
+
+def test_a_question_is_not_counted_as_work(cli: Cli) -> None:
+    cli("ask", "one?")
+    assert cli("status", "--json").json["pending"] == 0
+    assert cli("next").code == 1

@@ -46,8 +46,7 @@ COMMANDS = {
     "project-names-conflict": "`tb --project NAME tasks` shows what is open; finish it in all but one of them, or keep "
     "this clone apart with `tb project name NAME`",
     "question-answered": "it stays as it is; `tb ask` asks anew if the decision has to change",
-    "question-open": "it stays open: `tb ask --wait` with the same --key waits again; a person answers it with "
-    "`tb answer {number}`",
+    "question-open": "it stays open: `tb wait {number}` waits again; a person answers it with `tb answer {number}`",
     "question-posted": "`tb ask TEXT` asks a person; another --kind posts a task",
     "recipient-unknown": "`tb agents` lists who is here; --later sends it for an agent that will come",
     "schedule-unknown": "`tb cron list` tells what there is",

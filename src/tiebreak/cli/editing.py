@@ -74,6 +74,8 @@ def edit(context: Context, args: Args) -> None:
     }
     if (body := description(args)) is not None:
         changes["body"] = body
+    if changes.get("body") == "":
+        raise Invalid("edit: an empty description", hint="--no-body removes it")
     changes = {name: value for name, value in changes.items() if value}
     before = context.board.tasks.get(ref=args.ref)
     task = context.board.tasks.edit(ref=before.id, **changes) if changes else _in_editor(context, before)
@@ -95,6 +97,10 @@ def _in_editor(context: Context, task: Task) -> Task:
     with tempfile.NamedTemporaryFile("w+", prefix=f"tb-{task.number}-", suffix=".md", delete=False) as file:
         file.write(old + "\n" if old else "")
     if code := subprocess.run([*shlex.split(editor), file.name], check=False).returncode:
+        if _read(file.name) == old:
+            os.unlink(file.name)
+        else:
+            print(f"your text is in {file.name}", file=sys.stderr)
         raise Invalid(f"edit: {plain(editor)} ended with {code}; nothing was changed")
     new = _read(file.name)
     if new != old:

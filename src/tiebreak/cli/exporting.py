@@ -58,6 +58,9 @@ def export(context: Context, args: Args) -> int:
     spool = _Spool(context)
     spool.fill(args.state or (None if args.all else OPEN))
     lines = spool.lines() if format_ == "jsonl" else _markdown(spool)
+    if spool.freed:
+        waits = "1 task waits" if spool.freed == 1 else f"{spool.freed} tasks wait"
+        context.warn(f"{waits} for a question or a job, which are not exported: whoever imports it finds it ready")
     for number in spool.cut:
         context.warn(f"#{number} has more comments than can be exported; the newest were")
     if to_file:
@@ -112,6 +115,8 @@ class _Spool:
         self._places: dict[bytes, int] = {}
         self._parents: list[bytes] = []
         self._after: list[tuple[bytes, ...]] = []
+        self.freed = 0
+        """How many blocked tasks wait for nothing that was exported."""
         self.cut: list[int] = []
         """The tasks of which not all comments were exported."""
 
@@ -133,6 +138,7 @@ class _Spool:
         self._places[_short(entry["id"])] = len(self._starts)
         self._parents.append(_short(entry.get("parent", "")))
         self._after.append(tuple(map(_short, entry.get("after", ()))))
+        self.freed += entry["state"] == "blocked" and not entry.get("after")
         self._starts.append(self._file.tell())
         self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
 

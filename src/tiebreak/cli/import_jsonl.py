@@ -72,7 +72,10 @@ def _texts(value: Any) -> list[str]:
 
 def _from_beads(issue: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(issue.get("id"), str):
-        raise Invalid(f"id: expected the id of an issue, got {shown(issue.get('id'))}")
+        raise Invalid(
+            f"id: a line with a `title` is an issue of beads and needs its `id`, got {shown(issue.get('id'))}",
+            hint="the lines of `tb export` have a `name`",
+        )
     name, rest = _name(issue["title"])
     kind, tags = _kind(issue.get("issue_type") or "task")
     parent, after, links = _links(issue)

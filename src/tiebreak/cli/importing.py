@@ -166,7 +166,12 @@ def _format(given: str | None, file: str, text: str) -> str:
     for name, ends in FORMATS.items():
         if os.path.splitext(file)[1].lower() in ends:
             return name
-    return "jsonl" if text.lstrip().startswith("{") else "markdown"
+    begin = text.lstrip()[:2]
+    if begin == "[{" or (begin[:1] == "[" and text.lstrip()[1:].lstrip()[:1] == "{"):
+        raise Invalid(
+            "import: a JSON array; expected one JSON object on each line", hint="`jq -c '.[]'` makes lines of it"
+        )
+    return "jsonl" if begin.startswith("{") else "markdown"
 
 
 class _Sender:

@@ -45,10 +45,13 @@ def ask(context: Context, args: Args) -> int:
     if args.timeout is not None and not args.wait:
         raise Invalid("ask: --timeout goes with --wait")
     text = standard_input() if args.question == ["-"] else " ".join(args.question)
+    before = context.board.upkeep.now() if args.key else 0.0
     question = context.board.questions.ask(text, choices=args.choices, about=args.about, key=args.key)
+    known = question.created_at < before
+    if known and question.name != text.strip().partition("\n")[0].strip():
+        context.warn(f"the key {question.key} belongs to another question: {called(question)}")
     if args.wait:
         return _wait(context, args, question)
-    known = question.created_at < question.updated_at
     verb = context.styled("there is already", "warn") if known else context.styled("asked", "good")
     context.answer(question, f"{verb} {called(question)}  ({_outcome(question)})")
     return 0

@@ -63,7 +63,7 @@ def welcome(context: Context) -> int:
         return 0
     for line in [
         *_asked(context, questions),
-        *_at_work(context, status, claims, holds, agents, failed, len(questions)),
+        *_at_work(context, status, claims, holds, agents, failed),
     ]:
         context.say(line)
     return 0
@@ -158,11 +158,9 @@ def _at_work(
     holds: list[Hold],
     agents: list[Agent],
     failed: list[Task],
-    asked: int,
 ) -> list[str]:
     board = context.board
-    work = status.pending + status.blocked - asked  # a question is no work
-    counts = [_count(len(agents), "agent"), _count(work, "open task")]
+    counts = [_count(len(agents), "agent"), _count(status.pending + status.blocked, "open task")]
     counts += [f"{status.claimed} claimed", _count(status.holds, "hold")]
     head = f"{context.styled(plain(status.project), 'bold')}: {', '.join(counts)}; you are {plain(short(board.agent))}"
     lines = [head, *_who_does_what(board, claims, holds, agents)]

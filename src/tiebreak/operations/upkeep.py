@@ -7,7 +7,7 @@ from ..model import Status, record
 from . import operation
 from .agents import listing as agents
 from .grants import LIVE
-from .references import LAPSED, WINNABLE
+from .references import LAPSED, WAITS_FOR_PERSON, WINNABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _OPEN_STATES = {
     "blocked": ["state = 'blocked'"],
     "pending": [
         "state = 'pending' AND ready_at = 0 AND aside = 0",
-        "state = 'pending' AND ready_at = 0 AND aside > 0",
+        f"state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> {WAITS_FOR_PERSON}",
         "state = 'pending' AND ready_at > 0",
         WINNABLE,
     ],
