@@ -30,7 +30,7 @@ def overview(limit: int = 0) -> str:
     lines += [
         *wrapped(f"Every command takes {', '.join(every[:-1])} and {every[-1]}.", limit),
         *wrapped(EXITS, limit),
-        *wrapped("`tb help COMMAND` shows a command in full, `tb help THEME` all of a theme.", limit),
+        *wrapped("`tb help THEME` lists a theme, `tb help COMMAND` tells all (--man: roff).", limit),
     ]
     return "\n".join(lines)
 
