@@ -11,7 +11,7 @@ import pytest
 
 from tiebreak import operations
 from tiebreak.operations import grants
-from tiebreak.operations.references import HIDDEN_IF_LIMITED
+from tiebreak.operations.references import ASIDE_IF_READY
 
 FOLDER = Path(operations.__file__).parent
 COLUMNS = ("holder", "epoch", "until", "displaced")
@@ -29,12 +29,8 @@ def texts(source: str) -> Iterator[str]:
 
 
 def _piece(part: ast.expr) -> str:
-    if (
-        isinstance(part, ast.FormattedValue)
-        and isinstance(part.value, ast.Name)
-        and part.value.id == "HIDDEN_IF_LIMITED"
-    ):
-        return HIDDEN_IF_LIMITED
+    if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id == "ASIDE_IF_READY":
+        return ASIDE_IF_READY
     return str(part.value) if isinstance(part, ast.Constant) else "{…}"
 
 

@@ -182,6 +182,8 @@ def show(context: Context, args: Args) -> None:
     if context.json:
         context.answer(task)
         return
+    from ..operations.references import is_question
+
     now = board.upkeep.now()
     before = board.tasks.after(ref=task.id)
     rows = [
@@ -208,8 +210,7 @@ def show(context: Context, args: Args) -> None:
         from .jobs import details
 
         rows += details(context, task)
-    asked = task.max_attempts == 0
-    if asked:
+    if asked := is_question(task):
         from .questions import details_of_question
 
         rows = [*details_of_question(task), *(row for row in rows if row[0] not in ("epoch", "attempts", "queue"))]

@@ -31,7 +31,7 @@ from . import by_stranger, deferred_work, edges_scope, operation
 from .events import task_event
 from .expiry import end_of, expire_one, update_dependents, with_dependents
 from .grants import giving_back
-from .references import HIDDEN_IF_LIMITED, SHOWN, STORED, called, find
+from .references import ASIDE_IF_READY, SHOWN, STORED, called, find
 from .rows import SIZES, given, listed, parameter
 
 TYPE_CHECKING = False
@@ -396,7 +396,7 @@ _DONE = (
 def _recount(tx: Transaction, number: int) -> tuple[Any, ...] | None:
     waiting = len(unfinished(tx, number))
     return tx.first(
-        f"UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {{now}}, {HIDDEN_IF_LIMITED} "
+        f"UPDATE tasks SET blockers = :waiting, state = :state, updated_at = {{now}}, {ASIDE_IF_READY} "
         f"WHERE number = :number AND state IN ('blocked', 'pending') RETURNING {STORED}",
         waiting=waiting,
         state="blocked" if waiting else "pending",

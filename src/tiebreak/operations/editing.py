@@ -17,7 +17,7 @@ from ..names import JOB, PRIORITIES
 from . import PARENTS, edges_scope, operation, scope
 from .events import task_event
 from .parents import refuse_circle
-from .references import STORED, called, find, find_here
+from .references import STORED, WAITS_FOR_QUEUE, called, find, find_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ def _write(tx: Transaction, task: Task, wanted: dict[str, Any], agent: str) -> T
     return find(tx, f"#{task.number}", task.project)
 
 
-# A hidden task of a paused queue (2) is hidden no more if it leaves that queue.
+_SHOWN_ELSEWHERE = f"aside = CASE WHEN aside = {WAITS_FOR_QUEUE} AND queue <> :queue THEN 0 ELSE aside END"
+"""A hidden task of a paused queue is hidden no more if it leaves that queue."""
 _EDIT = (
     "UPDATE tasks SET name = :name, body = :body, priority = :priority, queue = :queue, tags = :tags, "
-    "parent = :parent, aside = CASE WHEN aside = 2 AND queue <> :queue THEN 0 ELSE aside END, updated_at = {now} "
-    "WHERE number = :number RETURNING " + STORED
+    "parent = :parent, updated_at = {now}, " + _SHOWN_ELSEWHERE + " WHERE number = :number RETURNING " + STORED
 )
 
 

@@ -10,8 +10,8 @@ such a message is `NAME (imported)`, which is no agent's name, so nobody can be 
 Why no circle is closed: an existing task never comes after a new one and is never a part of one, so a circle would lie
 among the entries, where it is refused. Why no key is posted twice: imports of a project exclude each other by a scope;
 a task that is posted at the same moment in another way violates the unique index, and the engine runs the import again.
-Why no end of a predecessor is missed: the tasks of the board that entries refer to are locked (shared) in the order of
-their numbers before they are looked at, as in `dependencies`.
+Why no end of a predecessor is missed: the tasks of the board that entries come after are locked (shared) in the order
+of their numbers before they are looked at, as in `dependencies`. Parents are kept by the scope of `parents`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ..task_order import circle, groups
 from . import PARENTS, keys_scope, operation, scope
 from .events import append, task_event
 from .grants import beginning_each
+from .messages import first_line
 from .references import SHOWN, STORED, called, find
 from .rows import among, given, listed
 from .tasks import new_id
@@ -339,7 +340,7 @@ def _comment(tx: Transaction, entries: list[TaskEntry], posted: dict[int, Task],
             "message.sent",
             project,
             subject=ids[task],
-            name=body.strip().split("\n", 1)[0][:200],
+            name=first_line(body),
             kind="general",
             agent=agent,
             note=f"written by {sender}",

@@ -102,7 +102,7 @@ def send(
         "message.sent",
         project,
         subject=None if task is None else task.id,
-        name=_first_line(body) if to is None or task is not None else f"to {short(to)}",
+        name=first_line(body) if to is None or task is not None else f"to {short(to)}",
         kind=channel,
         priority=PRIORITIES.index(importance),
         agent=agent,
@@ -157,7 +157,8 @@ def _concerned(task: Task, sender: str) -> str:
     return task.created_by if task.created_by and task.created_by != sender else ""
 
 
-def _first_line(body: str) -> str:
+def first_line(body: str) -> str:
+    """What the event of a message shows of it."""
     return body.strip().split("\n", 1)[0][:200]
 
 

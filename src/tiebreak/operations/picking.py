@@ -35,7 +35,7 @@ from .critical import waiting_for
 from .deferred_work import do_step
 from .expiry import NOTHING_DUE, PAUSED, SELECT_IF_DUE, apply_due_changes
 from .grants import winning
-from .references import tagged
+from .references import WAITS_FOR_QUEUE, tagged
 from .rows import SIZES, given, parameter
 
 TYPE_CHECKING = False
@@ -68,8 +68,6 @@ MOST_PAUSED = 20
 """This many paused queues with ready tasks cost little. The tasks of further paused queues are hidden."""
 _MOST_ROUNDS = 20
 """How often a call searches again because groups turned out to be full or had to be reconsidered."""
-WAITS_FOR_QUEUE = 2
-"""The value of `aside` for a hidden task of a paused queue."""
 
 
 def shared_queues_scope(params: dict[str, Any]) -> list[Scope]:

@@ -61,7 +61,7 @@ class _Old:
         )
         self.here = here
         self.logs = [
-            (table, f"{column} <= :before AND number < (SELECT max(number) FROM {table}){also}{here}")
+            (table, f"{column} <= :before AND number < (SELECT max(number) FROM {table}){here}", also)
             for table, column, also in _LOGS
         ]
         self.agents = f"seen_at <= :before{here}"
@@ -83,7 +83,7 @@ def prunable(tx: Transaction, *, older_than: Seconds = KEPT, project: Project | 
     counts = [_count(tx, "tasks", old.tasks, old.params)]
     # The comments on the tasks that would be deleted would go with them.
     gone = _TASK_GONE.replace("messages.task)", f"messages.task AND NOT ({old.tasks}))")
-    counts += [_count(tx, table, where.replace(_TASK_GONE, gone), old.params) for table, where in old.logs]
+    counts += [_count(tx, table, where + (gone if also else ""), old.params) for table, where, also in old.logs]
     counts += [len(old.gone_agents(tx)), _count(tx, "answers", old.answers, old.answer_params)]
     return record(Pruned, (*counts, 0))
 
@@ -104,7 +104,7 @@ def prune(
     tx.serialize(PARENTS)  # no task becomes a part of one that is deleted here
     old = _Old(tx, older_than, project)
     tasks, more = _prune_tasks(tx, old, limit)
-    counts = [tasks, *(_prune_log(tx, table, where, old, limit) for table, where in old.logs)]
+    counts = [tasks, *(_prune_log(tx, table, where, also, old, limit) for table, where, also in old.logs)]
     counts.append(_prune_agents(tx, old, limit))
     counts.append(_prune_answers(tx, old, limit))
     pruned = record(Pruned, (*counts, int(more or limit in counts)))
@@ -161,9 +161,9 @@ def _prune_edges(tx: Transaction, gone: str, those: dict[str, int], most: int) -
     return len(rows)
 
 
-def _prune_log(tx: Transaction, table: str, where: str, old: _Old, limit: int) -> int:
+def _prune_log(tx: Transaction, table: str, where: str, also: str, old: _Old, limit: int) -> int:
     """Delete the oldest rows of a log. A log is in order of time, so they are among those with the lowest numbers."""
-    also = _TASK_GONE if table == "messages" else ""  # or the step would find nothing but comments that are kept
+    # `also` already narrows the search, or a step would find nothing but comments that are kept.
     first = f"SELECT number FROM {table} WHERE TRUE{also}{old.here} ORDER BY number LIMIT :limit"
     rows = tx.all(
         f"DELETE FROM {table} WHERE number IN ({first}) AND {where} RETURNING number",

@@ -12,8 +12,8 @@ from __future__ import annotations
 from ..model import Queue, record
 from . import deferred_work, operation, scope
 from .events import append
-from .picking import MOST_PAUSED, WAITS_FOR_QUEUE, hide_paused_tasks
-from .references import HIDDEN_IF_LIMITED, WAITS_FOR_PERSON
+from .picking import MOST_PAUSED, hide_paused_tasks
+from .references import ASIDE_IF_READY, WAITS_FOR_PERSON, WAITS_FOR_QUEUE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _show_tasks(tx: Transaction, project: str, queue: str, most: int) -> int:
     rows = tx.all(
         "WITH best AS MATERIALIZED (SELECT number AS n FROM tasks WHERE project = :project AND queue = :queue "
         "AND aside = :aside AND state = 'pending' AND ready_at = 0 ORDER BY priority DESC, number LIMIT :most {lock}) "
-        f"UPDATE tasks SET ready_at = 0, {HIDDEN_IF_LIMITED} FROM best WHERE number = best.n RETURNING number",
+        f"UPDATE tasks SET ready_at = 0, {ASIDE_IF_READY} FROM best WHERE number = best.n RETURNING number",
         project=project,
         queue=queue,
         aside=WAITS_FOR_QUEUE,

@@ -39,9 +39,11 @@ SHOWN = STORED.replace(" state,", f" {STATE},").replace(
 """A task's columns as reads show them: a task that can be won again has no holder."""
 FINISHED = "ready_at = 0, finished_at = {now}, updated_at = {now}"
 """What every end of a task changes, besides the end of its grant."""
+WAITS_FOR_QUEUE = 2
+"""The value of `aside` for a hidden task of a paused queue."""
 WAITS_FOR_PERSON = 3
 """The value of `aside` for a question, which no search for the next task finds."""
-HIDDEN_IF_LIMITED = (
+ASIDE_IF_READY = (
     f"aside = CASE WHEN max_attempts = 0 THEN {WAITS_FOR_PERSON} WHEN limit_group IS NULL THEN 0 ELSE 1 END"
 )
 """What is written when a task may become ready.

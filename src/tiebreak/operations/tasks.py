@@ -34,7 +34,7 @@ from .events import contains, task_event
 from .expiry import end_of, expire_one, update_dependents
 from .grants import beginning, by_name, giving_back
 from .references import (
-    HIDDEN_IF_LIMITED,
+    ASIDE_IF_READY,
     SHOWN,
     STORED,
     WAITS_FOR_PERSON,
@@ -267,7 +267,7 @@ _REOPEN = giving_back(
     "number = :number",
     STORED,
     "state = :state, attempts = 0, ready_at = 0, finished_at = 0, blockers = :waiting, updated_at = {now}, "
-    + HIDDEN_IF_LIMITED,
+    + ASIDE_IF_READY,
     fence="state IN ('failed', 'cancelled')",
 )
 
