@@ -4653,7 +4653,6 @@ WHERE number IN (
   )
   AND sent_at <= :before
   AND number < (SELECT max(number) FROM messages)
-  AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = messages.task))
 RETURNING number;
 
 -- upkeep.prune (10), pruning._prune_log
