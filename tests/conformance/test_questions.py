@@ -64,6 +64,7 @@ def test_a_question_whose_predecessor_ends_is_still_hidden(alice: Board, bob: Bo
     alice.tasks.complete(first.number)
     assert bob.tasks.get(asked.number).state == "pending"
     assert bob.tasks.next() == []
+    assert alice.queues.list() == []
 
 
 def test_a_reopened_question_is_still_hidden(alice: Board, bob: Board) -> None:
@@ -74,6 +75,8 @@ def test_a_reopened_question_is_still_hidden(alice: Board, bob: Board) -> None:
     assert alice.questions.list() == []
     alice.tasks.retry(asked.number)
     assert bob.tasks.next() == []
+    # What a search for the next task could find is counted as ready: a question is not.
+    assert alice.queues.list() == []
     assert [each.number for each in alice.questions.list()] == [asked.number]
     bob.questions.answer(asked.number, answer="sqlite")
 

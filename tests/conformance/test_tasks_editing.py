@@ -6,6 +6,7 @@ import pytest
 
 from tiebreak import Board, Invalid, NotFound, Refused
 from tiebreak.limits import MAX_TEXT
+from tiebreak.operations.picking import MOST_PAUSED
 
 from .engines import Place
 
@@ -113,6 +114,20 @@ def test_a_task_that_leaves_a_paused_queue_can_be_won(alice: Board, bob: Board) 
     assert bob.tasks.next() == []
     alice.tasks.edit(ref=task.id, queue="fast")
     assert [won.id for won in bob.tasks.next()] == [task.id]
+
+
+def test_a_hidden_task_that_leaves_its_paused_queue_can_be_won(alice: Board, bob: Board) -> None:
+    # Searches hide the tasks of a paused queue only if that many queues are paused.
+    tasks = []
+    for queue in (f"slow-{number}" for number in range(MOST_PAUSED + 5)):
+        tasks.append(alice.tasks.post(name="work", queue=queue).id)
+        alice.queues.pause(queue=queue)
+    assert bob.tasks.next() == []
+
+    for task in tasks:
+        alice.tasks.edit(ref=task, queue="fast")
+
+    assert {won.id for won in bob.tasks.next(count=len(tasks))} == set(tasks)
 
 
 # ── Parents ──────────────────────────────────────────────────────────────────────────────────────────
