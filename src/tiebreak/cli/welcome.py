@@ -87,10 +87,10 @@ def _tell_new(context: Context, why: str, **facts: Any) -> int:
     context.say("\n".join(wrapped(TITLE, columns())))
     context.say("")
     set_up = _is_set_up()
-    you = f"You are {plain(short(me))} in project {plain(project)}. {why}."
-    if set_up:
-        you += " This repository is set up: start your coding agents as always."
-    context.say("\n".join(wrapped(you, columns())))
+    you = f"You are {plain(short(me))} in project {plain(project)}."
+    next_step = " This repository is set up: start your coding agents as always." if set_up else ""
+    for sentence in (you, f"{why}.{next_step}"):
+        context.say("\n".join(wrapped(sentence, columns())))
     context.say("")
     context.say(_commands(NEW[1:] if set_up else NEW))
     return 0
