@@ -9,11 +9,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import tiebreak
+from tiebreak.engine.sqlite.write_gate import WriteGate
 from tiebreak.model import Task
 
 from ..cli.command import TB, clean_environment, gone, measured
@@ -28,6 +29,12 @@ def until(happened: Callable[[], object], what: str, patience: float = PATIENCE)
     while not happened():
         assert time.monotonic() < end, f"still not so after {patience:g} s: {what}"
         time.sleep(0.01)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether each thread of a process is stopped by a signal."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return all((thread / "stat").read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
 
 
 class RunningWorker:
@@ -93,6 +100,13 @@ class Shop:
             if process.poll() is None:
                 process.kill()
             process.wait(PATIENCE)
+
+    def suspend(self, worker: RunningWorker) -> None:
+        """Stop a worker, but not in the middle of a write: then nobody could write until it went on."""
+        gate = WriteGate(f"{self.address}-gate", PATIENCE)
+        with closing(gate), gate:
+            os.kill(worker.pid, signal.SIGSTOP)
+            until(lambda: _is_stopped(worker.pid), "all threads of the worker stand still")
 
     def burst(self, *words: str) -> RunningWorker:
         """A worker that has done all there was to do."""

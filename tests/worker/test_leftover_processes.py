@@ -111,7 +111,7 @@ def test_a_stopped_worker_s_job_is_ended_before_another_begins_it_again(shop: Sh
     job = shop.submit(JOB.format(more=""), backoff=0)
     with shop.worker("--lease", "2s") as worker:
         pids = shop.pids("pids", 3)
-        os.kill(worker.pid, signal.SIGSTOP)
+        shop.suspend(worker)
         with shop.worker("--lease", "2s"):
             shop.until_state(job, "completed")
         assert shop.lines("alive") == []
@@ -226,7 +226,7 @@ def test_a_job_that_lost_its_mark_is_ended_even_if_its_old_worker_is_suspended(s
     with shop.worker("--lease", "2s") as worker:
         pids = shop.pids("pids", 1)
         until_listed(shop, worker, pids[0])
-        os.kill(worker.pid, signal.SIGSTOP)
+        shop.suspend(worker)
         with shop.worker("--lease", "2s"):
             shop.until_state(job, "completed")
         assert shop.lines("alive") == []
@@ -270,7 +270,7 @@ def test_if_the_leader_of_a_session_is_gone_the_lease_has_to_run_out(shop: Shop)
         [pid] = shop.pids("pids", 1)
         leader = os.getsid(pid)
         until_listed(shop, worker, leader)
-        os.kill(worker.pid, signal.SIGSTOP)
+        shop.suspend(worker)
         os.kill(leader, signal.SIGKILL)
         kill_both(worker)
         until(lambda: not os.path.exists(f"/proc/{leader}"), "the leader has been reaped")

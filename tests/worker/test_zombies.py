@@ -106,7 +106,7 @@ def test_a_result_that_comes_too_late_is_kept_as_it_was(tmp_path: Path) -> None:
         job = shop.submit("echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done; echo $TIEBREAK_EPOCH", backoff=0)
         with shop.worker("--lease", "1h") as first:
             [pid] = shop.pids("pids", 1)
-            os.kill(first.pid, signal.SIGSTOP)
+            shop.suspend(first)
             (tmp_path / "go").touch()
             until(lambda: gone(pid), "the command has ended")
             with tiebreak.open(shop.address, agent=first.agent, project="demo") as its_own:
