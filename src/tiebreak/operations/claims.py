@@ -19,7 +19,7 @@ from ..names import key as check_key
 from ..text import span
 from . import changeable, edges_scope, keys_scope, operation
 from .deferred_work import do_step, projects_with_work
-from .events import task_event
+from .events import refuse_task, task_event
 from .expiry import apply_due_changes, end_of, expire_before, expire_one, forfeit_one, update_dependents
 from .grants import LIVE, MINE, closing, fenced, giving_back, granted_by, holding, keeping, lost, winning
 from .references import (
@@ -217,16 +217,8 @@ def record_grant(tx: Transaction, row: tuple[Any, ...]) -> Task:
 
 def _refusal(tx: Transaction, task: Task, agent: str, since: int | None = None) -> Refused:
     holder = holder_id(task)
-    tx.refuse(
-        "task.refused",
-        project=task.project,
-        subject=task.id,
-        name=task.name,
-        kind=task.kind,
-        agent=agent,
-        epoch=task.epoch,
-        note=f"held by {short(holder)}" if task.state == "claimed" and holder else task.state,
-    )
+    note = f"held by {short(holder)}" if task.state == "claimed" and holder else task.state
+    refuse_task(tx, "task.refused", task, agent=agent, epoch=task.epoch, note=note)
     if task.state == "claimed" and holder:
         until = micros(task.until or 0)
         return lost(
@@ -301,8 +293,7 @@ def _win_or_none(tx: Transaction, task: Task, agent: str, project: str, lease: f
     except Refused:  # its group is full
         won = None
     if won is None:
-        facts = {"project": task.project, "subject": task.id, "name": task.name, "kind": task.kind}
-        tx.refuse("task.refused", agent=agent, epoch=task.epoch, **facts)
+        refuse_task(tx, "task.refused", task, agent=agent, epoch=task.epoch)
     return won
 
 
@@ -340,16 +331,7 @@ def lock_as_holder(tx: Transaction, *, ref: str, agent: str, project: str, epoch
 
 def stale(tx: Transaction, task: Task, agent: str, epoch: int) -> Refused:
     """The refusal for a write that the fence stopped. It is also remembered for the log."""
-    tx.refuse(
-        "task.fenced",
-        project=task.project,
-        subject=task.id,
-        name=task.name,
-        kind=task.kind,
-        agent=agent,
-        epoch=epoch,
-        note=task.state,
-    )
+    refuse_task(tx, "task.fenced", task, agent=agent, epoch=epoch, note=task.state)
     if task.state in FINAL:
         by = f" by {task.holder}" if task.holder and holder_id(task) != agent else ""
         return Fenced(

@@ -174,3 +174,17 @@ def task_event(
         times=1,
         data=None if data is None else json_text(data),
     )
+
+
+def refuse_task(tx: Transaction, event: str, task: Task, *, agent: str, epoch: int, note: str | None = None) -> None:
+    """Remember a refusal about a task for the log."""
+    tx.refuse(
+        event,
+        project=task.project,
+        subject=task.id,
+        name=task.name,
+        kind=task.kind,
+        agent=agent,
+        epoch=epoch,
+        note=note,
+    )

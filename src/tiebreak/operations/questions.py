@@ -19,7 +19,7 @@ from ..limits import LISTED, MAX_NAME
 from ..model import Question, Task, record
 from ..names import FINAL, QUESTION, cut, json_text, short, shown
 from . import operation, scope
-from .events import task_event
+from .events import refuse_task, task_event
 from .expiry import end_of, update_dependents
 from .grants import giving_back
 from .references import FINISHED, STORED, by_key, called, find, is_question
@@ -156,16 +156,7 @@ def _is_open(task: Task) -> bool:
 
 def _refused(tx: Transaction, task: Task, agent: str) -> Refused:
     """The refusal of an answer, which is also remembered for the log."""
-    tx.refuse(
-        "task.refused",
-        project=task.project,
-        subject=task.id,
-        name=task.name,
-        kind=task.kind,
-        agent=agent,
-        epoch=task.epoch,
-        note=task.state,
-    )
+    refuse_task(tx, "task.refused", task, agent=agent, epoch=task.epoch, note=task.state)
     return _refusal(task)
 
 
