@@ -110,6 +110,66 @@ def test_a_model_describes_edits_and_discusses_tasks(near: Tools) -> None:
     near.drive(scenario)
 
 
+def test_a_model_takes_back_what_a_task_says(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        top = (await good(client, "post", name="top"))["task"]["ref"]
+        part = (await good(client, "post", name="part", parent=top, body="why", tags=["a", "b"]))["task"]["ref"]
+        await good(client, "post", ref=part, no_body=True, no_parent=True, no_tags=["a"])
+        left = (await good(client, "look", what="task", ref=part))["task"]
+        assert ("part_of" in left, "body" in left["posted"], left["posted"]["tags"]) == (False, False, ["b"])
+        assert "no_body goes with ref" in json.dumps(await bad(client, "post", name="new", no_body=True))
+
+    near.drive(scenario)
+
+
+def test_a_model_sees_all_that_is_below_a_task(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        top = (await good(client, "post", name="top", key="top"))["task"]["ref"]
+        part = (await good(client, "post", name="part", parent="top"))["task"]["ref"]
+        other = (await good(client, "post", name="other"))["task"]["ref"]
+        deep = (await good(client, "post", name="deep", parent=part))["task"]["ref"]
+        below = await good(client, "look", what="tree", ref="top")
+        assert [each["ref"] for each in below["tasks"]] == [top, part, deep]
+        every = await good(client, "look", what="tree")
+        assert [each["ref"] for each in every["tasks"]] == [top, part, deep, other]
+
+    near.drive(scenario)
+
+
+def test_a_model_posts_a_plan_at_once_or_not_at_all(near: Tools) -> None:
+    plan = [{"id": "one", "name": "first"}, {"id": "two", "name": "second", "after": ["one"], "parent": "one"}]
+
+    async def scenario(client: Client) -> None:
+        broken = [*plan, {"name": "third", "after": ["nowhere"]}]
+        assert "entries[2]: after" in json.dumps(await bad(client, "post", entries=broken))
+        assert (await good(client, "look", what="tasks"))["tasks"] == []
+        assert "name does not go with entries" in json.dumps(await bad(client, "post", entries=plan, name="x"))
+        first, second = (await good(client, "post", entries=plan))["tasks"]
+        assert (first["state"], second["state"]) == ("pending", "blocked")
+        again = (await good(client, "post", entries=plan))["tasks"]
+        assert [(each["ref"], each["known"]) for each in again] == [(first["ref"], True), (second["ref"], True)]
+
+    near.drive(scenario)
+
+
+def test_what_a_model_exports_page_by_page_can_be_posted_again(near: Tools) -> None:
+    async def scenario(client: Client) -> None:
+        refs = [(await good(client, "post", name=f"task {i}", body="why"))["task"]["ref"] for i in range(5)]
+        pages: list[list[dict[str, object]]] = []
+        ref: dict[str, str] = {}
+        while len(pages) < len(refs):
+            page = await good(client, "look", what="export", limit=2, **ref)
+            pages.append(page["exported"]["entries"])
+            if "next" not in page:
+                break
+            ref = {"ref": page["next"]}
+        assert [len(entries) for entries in pages] == [2, 2, 1]
+        again = (await good(client, "post", entries=[each for entries in pages for each in entries]))["tasks"]
+        assert [(each["ref"], each["known"]) for each in again] == [(each, True) for each in refs]
+
+    near.drive(scenario)
+
+
 def test_a_model_wins_first_what_others_wait_for(near: Tools) -> None:
     async def scenario(client: Client) -> None:
         await good(client, "post", name="urgent", priority="urgent")

@@ -64,7 +64,7 @@ def test_what_agents_wrote_is_nowhere_but_in_untrusted_fields(near: Tools) -> No
     async def scenario(client: Client) -> None:
         before = (await client.list_tools()).model_dump_json()
         found: list[bool] = []
-        for what in ("board", "tasks", "holds", "waits", "agents", "inbox"):
+        for what in ("board", "tasks", "tree", "holds", "waits", "agents", "inbox", "export"):
             found += untrusted(await good(client, "look", what=what))
         for ref in ("k", "#2", "lock:x"):
             found += untrusted(await good(client, "look", what="why", ref=ref))

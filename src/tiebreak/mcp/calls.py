@@ -103,6 +103,20 @@ async def _tasks(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     return {"tasks": [show.task(each, whole=False, me=board.sync.agent) for each in found]}
 
 
+async def _tree(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    options = {"limit": given.get("limit", LISTED), **_only(given, "ref")}
+    found = await board.run(partial(board.sync.tasks.tree, **options))
+    return {"tasks": [show.task(each, whole=False, me=board.sync.agent) for each in found]}
+
+
+async def _export(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
+    after = 0
+    if "ref" in given:
+        after = (await board.run(partial(board.sync.tasks.get, ref=given["ref"]))).number
+    page = await board.run(partial(board.sync.tasks.export, after=after, limit=given.get("limit", FEW)))
+    return show.exported(page)
+
+
 async def _task(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
     found = await board.run(partial(board.sync.tasks.get, ref=_ref(given)))
     comments = await board.run(partial(board.sync.messages.comments, ref=found.id, limit=given.get("limit", LISTED)))
@@ -149,24 +163,36 @@ async def _why(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
 _LOOKS: dict[str, Tool] = {
     "board": _overview,
     "tasks": _tasks,
+    "tree": _tree,
     "task": _task,
     "holds": _holds,
     "waits": _waits,
     "agents": _agents,
     "inbox": _inbox,
     "why": _why,
+    "export": _export,
 }
 
 
 # ── Tasks ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_EDITS_ALONE = ("no_body", "no_parent", "no_tags")
+
+
 async def post(board: AsyncBoard, given: dict[str, Any]) -> dict[str, Any]:
-    """Post a task, or edit one."""
+    """Post a task or many, or edit one."""
+    if "entries" in given:
+        if wrong := [key for key in given if key != "entries"]:
+            raise Invalid(f"post: {wrong[0]} does not go with entries", hint="each entry has its own")
+        imported = await board.run(partial(board.sync.tasks.import_, **given))
+        return {"tasks": [show.imported(each) for each in imported]}
     if "ref" in given:
         if wrong := [key for key in ("payload", "kind", "key", "after") if key in given]:
             raise Invalid(f"post: {wrong[0]} does not go with ref", hint="a task keeps it as it was posted")
         posted = await board.run(partial(board.sync.tasks.edit, **given))
+    elif wrong := [key for key in _EDITS_ALONE if key in given]:
+        raise Invalid(f"post: {wrong[0]} goes with ref", hint="ref says which task to edit")
     elif "name" not in given:
         raise Invalid("post: name is missing")
     else:

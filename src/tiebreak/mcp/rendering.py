@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import Agent, Hold, Message, Released, Sentence, Task, Wait, holder_id
+from ..model import Agent, Hold, Imported, Message, Released, Sentence, Task, Wait, holder_id
 from ..names import short
 from ..text import rfc3339
 from .advice import next_step, own_hint
@@ -69,6 +69,20 @@ def _answered_by(one: Task) -> str | None:
 def answer(one: Task) -> dict[str, Any] | None:
     """The answer to a question. The board cannot know whether a person gave it, so it is untrusted, too."""
     return said(_answered_by(one), text=one.result["answer"])
+
+
+def imported(one: Imported) -> dict[str, Any]:
+    """What became of an entry."""
+    return _without_none(ref=f"#{one.number}", state=one.state, known=one.known or None)
+
+
+def exported(page: dict[str, Any]) -> dict[str, Any]:
+    """Tasks as entries. `next` is the task after which the next page begins."""
+    return _without_none(
+        exported=said("the board", entries=page["entries"]),
+        next=None if page["next"] is None else f"#{page['next']}",
+        cut=[f"#{number}" for number in page["cut"]] or None,
+    )
 
 
 def hold(one: Hold, me: str) -> dict[str, Any]:

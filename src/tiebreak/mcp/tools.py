@@ -42,8 +42,8 @@ def _kind(kind: Kind, about: str = "", **told: Any) -> ToolArgument:
 
 
 def _short(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without what models hardly ever break, such as lengths: the check tells the few that do."""
-    kept: dict[str, Any] = {key: schema[key] for key in ("type", "enum", "minimum") if key in schema}
+    """A schema without what models hardly ever break, such as lengths and bounds: the check tells the few that do."""
+    kept: dict[str, Any] = {key: schema[key] for key in ("type", "enum") if key in schema}
     return {**kept, "items": _short(schema["items"])} if "items" in schema else kept
 
 
@@ -116,10 +116,10 @@ TOOLS: list[dict[str, Any]] = [
         "look",
         "Look at the board",
         "Read the board; changes nothing. board: overview with your claims, holds and unread messages. tasks: a list, "
-        "or the parts of ref. task: one with its comments, by ref. holds, waits: who has what, who waits for whom. "
-        "why: the story of a ref.",
+        "or the parts of ref. tree: all below it. task: one with its comments, by ref. holds, waits: who has what, who "
+        "waits for whom. why: the story of a ref. export: tasks as entries for post, after ref.",
         _takes(
-            what=_word("board", "tasks", "task", "holds", "waits", "agents", "inbox", "why"),
+            what=_word("board", "tasks", "tree", "task", "holds", "waits", "agents", "inbox", "why", "export"),
             ref=_text("#number, key, id, path or lock:NAME"),
             state=_kind(Kind.of("State")),
             contains=_of("tasks.list", "name_contains", "part of a task's name"),
@@ -141,7 +141,8 @@ TOOLS: list[dict[str, Any]] = [
         "post",
         "Post or edit a task",
         "Put a task on the board for anybody to claim, or change what the task ref says. A key that exists already "
-        "answers with its task. Kinds ack, knowledge and decision are published, not worked on.",
+        "answers with its task. Kinds ack, knowledge and decision are published, not worked on. entries: many tasks at "
+        "once, all or none, each with name, id, after, parent and so on.",
         _takes(
             ref=_of("tasks.edit", "ref", "edit this task"),
             name=_of("tasks.post", "name", "one line"),
@@ -153,11 +154,14 @@ TOOLS: list[dict[str, Any]] = [
             key=_of("tasks.post", "key", "unique name"),
             after=_of("tasks.post", "after", "refs to be completed first"),
             tags=_of("tasks.post", "tags"),
+            no_body=_of("tasks.edit", "no_body"),
+            no_parent=_of("tasks.edit", "no_parent"),
+            no_tags=_of("tasks.edit", "no_tags"),
+            entries=_of("tasks.import", "entries"),
         ),
-        _object(["task"], task=_TASK),
+        _object(task=_TASK, tasks=_LIST),
         readOnlyHint=False,
         destructiveHint=False,
-        idempotentHint=False,
     ),
     _tool(
         "claim",
@@ -176,7 +180,6 @@ TOOLS: list[dict[str, Any]] = [
         _object(["tasks"], tasks=_TASKS),
         readOnlyHint=False,
         destructiveHint=False,
-        idempotentHint=False,
     ),
     _tool(
         "update",
@@ -195,7 +198,6 @@ TOOLS: list[dict[str, Any]] = [
         _object(["task"], task=_TASK),
         readOnlyHint=False,
         destructiveHint=False,
-        idempotentHint=False,
     ),
     _tool(
         "hold",
@@ -238,7 +240,6 @@ TOOLS: list[dict[str, Any]] = [
         _object(["message"], message={"type": "object"}),
         readOnlyHint=False,
         destructiveHint=False,
-        idempotentHint=False,
     ),
     _tool(
         "ask",
@@ -256,7 +257,6 @@ TOOLS: list[dict[str, Any]] = [
         _object(["question"], question={"type": "object"}, answer={"type": "object"}, next=_TEXT),
         readOnlyHint=False,
         destructiveHint=False,
-        idempotentHint=False,
     ),
 ]
 PARAMETERS: dict[str, dict[str, Any]] = {tool["name"]: tool["inputSchema"] for tool in TOOLS}
