@@ -31,7 +31,7 @@ check: .venv/.stamp ## Formatting, lint, types, import layers, no registry named
 	tools/no-registry
 
 test: .venv/.stamp ## All tests
-	@tools/need git curl bash zsh fish man groff ip postgres pgbouncer tmux
+	@tools/need git curl bash zsh fish man groff ip postgres pgbouncer tmux chromium
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # Counting lines makes tests slow, so it is a run of its own over the tests that show what each part does. Left out are those
@@ -41,7 +41,7 @@ COVERED := $(addprefix tests/,cli compat conformance daemon docs guard mcp migra
 COVERED += tests/security/test_browsers.py
 
 cover: .venv/.stamp ## Count the lines that the tests reach, and fail below the gate (fail_under in pyproject.toml)
-	@tools/need git curl bash zsh fish man groff ip postgres pgbouncer tmux
+	@tools/need git curl bash zsh fish man groff ip postgres pgbouncer tmux chromium
 	-$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= --cov-fail-under=0 $(COVERED) $(ARGS)
 	$(BIN)/coverage report
 
@@ -56,8 +56,8 @@ lock: ## Pin all versions anew
 	@PYTHON='$(PYTHON)' tools/need git python3-venv
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet $(UV)
-	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --extra mcp --group dev --output-file requirements/dev.lock
-	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --extra mcp --group build \
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --extra mcp --extra top --group dev --output-file requirements/dev.lock
+	build/lock/bin/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra serve --extra postgres --extra cron --extra mcp --extra top --group build \
 		--constraint requirements/dev.lock --output-file requirements/runtime.lock
 	tools/no-registry
 
