@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 import tiebreak
 from tests.cli.command import TB
@@ -22,7 +22,10 @@ FLAGS = (
 )
 SOON = PATIENCE * 1000
 """Milliseconds within which a page shows what it is going to show, also on a busy machine."""
-REPORT = "document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`));"
+REPORT = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +71,13 @@ class Visitor:
         """A new tab."""
         made = self.context.new_page()
         made.set_default_timeout(SOON)
-        made.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        made.on("console", self._heard)
         made.on("pageerror", lambda error: self.complaints.append(str(error)))
         return made
+
+    def _heard(self, said: ConsoleMessage) -> None:
+        if said.type in ("error", "warning"):
+            self.complaints.append(said.text)
 
     def link(self, *options: str, person: str = "maria") -> str:
         """A link that `tb web` makes."""

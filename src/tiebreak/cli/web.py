@@ -59,15 +59,13 @@ def _person(args: Args) -> str:
     if named:
         return short(named)
     import getpass
+    import re
 
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = ""
-    return (
-        "".join(letter if (letter.isalnum() and letter.isascii()) or letter in "._-" else "-" for letter in user)
-        or "operator"
-    )
+    return re.sub(r"[^A-Za-z0-9._-]", "-", user) or "operator"
 
 
 def _daemon(board: str | None) -> str:
