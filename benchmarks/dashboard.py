@@ -59,8 +59,10 @@ def run(settings: Settings) -> Report:
         "dashboard",
         f"An open page of the daemon's, on a board with {settings.size(10_000, 200):,} tasks and "
         f"{settings.size(1_000_000, 1000):,} events. CPU in percent of one core; busy: {PER_SECOND:,} events a second.",
-        ["page", "first paint ms", "idle: daemon %", "browser %", "KiB a minute"]
-        + ["busy: daemon %", "browser %", "KiB a minute"],
+        [
+            *("page", "first paint ms"),
+            *("idle: daemon %", "browser %", "KiB a minute", "busy: daemon %", "browser %", "KiB a minute"),
+        ],
     )
     with folder() as place:
         path = os.path.join(place, "board.db")
