@@ -2134,6 +2134,13 @@ ORDER BY number;
 --   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
+-- tasks.dependents (reads)
+-- List the tasks that come after a task, oldest first; for the next page, `after` is the last number.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- tasks.edit (writes)
 -- Change what a task says; what is not given stays as it is.
 -- ================================================================================================================
@@ -3684,6 +3691,14 @@ LIMIT :limit;
 -- ================================================================================================================
 -- messages.comments (reads)
 -- List the comments on a task, oldest first; for the next page, `after` is the last number.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- messages.thread (reads)
+-- List all messages of a thread, oldest first, whoever they are for; for the next page, `after` is the last
+-- number.
 -- ================================================================================================================
 
 -- Sends only the insert of its events.
