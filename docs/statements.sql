@@ -2138,7 +2138,27 @@ ORDER BY number;
 -- List the tasks that come after a task, oldest first; for the next page, `after` is the last number.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.dependents (1), dependencies.dependents
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE number IN (
+      SELECT edges.task
+      FROM edges
+      WHERE edges.after = :number AND edges.task > :beyond
+      ORDER BY edges.task
+      LIMIT :limit
+  )
+ORDER BY number;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.edit (writes)
@@ -4085,7 +4105,15 @@ LIMIT :limit;
 -- number.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- messages.thread (1), messages.thread
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE thread = :thread AND messages.number > :after AND messages.project = :project
+ORDER BY messages.number
+LIMIT :limit;
 
 -- ================================================================================================================
 -- messages.mark (writes)

@@ -17,8 +17,8 @@ import tiebreak
 from tests.cli.command import PATIENCE, TB, clean_environment
 from tests.conformance.engines import Place, SqlitePlace
 from tiebreak.vault import kept_text, vault_folder
-from tiebreak.vault.folder import Folder
 from tiebreak.vault.mirror import Mirror
+from tiebreak.vault.open_folder import OpenFolder
 from tiebreak.vault.vault_folder import VaultFolder
 
 from .story import Story
@@ -129,13 +129,13 @@ class Steps:
         self.left -= 1
 
     def _count(self, patch: pytest.MonkeyPatch, name: str) -> None:
-        real = getattr(Folder, name)
+        real = getattr(OpenFolder, name)
 
         def counted(*args: object) -> object:
             self.step()
             return real(*args)
 
-        patch.setattr(Folder, name, counted)
+        patch.setattr(OpenFolder, name, counted)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_a_note_that_is_written_in_place_is_caught(
 ) -> None:
     steps = Steps(monkeypatch)
 
-    def in_place(self: Folder, name: str, content: bytes) -> None:
+    def in_place(self: OpenFolder, name: str, content: bytes) -> None:
         steps.step()
         with open(os.path.join(self.path, name), "wb") as file:
             file.write(content[: len(content) // 2])
@@ -218,7 +218,7 @@ def test_a_note_that_is_written_in_place_is_caught(
             steps.step()
             file.write(content[len(content) // 2 :])
 
-    monkeypatch.setattr(Folder, "write", in_place)
+    monkeypatch.setattr(OpenFolder, "write", in_place)
     assert judged(*chapter, steps)
 
 

@@ -30,7 +30,7 @@ def overview(limit: int = 0) -> str:
         lines += [*entries(rows, limit), ""]
     lines += [
         *wrapped(EXITS, limit),
-        *wrapped("`tb help THEME` lists a theme, `tb help COMMAND` tells all (--man: roff).", limit),
+        *wrapped("`tb help THEME` lists a theme, `tb help COMMAND` or --help one (--man: roff).", limit),
     ]
     return "\n".join(lines)
 

@@ -17,5 +17,5 @@ How it stays complete, whenever its writer is killed:
 
 What people write is never lost (`kept_text`): the section at the end of a note is kept byte for byte, and if the part
 above it was changed, the changed note is copied aside before it is written again. Text from the board is inert in
-a note (`markdown`), and file names are made from numbers (`note_names`). `folder` never leaves the vault.
+a note (`markdown`), and file names are made from numbers (`note_names`). `open_folder` never leaves the vault.
 """

@@ -17,9 +17,9 @@ from typing import Any
 from ..errors import Invalid, Refused
 from ..files import try_lock
 from ..text import plain
-from .folder import Folder
 from .kept_text import is_marked_pruned, joined, marked_pruned, parts
 from .note_names import ASIDE, FOLDERS, MESSAGES, NUMBERED, OF_TASKS, readable
+from .open_folder import OpenFolder
 
 OWN = ".tiebreak"
 FORMAT = 1
@@ -34,14 +34,14 @@ class VaultFolder:
         self.path = os.path.abspath(path)
         self.changed = 0
         """How many notes were written or removed."""
-        self._top = Folder(self.path)
-        self._own = Folder(OWN, self._top)
+        self._top = OpenFolder(self.path)
+        self._own = OpenFolder(OWN, self._top)
         self._lock = self._take_lock()
-        self._state = {name: Folder(name, self._own) for name in ("agents", "about", "threads")}
-        self._folders = {name: Folder(name, self._top) for name in FOLDERS}
+        self._state = {name: OpenFolder(name, self._own) for name in ("agents", "about", "threads")}
+        self._folders = {name: OpenFolder(name, self._top) for name in FOLDERS}
         for each in (self._top, self._own, *self._state.values(), *self._folders.values()):
             each.remove_unfinished()
-        self._touched: set[Folder] = set()
+        self._touched: set[OpenFolder] = set()
         self._numbered: dict[str, dict[int, list[str]]] = {name: {} for name in (*OF_TASKS, MESSAGES)}
         for folder, known in self._numbered.items():
             for name in self._folders[folder].names():
@@ -67,7 +67,7 @@ class VaultFolder:
 
     # ── What is not for people ───────────────────────────────────────────────────────────────────────
 
-    def _json(self, folder: Folder, name: str) -> Any:
+    def _json(self, folder: OpenFolder, name: str) -> Any:
         found = folder.read(name)
         try:
             return None if found is None else json.loads(found)

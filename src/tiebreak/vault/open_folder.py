@@ -17,10 +17,10 @@ from ..text import plain
 _UNFINISHED = re.compile(rf".*\.\d+\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 
 
-class Folder:
+class OpenFolder:
     """An open folder, and the files in it."""
 
-    def __init__(self, path: str, parent: Folder | None = None) -> None:
+    def __init__(self, path: str, parent: OpenFolder | None = None) -> None:
         """Open a folder, or make it; with a parent, `path` is a name in it."""
         self.path: str = path if parent is None else os.path.join(parent.path, path)
         try:
