@@ -233,6 +233,7 @@ def test_reading_leaves_no_event(alice: Board) -> None:
     reads: dict[str, dict[str, Any]] = {
         "tasks.get": {"ref": "work"},
         "tasks.after": {"ref": "work"},
+        "tasks.dependents": {"ref": "work"},
         "tasks.check": {"ref": "mine"},
         "jobs.inspect": {"ref": "job"},
         "jobs.output": {"ref": "job"},
@@ -241,6 +242,7 @@ def test_reading_leaves_no_event(alice: Board) -> None:
         "schedules.history": {"name": "daily"},
         "messages.search": {"query": "word"},
         "messages.comments": {"ref": "work"},
+        "messages.thread": {"thread": 1},
         "questions.get": {"ref": "asked"},
         "events.why": {"ref": "work"},
     }

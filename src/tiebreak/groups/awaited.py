@@ -263,6 +263,17 @@ class AsyncTasks(AsyncGroup):
         """List the tasks that a task comes after."""
 
     @awaits
+    async def dependents(
+        self,
+        ref: str | int,
+        *,
+        project: str = "",
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[Task]:
+        """List the tasks that come after a task, oldest first; for the next page, `after` is the last number."""
+
+    @awaits
     async def edit(
         self,
         ref: str | int,
@@ -808,6 +819,20 @@ class AsyncMessages(AsyncGroup):
         limit: int = 100,
     ) -> builtins.list[Message]:
         """List the comments on a task, oldest first; for the next page, `after` is the last number."""
+
+    @awaits
+    async def thread(
+        self,
+        thread: int,
+        *,
+        project: str = "",
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[Message]:
+        """List all messages of a thread, oldest first, whoever they are for; for the next page, `after` is the last number.
+
+        It is for people who oversee a project. `acked_at` is when the recipient acknowledged the message.
+        """
 
     @awaits
     async def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:

@@ -71,6 +71,13 @@ class Messages(Group):
     ) -> builtins.list[Message]:
         """List the comments on a task, oldest first; for the next page, `after` is the last number."""
 
+    @sends("messages.thread", "thread")
+    def thread(self, thread: int, *, project: str = "", after: int = 0, limit: int = 100) -> builtins.list[Message]:
+        """List all messages of a thread, oldest first, whoever they are for; for the next page, `after` is the last number.
+
+        It is for people who oversee a project. `acked_at` is when the recipient acknowledged the message.
+        """
+
     @sends("messages.mark", "upto")
     def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
         """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.

@@ -230,6 +230,26 @@ def comments(
     return _select(tx, where, agent, task=task.number, after=after, limit=limit)
 
 
+@operation("messages.thread", writes=False, strangers=False)
+def thread(
+    tx: Transaction, *, thread: Number, project: Project = "", after: Number = 0, limit: Limit = LISTED
+) -> list[Message]:
+    """List all messages of a thread, oldest first, whoever they are for; for the next page, `after` is the last number.
+
+    It is for people who oversee a project. `acked_at` is when the recipient acknowledged the message.
+    """
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM messages LEFT JOIN acks ON acks.message = messages.number "
+        "AND acks.agent = messages.recipient WHERE thread = :thread AND messages.number > :after "
+        "AND messages.project = :project ORDER BY messages.number LIMIT :limit",
+        thread=thread,
+        project=project,
+        after=after,
+        limit=limit,
+    )
+    return [record(Message, row) for row in rows]
+
+
 @operation("messages.mark", writes=True, strangers=True)
 def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
     """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
