@@ -3689,6 +3689,44 @@ LIMIT :limit;
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
+-- messages.list (reads)
+-- List messages whoever they are for, newest first; for the next page, `before` is the last number.
+-- ================================================================================================================
+
+-- messages.list (1), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND NOT EXISTS (
+      SELECT 1
+      FROM messages AS later
+      WHERE later.thread = messages.thread AND later.number > messages.number
+  )
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (2), messages.listing
+-- SQLite: messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query) instead of
+-- to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query).
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND (sender = :who OR recipient = :who)
+  AND messages.thread = :thread
+  AND to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)
+  AND messages.number < :before
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- ================================================================================================================
 -- messages.mark (writes)
 -- Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
 -- ================================================================================================================

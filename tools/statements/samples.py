@@ -371,6 +371,8 @@ STORIES: dict[str, list[Call | Later]] = {
         call("messages.send", by="bob~1", body="yes", reply_to=2),
         call("messages.inbox", by="bob~1"),
         call("messages.inbox", by="bob~1", every=True, channel="general", thread=1),
+        call("messages.list", last=True),
+        call("messages.list", agent="bob", thread=1, query="hello", before=9),
         call("messages.ack", by="bob~1", number=2),
         call("messages.mark", by="bob~1", upto=2),
         call("messages.search", query="hello wor*"),

@@ -810,6 +810,25 @@ class AsyncMessages(AsyncGroup):
         """List the comments on a task, oldest first; for the next page, `after` is the last number."""
 
     @awaits
+    async def list(
+        self,
+        *,
+        project: str | None = "",
+        agent: str | None = None,
+        thread: int | None = None,
+        query: str | None = None,
+        last: bool = False,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> builtins.list[Message]:
+        """List messages whoever they are for, newest first; for the next page, `before` is the last number.
+
+        It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
+        that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
+        `acked_at` is when the recipient acknowledged the message.
+        """
+
+    @awaits
     async def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
         """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
 
