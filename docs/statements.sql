@@ -4100,18 +4100,50 @@ LIMIT :limit;
 --   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
--- messages.thread (reads)
--- List all messages of a thread, oldest first, whoever they are for; for the next page, `after` is the last
--- number.
+-- messages.list (reads)
+-- List messages whoever they are for, newest first; for the next page, `before` is the last number.
 -- ================================================================================================================
 
--- messages.thread (1), messages.thread
+-- messages.list (1), messages.listing
 SELECT
     messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
     messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
     coalesce(acks.acked_at, 0), 0 AS gone_since
 FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
-WHERE thread = :thread AND messages.number > :after AND messages.project = :project
+WHERE TRUE
+  AND messages.project = :project
+  AND NOT EXISTS (
+      SELECT 1
+      FROM messages AS later
+      WHERE later.thread = messages.thread AND later.number > messages.number
+  )
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (2), messages.listing
+-- SQLite: messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query) instead of
+-- to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query).
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND (sender = :who OR recipient = :who)
+  AND messages.thread = :thread
+  AND to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)
+  AND messages.number < :before
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (3), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE AND messages.project = :project AND messages.thread = :thread AND messages.number > :after
 ORDER BY messages.number
 LIMIT :limit;
 

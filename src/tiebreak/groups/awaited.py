@@ -821,17 +821,23 @@ class AsyncMessages(AsyncGroup):
         """List the comments on a task, oldest first; for the next page, `after` is the last number."""
 
     @awaits
-    async def thread(
+    async def list(
         self,
-        thread: int,
         *,
-        project: str = "",
-        after: int = 0,
+        project: str | None = "",
+        agent: str | None = None,
+        thread: int | None = None,
+        query: str | None = None,
+        last: bool = False,
+        before: int | None = None,
+        after: int | None = None,
         limit: int = 100,
     ) -> builtins.list[Message]:
-        """List all messages of a thread, oldest first, whoever they are for; for the next page, `after` is the last number.
+        """List messages whoever they are for, newest first; for the next page, `before` is the last number.
 
-        It is for people who oversee a project. `acked_at` is when the recipient acknowledged the message.
+        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
+        that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
+        `acked_at` is when the recipient acknowledged the message.
         """
 
     @awaits

@@ -42,4 +42,4 @@ details. After each merge the event `tiebreak:shown` is dispatched on `document`
 
 from __future__ import annotations
 
-from . import act_route, agents, now, sign_in, static_files  # noqa: F401  (each declares its routes)
+from . import act_route, agents, guarded, messages, now, sign_in, static_files  # noqa: F401  (each declares its routes)
