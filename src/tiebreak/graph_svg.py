@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..text import cut, html, width
+from .text import cut, html, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
