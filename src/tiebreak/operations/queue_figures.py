@@ -9,6 +9,7 @@ and one that was claimed was. A delayed task becomes ready without an event, so 
 
 from __future__ import annotations
 
+from ..names import short
 from . import operation
 from .events import last
 from .references import WAITS_FOR_PERSON
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from ..names import Count, Json, Project
     from . import Transaction
+
+    QueueName = tuple[str, str]
+    """Project and queue."""
 
 MOST = 5000
 """How many events are counted at most."""
@@ -45,21 +49,23 @@ _WANTED = ", ".join(f"'{event}'" for event in (*_ARRIVES, *_LEAVES, *_OTHER))
 
 
 @operation("queues.figures", writes=False, strangers=True, reads_log=True)
-def figures(tx: Transaction, *, project: Project = "", minutes: Count = 60) -> Json:
+def figures(tx: Transaction, *, project: Project | None = "", minutes: Count = 60) -> Json:
     """Return throughput, depth, latency and failures of each queue, minute by minute up to the present one.
 
-    `queues` has for each queue `{queue, ready, claimed, begun, completed, failed, depth, waited, median, p95}`.
-    `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count events in each minute, oldest first.
-    `depth` is the number of ready tasks at the end of each minute, `waited` the median of the seconds that the tasks
-    begun in it had been ready; `median` and `p95` are about all of them. Minutes before `since` are None: at most 5,000
-    events are counted, and `cut` says that there were more. `ready` is capped at 20,000, which `capped` says.
+    `queues` has for each queue `{project, queue, ready, claimed, paused_at, paused_by, reason, begun, completed,
+    failed, depth, waited, median, p95}`. `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count
+    events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
+    median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
+    before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
+    20,000, which `capped` says. Times are Unix seconds, None if there is none.
     """
     begin = (tx.now // MINUTE + 1 - minutes) * MINUTE
     rows, since = _window(tx, project, begin)
     queues = _queues(tx, {row[2] for row in rows})
     ready, capped = _ready(tx, project)
-    claimed = dict(_claimed(tx, project))
-    counts = {name: QueueCounts(minutes) for name in sorted({*ready, *claimed, *(name for name, _ in queues.values())})}
+    claimed, paused = _claimed(tx, project), _paused(tx, project)
+    names = sorted({*ready, *claimed, *paused, *(name for name, _ in queues.values())})
+    counts = {name: QueueCounts(minutes) for name in names}
     for row in rows:
         if row[2] in queues:
             name, created = queues[row[2]]
@@ -71,7 +77,9 @@ def figures(tx: Transaction, *, project: Project = "", minutes: Count = 60) -> J
         "cut": since > begin,
         "capped": capped,
         "queues": [
-            {"queue": name, "ready": ready.get(name, 0), "claimed": claimed.get(name, 0)}
+            dict(zip(("project", "queue"), name, strict=True))
+            | {"ready": ready.get(name, 0), "claimed": claimed.get(name, 0)}
+            | dict(zip(("paused_at", "paused_by", "reason"), paused.get(name, (None, None, None)), strict=True))
             | each.shown(known, ready.get(name, 0))
             for name, each in counts.items()
         ],
@@ -135,12 +143,12 @@ def part(values: list[float], share: float) -> float | None:
     return round(values[min(len(values) - 1, int(share * len(values)))], 3)
 
 
-def _window(tx: Transaction, project: str, begin: int) -> tuple[list[tuple[Any, ...]], int]:
+def _window(tx: Transaction, project: str | None, begin: int) -> tuple[list[tuple[Any, ...]], int]:
     """The events since a moment, oldest first, and the moment from which on they are complete."""
     newest = last(tx)
     rows = tx.all(
         "SELECT at, event, subject, state, epoch, until FROM {log} WHERE number > :floor AND number <= {settled} "
-        f"AND project = :project AND at >= :begin AND event IN ({_WANTED}) ORDER BY number DESC LIMIT :most",
+        f"AND {_of(project)}at >= :begin AND event IN ({_WANTED}) ORDER BY number DESC LIMIT :most",
         floor=newest - SCANNED,
         project=project,
         begin=begin,
@@ -153,38 +161,49 @@ def _window(tx: Transaction, project: str, begin: int) -> tuple[list[tuple[Any, 
     return rows[::-1], max(begin, scanned)
 
 
-def _queues(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[str, int]]:
+def _of(project: str | None) -> str:
+    """The beginning of a condition: rows of this project, or of all."""
+    return "" if project is None else "project = :project AND "
+
+
+def _queues(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[QueueName, int]]:
     """The queue of each task, and when it was posted; pruned tasks are missing."""
-    found: dict[str, tuple[str, int]] = {}
+    found: dict[str, tuple[QueueName, int]] = {}
     for these, params in among("id", sorted(ids)):
-        rows = tx.all(f"SELECT id, queue, created_at FROM tasks WHERE id IN ({these})", **params)
-        found.update((id_, (queue, created)) for id_, queue, created in rows)
+        rows = tx.all(f"SELECT id, project, queue, created_at FROM tasks WHERE id IN ({these})", **params)
+        found.update((id_, ((project, queue), created)) for id_, project, queue, created in rows)
     return found
 
 
-def _ready(tx: Transaction, project: str) -> tuple[dict[str, int], bool]:
+def _ready(tx: Transaction, project: str | None) -> tuple[dict[QueueName, int], bool]:
     """How many ready tasks each queue has, and whether there were too many to count."""
-    counted: dict[str, int] = {}
-    for aside in ("aside = 0", f"aside > 0 AND aside <> {WAITS_FOR_PERSON}"):
-        rows = tx.all(
-            "SELECT queue, count(*) FROM (SELECT queue FROM tasks WHERE project = :project AND state = 'pending' "
-            f"AND ready_at = 0 AND {aside} LIMIT :most) AS ready GROUP BY queue",
-            project=project,
-            most=MOST_READY,
-        )
-        for queue, n in rows:
-            counted[queue] = counted.get(queue, 0) + n
+    counted = _counted(tx, project, "state = 'pending' AND ready_at = 0 AND aside = 0")
+    hidden = f"state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> {WAITS_FOR_PERSON}"
+    for name, n in _counted(tx, project, hidden).items():
+        counted[name] = counted.get(name, 0) + n
     return counted, sum(counted.values()) >= MOST_READY
 
 
-def _claimed(tx: Transaction, project: str) -> list[tuple[str, int]]:
+def _claimed(tx: Transaction, project: str | None) -> dict[QueueName, int]:
     """How many tasks of each queue are claimed."""
-    return [
-        (queue, n)
-        for queue, n in tx.all(
-            "SELECT queue, count(*) FROM (SELECT queue FROM tasks WHERE project = :project AND state = 'claimed' "
-            "LIMIT :most) AS ready GROUP BY queue",
-            project=project,
-            most=MOST_READY,
-        )
-    ]
+    return _counted(tx, project, "state = 'claimed'")
+
+
+def _counted(tx: Transaction, project: str | None, where: str) -> dict[QueueName, int]:
+    """How many tasks each queue has, up to a limit for all of them."""
+    rows = tx.all(
+        f"SELECT project, queue, count(*) FROM (SELECT project, queue FROM tasks WHERE {_of(project)}{where} "
+        "LIMIT :most) AS counted GROUP BY project, queue",
+        project=project,
+        most=MOST_READY,
+    )
+    return {(of, queue): n for of, queue, n in rows}
+
+
+def _paused(tx: Transaction, project: str | None) -> dict[QueueName, tuple[Any, ...]]:
+    """The paused queues: since when, by whom, why."""
+    rows = tx.all(
+        f"SELECT project, queue, paused_at, paused_by, reason FROM queues WHERE {_of(project)}paused_at > 0",
+        project=project,
+    )
+    return {(of, queue): (at / 1e6, short(by), reason) for of, queue, at, by, reason in rows}
