@@ -3895,6 +3895,13 @@ ORDER BY number;
 -- Sends only the insert of its events.
 
 -- ================================================================================================================
+-- agents.prompt (writes)
+-- Record that an agent stands at a prompt of its client until a person answers; without `note`, that it goes on.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
 -- agents.leave (writes)
 -- Record that an agent leaves.
 -- ================================================================================================================
@@ -4551,6 +4558,27 @@ RETURNING epoch;
 -- ================================================================================================================
 -- projects.rename (writes)
 -- Rename a project: its rows move to the new name, and the old name means it too from now on.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- overview.needs (reads)
+-- List what needs a person: the most urgent kind first, then the oldest.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- overview.agents (reads)
+-- List the agents that are here and what each does: those at work first, then those that wait, then idle ones.
+-- ================================================================================================================
+
+-- Sends only the insert of its events.
+
+-- ================================================================================================================
+-- overview.counts (reads)
+-- Count what is open: each count stops at 10,000, so that it costs little however large the board is.
 -- ================================================================================================================
 
 -- Sends only the insert of its events.

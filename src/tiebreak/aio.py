@@ -82,6 +82,7 @@ class AsyncBoard:
         events: awaited.AsyncEvents
         schedules: awaited.AsyncSchedules
         projects: awaited.AsyncProjects
+        overview: awaited.AsyncOverview
         upkeep: awaited.AsyncUpkeep
     else:
 

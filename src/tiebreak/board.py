@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .groups.holds import Holds
     from .groups.jobs import Jobs
     from .groups.messages import Messages
+    from .groups.overview import Overview
     from .groups.projects import Projects
     from .groups.questions import Questions
     from .groups.queues import Queues
@@ -147,6 +148,7 @@ class Board:
         events: Events
         schedules: Schedules
         projects: Projects
+        overview: Overview
         upkeep: Upkeep
     else:
 

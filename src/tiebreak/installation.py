@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-EXTRAS = {"cron": "cronsim", "mcp": "mcp", "postgres": "psycopg", "serve": "uvicorn"}
+EXTRAS = {"cron": "cronsim", "mcp": "mcp", "postgres": "psycopg", "serve": "uvicorn", "top": "textual"}
 """The extras of pyproject.toml, each with a module that is there if and only if the extra is."""
 PIP, UV_PIP, UV_TOOL, PIPX = "pip", "uv pip", "uv tool", "pipx"
 

@@ -45,6 +45,8 @@ ACTIVE = 60.0
 """An agent that was seen within this many seconds is `active`."""
 IDLE = 1800.0
 """An agent that was seen within this many seconds is `idle`, otherwise `stale`."""
+STALLED = 2 * 3600.0
+"""A claim without a sign of progress for this long needs somebody to look at it."""
 FORGOTTEN = DAY
 """An agent that was silent for this long is `gone`, even if nothing is known of its process."""
 

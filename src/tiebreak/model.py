@@ -471,6 +471,65 @@ class Status(Record):
     now: Time
 
 
+class Need(Record):
+    """Something that waits for a person. `kind` is one of `operations.needs.NEEDS`.
+
+    `ref` names it in other calls: the number of a task, a resource, or the name of an agent. `number` is that of the
+    task, or 0, and `task_kind` its kind. `agent` is whom it is about, and `note` says in one line why.
+    """
+
+    kind: str
+    project: str
+    ref: str
+    number: int
+    task_kind: str | None
+    name: str
+    agent: Holder | None
+    since_at: Time
+    note: str | None
+
+
+class Activity(Record):
+    """An agent that is here, and what it does. `section` is `working`, `waiting` or `idle`, and `since_at` since when.
+
+    `tasks` are its claims (`{number, name, kind, priority, epoch, left, lapsed}`) and `holds` its holds (`{resource,
+    slot, epoch, left}`), with the seconds that are left. `waits_for` lists `{agent, resource, how}` as a `Wait` does,
+    and `{question, name}` or `{prompt}` where it waits for a person.
+    """
+
+    agent: Holder
+    project: str
+    section: str
+    status: str
+    doing: str | None
+    program: str | None
+    parent: Holder | None
+    host: str | None
+    since_at: Time
+    seen_at: Time
+    tasks: Json
+    holds: Json
+    waits_for: Json
+
+
+class Counts(Record):
+    """A board in a few numbers that cost little however large it is: each counts up to 10,000.
+
+    `failed` are the tasks that failed within a day, `event` is the number of the newest event.
+    """
+
+    project: str
+    agents: int
+    claimed: int
+    ready: int
+    blocked: int
+    failed: int
+    questions: int
+    holds: int
+    event: int
+    now: Time
+
+
 class Pruned(Record):
     """How many rows a pruning step removed (or would remove), and whether there is more to do."""
 
@@ -501,6 +560,9 @@ RECORDS: dict[str, type[Record]] = {
         Sentence,
         Schedule,
         Status,
+        Need,
+        Activity,
+        Counts,
         Pruned,
     )
 }

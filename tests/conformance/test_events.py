@@ -175,6 +175,7 @@ WRITES: dict[str, Callable[[Place, Board], dict[str, Any]]] = {
     "agents.renew": lambda place, board: announced(board),
     "agents.report_dead": lambda place, board: bound(place.open("bob")),
     "agents.warn": lambda place, board: {"note": "the hooks could not reach the board"},
+    "agents.prompt": lambda place, board: {"note": "wants to use Bash"},
     "agents.leave": lambda place, board: announced(board),
     "sessions.begin": lambda place, board: {
         **{"session": "lead~spawn-1", "role": "worker", "command": ["agent"]},

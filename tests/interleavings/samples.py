@@ -289,6 +289,7 @@ SAMPLES: list[Sample] = [
     one("agents.heartbeat", "alice", doing="less", **A),
     RENEW_ALL,
     one("agents.warn", "alice", note="careful", **A),
+    one("agents.prompt", "alice", note="wants to use Bash", **A),
     one("agents.leave", "alice", **A),
     one("agents.list", "alice"),
     # Sessions.

@@ -61,6 +61,13 @@ class Agents(Group):
     def warn(self, note: str, *, agent: str = "", project: str = "") -> bool:
         """Record a warning as an event, for people who watch the board."""
 
+    @sends("agents.prompt")
+    def prompt(self, *, agent: str = "", project: str = "", note: str | None = None) -> bool:
+        """Record that an agent stands at a prompt of its client until a person answers; without `note`, that it goes on.
+
+        For programs that see such prompts, such as hooks. Watchers are told by `overview.needs`.
+        """
+
     @sends("agents.leave")
     def leave(self, *, agent: str = "", project: str = "", reason: str | None = None) -> Agent:
         """Record that an agent leaves. Its claims and holds stay until they are released or run out."""

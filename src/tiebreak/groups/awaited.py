@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..model import (
+        Activity,
         Agent,
+        Counts,
         Event,
         Hold,
         Imported,
         Job,
         KnownProject,
         Message,
+        Need,
         Pruned,
         Question,
         Queue,
@@ -893,6 +896,13 @@ class AsyncAgents(AsyncGroup):
         """Record a warning as an event, for people who watch the board."""
 
     @awaits
+    async def prompt(self, *, agent: str = "", project: str = "", note: str | None = None) -> bool:
+        """Record that an agent stands at a prompt of its client until a person answers; without `note`, that it goes on.
+
+        For programs that see such prompts, such as hooks. Watchers are told by `overview.needs`.
+        """
+
+    @awaits
     async def leave(self, *, agent: str = "", project: str = "", reason: str | None = None) -> Agent:
         """Record that an agent leaves. Its claims and holds stay until they are released or run out."""
 
@@ -1186,6 +1196,31 @@ class AsyncProjects(AsyncGroup):
 
         `found` says that the name was found in a repository, not chosen by a person.
         """
+
+
+class AsyncOverview(AsyncGroup):
+    """The operations `overview.…` of a board."""
+
+    @awaits
+    async def needs(self, *, project: str | None = "", limit: int = 50) -> builtins.list[Need]:
+        """List what needs a person: the most urgent kind first, then the oldest.
+
+        Open questions, agents at a permission prompt, deadlocks, dead agents that still hold something, tasks that failed
+        within a day, and claims without a sign of progress for hours.
+        """
+
+    @awaits
+    async def agents(self, *, project: str | None = "", limit: int = 100) -> builtins.list[Activity]:
+        """List the agents that are here and what each does: those at work first, then those that wait, then idle ones.
+
+        Within each, the one that does it longest comes first. An agent is at work if it has a claim or a hold, or was seen
+        within a minute and says what it does. It waits if it is in the wait queue, has asked a person, or stands at a
+        permission prompt. Dead agents are not listed; `overview.needs` names those that still hold something.
+        """
+
+    @awaits
+    async def counts(self, *, project: str | None = "") -> Counts:
+        """Count what is open: each count stops at 10,000, so that it costs little however large the board is."""
 
 
 class AsyncUpkeep(AsyncGroup):

@@ -13,6 +13,7 @@ from .hook_call import (
     EDIT,
     END,
     NOTHING,
+    PERMISSION,
     PROMPT,
     READ,
     SHELL,
@@ -35,6 +36,7 @@ EVENTS = {
     "SessionStart": START,
     "UserPromptSubmit": PROMPT,
     "PreToolUse": BEFORE,
+    "PermissionRequest": PERMISSION,
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,
@@ -55,6 +57,8 @@ def understand(data: dict[str, Any], event: str) -> HookCall | None:
     call = hook_call.begin(NAME, EVENTS.get(event, NOTHING), data, "session_id")
     if call.phase in (BEFORE, AFTER):
         _tool(call, data, failed=event == "PostToolUseFailure")
+    elif call.phase == PERMISSION:
+        call.asks = hook_call.use_of(data)
     return call
 
 

@@ -10,7 +10,21 @@ import os
 
 from ..errors import Invalid, TiebreakError
 from ..names import shown
-from .hook_call import AFTER, BEFORE, EDIT, END, PROMPT, READ, SHELL, START, STOP, SUBAGENT_STOP, Answer, Verdict
+from .hook_call import (
+    AFTER,
+    BEFORE,
+    EDIT,
+    END,
+    PERMISSION,
+    PROMPT,
+    READ,
+    SHELL,
+    START,
+    STOP,
+    SUBAGENT_STOP,
+    Answer,
+    Verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +98,8 @@ def decide(call: HookCall, engine: Engine, environ: Mapping[str, str], *, own_pr
     from .hook_context import HookContext
 
     hook = HookContext(engine, call, environ)
+    if call.phase != BEFORE:  # what comes before a tool does not end a prompt: tools may run side by side
+        _tell_prompt(hook)
     if call.phase in (BEFORE, AFTER):
         return _about_tool(hook, own_process=own_process)
     if call.phase in (START, PROMPT, STOP, SUBAGENT_STOP, END):
@@ -100,6 +116,16 @@ def decide(call: HookCall, engine: Engine, environ: Mapping[str, str], *, own_pr
         return step[call.phase](hook)
     hook.renew()
     return Verdict()
+
+
+def _tell_prompt(hook: HookContext) -> None:
+    """Tell the board that the agent stands at a prompt, or that it goes on."""
+    if hook.call.phase == PERMISSION:
+        hook.state.put("prompt", hook.call.asks.encode())
+        hook.board.agents.prompt(note=hook.call.asks)
+    elif hook.state.get("prompt") is not None:
+        hook.state.forget("prompt")
+        hook.board.agents.prompt()
 
 
 def _about_tool(hook: HookContext, *, own_process: bool) -> Verdict:

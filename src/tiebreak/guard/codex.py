@@ -6,7 +6,7 @@ import os
 
 from ..errors import Invalid
 from . import claude, hook_call
-from .hook_call import AFTER, BEFORE, EDIT, NOTHING, PROMPT, SHELL, START, STOP, SUBAGENT_STOP, HookCall
+from .hook_call import AFTER, BEFORE, EDIT, NOTHING, PERMISSION, PROMPT, SHELL, START, STOP, SUBAGENT_STOP, HookCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ EVENTS = {
     "SessionStart": START,
     "UserPromptSubmit": PROMPT,
     "PreToolUse": BEFORE,
+    "PermissionRequest": PERMISSION,
     "PostToolUse": AFTER,
     "Stop": STOP,
     "SubagentStop": SUBAGENT_STOP,
@@ -36,6 +37,8 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
             call.tool, call.paths = EDIT, _patched(call, given)
         elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
             call.tool, call.seconds = SHELL, hook_call.duration(given)
+    elif call.phase == PERMISSION:
+        call.asks = hook_call.use_of(data)
     return call
 
 

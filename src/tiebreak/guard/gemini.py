@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from . import hook_call
 from .claude import groups
-from .hook_call import AFTER, BEFORE, EDIT, END, NOTHING, PROMPT, READ, SHELL, START, STOP, Answer, HookCall, Verdict
+from .hook_call import (
+    AFTER,
+    BEFORE,
+    EDIT,
+    END,
+    NOTHING,
+    PERMISSION,
+    PROMPT,
+    READ,
+    SHELL,
+    START,
+    STOP,
+    Answer,
+    HookCall,
+    Verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +31,7 @@ EVENTS = {
     "SessionStart": START,
     "BeforeAgent": PROMPT,
     "BeforeTool": BEFORE,
+    "Notification": PERMISSION,
     "AfterTool": AFTER,
     "AfterAgent": STOP,
     "SessionEnd": END,
@@ -36,6 +52,10 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
             call.tool, call.paths = READ, hook_call.files(call, given)
         elif name == "run_shell_command" or (name.startswith("mcp_") and "tiebreak" not in name):
             call.tool, call.seconds = SHELL, hook_call.duration(given)
+    elif call.phase == PERMISSION:
+        if hook_call.text(data, "notification_type") != "ToolPermission":
+            call.phase = NOTHING  # it only tells something
+        call.asks = "wants to use a tool"
     return call
 
 

@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-START, PROMPT, BEFORE, AFTER, STOP, SUBAGENT_STOP, END, NOTHING = (
-    *("start", "prompt", "before", "after", "stop", "subagent-stop", "end", "nothing"),
+START, PROMPT, BEFORE, PERMISSION, AFTER, STOP, SUBAGENT_STOP, END, NOTHING = (
+    *("start", "prompt", "before", "permission", "after", "stop", "subagent-stop", "end", "nothing"),
 )
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
@@ -30,6 +30,7 @@ class HookCall:
     """One call of a hook: which session, where, and what is about to happen or has happened."""
 
     __slots__ = (
+        "asks",
         "client",
         "cwd",
         "paths",
@@ -52,6 +53,8 @@ class HookCall:
         self.cwd = cwd
         self.subagent = ""
         """The client's id of the sub-agent; "" for the main agent."""
+        self.asks = ""
+        """What the client asks a person to permit, in a few words."""
         self.tool = OTHER
         self.tool_use = ""
         """The client's id of this use of a tool, the same before and after it."""
@@ -136,6 +139,13 @@ def begin(client: str, phase: str, data: dict[str, Any], *session: str) -> HookC
     call.tool_use = text(data, "tool_use_id", "tool_call_id")
     call.reminded = data.get("stop_hook_active") is True
     return call
+
+
+def use_of(data: dict[str, Any]) -> str:
+    """What a request for permission is about. Only the tool is named: what it is given may be secret."""
+    from ..text import cut, plain
+
+    return f"wants to use {cut(plain(text(data, 'tool_name', needed=True)), 100)}"
 
 
 def _first(roots: Any) -> str:

@@ -135,6 +135,7 @@ MODULES = {
     "events": ("events", "timeline"),
     "schedules": ("schedules",),
     "projects": ("projects",),
+    "overview": ("needs", "overview"),
     "upkeep": ("upkeep", "pruning"),
 }
 """The modules that declare the operations of each group. Modules that are needed most often come first."""

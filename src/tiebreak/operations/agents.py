@@ -191,6 +191,17 @@ def warn(tx: Transaction, *, note: Note, agent: AgentId = "", project: Project =
     return True
 
 
+@operation("agents.prompt", writes=True, strangers=True)
+def prompt(tx: Transaction, *, agent: AgentId = "", project: Project = "", note: Note | None = None) -> bool:
+    """Record that an agent stands at a prompt of its client until a person answers; without `note`, that it goes on.
+
+    For programs that see such prompts, such as hooks. Watchers are told by `overview.needs`.
+    """
+    event = "agent.resumed" if note is None else "agent.prompted"
+    append(tx, event, project, subject=agent, name=short(agent), agent=agent, note=note)
+    return note is not None
+
+
 @operation("agents.leave", writes=True, strangers=True)
 def leave(tx: Transaction, *, agent: AgentId = "", project: Project = "", reason: Note | None = None) -> Agent:
     """Record that an agent leaves. Its claims and holds stay until they are released or run out."""

@@ -68,12 +68,17 @@ def _describe(tx: Transaction, project: str) -> KnownProject:
 @operation("projects.list", writes=False, strangers=True)
 def listing(tx: Transaction) -> list[KnownProject]:
     """Return every project of the board."""
+    return [_describe(tx, each) for each in all_projects(tx)]
+
+
+def all_projects(tx: Transaction) -> list[str]:
+    """The names of all projects that have rows. Each is found by an index, however many rows it has."""
     names: set[str] = set()
     for table in ("projects", "agents", "holds"):
         names |= set(_distinct(tx, table))
     for state in ("finished_at = 0", "finished_at > 0"):  # each has an index
         names |= set(_distinct(tx, "tasks", state))
-    return [_describe(tx, each) for each in sorted(names)]
+    return sorted(names)
 
 
 def _distinct(tx: Transaction, table: str, also: str = "TRUE") -> list[str]:

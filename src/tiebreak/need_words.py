@@ -1,0 +1,55 @@
+"""The words for what needs a person (`overview.needs`): what each kind is called, and the command that deals with it.
+
+The terminal screen, the pages and `tb` without a command all show these, so that a person learns them once.
+"""
+
+from __future__ import annotations
+
+from .held_files import called
+from .names import JOB, short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .model import Need
+
+TITLES = {
+    "permission": "permission",
+    "question": "question",
+    "deadlock": "deadlock",
+    "dead": "dead holder",
+    "failed": "failed",
+    "handoff": "handoff waits",
+    "stalled": "no progress",
+}
+"""One or two words for each kind."""
+
+
+def next_step(need: Need) -> str:
+    """The command that deals with it, to be pasted into a terminal. It never destroys anything."""
+    from shlex import quote
+
+    ref = quote(need.ref if need.number else called(need.ref))
+    return {
+        "permission": f"tb attach {ref}",
+        "question": f"tb answer {ref}",
+        "deadlock": f"tb why {ref}",
+        "dead": f"tb why {ref}",
+        "failed": f"tb logs {ref}" if need.task_kind == JOB else f"tb why {ref}",
+        "handoff": "tb drain",
+        "stalled": f"tb why {ref}",
+    }[need.kind]
+
+
+def sentence(need: Need) -> str:
+    """What is the matter, in one line."""
+    who = short(need.agent) if need.agent else ""
+    numbered = f"#{need.number} {need.name}" if need.number else need.name
+    return {
+        "permission": f"{who} waits at a prompt: {need.name}",
+        "question": f"{who or 'somebody'} asks: {numbered}",
+        "deadlock": f"{who} could not wait for {need.name}: {need.note or 'a deadlock'}",
+        "dead": f"{who} {need.note}",
+        "failed": f"{numbered}: {need.note}",
+        "handoff": f"{need.name}: {need.note or 'waits to be started'}",
+        "stalled": f"{who} has {numbered}: {need.note}",
+    }[need.kind]
