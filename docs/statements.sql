@@ -3183,37 +3183,43 @@ LIMIT 1;
 
 -- queues.figures (4), queue_figures._queues
 -- The queue of each task, and when it was posted; pruned tasks are missing.
-SELECT id, queue, created_at
+SELECT id, project, queue, created_at
 FROM tasks
 WHERE id IN (:id_aaa);
 
--- queues.figures (5), queue_figures._ready
--- How many ready tasks each queue has, and whether there were too many to count.
-SELECT queue, count(*)
+-- queues.figures (5), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
 FROM (
-    SELECT queue
+    SELECT project, queue
     FROM tasks
     WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0
     LIMIT :most
-) AS ready
-GROUP BY queue;
+) AS counted
+GROUP BY project, queue;
 
--- queues.figures (6), queue_figures._ready
--- How many ready tasks each queue has, and whether there were too many to count.
-SELECT queue, count(*)
+-- queues.figures (6), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
 FROM (
-    SELECT queue
+    SELECT project, queue
     FROM tasks
     WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3
     LIMIT :most
-) AS ready
-GROUP BY queue;
+) AS counted
+GROUP BY project, queue;
 
--- queues.figures (7), queue_figures._claimed
--- How many tasks of each queue are claimed.
-SELECT queue, count(*)
-FROM (SELECT queue FROM tasks WHERE project = :project AND state = 'claimed' LIMIT :most) AS ready
-GROUP BY queue;
+-- queues.figures (7), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (SELECT project, queue FROM tasks WHERE project = :project AND state = 'claimed' LIMIT :most) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (8), queue_figures._paused
+-- The paused queues: since when, by whom, why.
+SELECT project, queue, paused_at, paused_by, reason
+FROM queues
+WHERE project = :project AND paused_at > 0;
 
 -- ================================================================================================================
 -- holds.take (writes)

@@ -181,6 +181,27 @@ def test_a_question_and_a_blocked_task_are_not_ready(alice: Board) -> None:
     assert [each["queue"] for each in alice.queues.figures()["queues"] if each["ready"]] == ["q"]
 
 
+def test_a_limit_says_how_many_run_and_how_many_wait(alice: Board) -> None:
+    alice.jobs.submit_many(jobs=[{"command": "true", "limit": "deploy=2"} for _ in range(5)])
+    alice.jobs.next(count=3)
+    found = alice.queues.figures()
+    assert found["limits"] == [{"project": "demo", "group": "deploy", "size": 2, "claimed": 2, "ready": 3}]
+    assert found["queues"][0]["ready"] == 3, "tasks that wait for room are ready, too"
+
+
+def test_a_paused_queue_without_tasks_is_shown(alice: Board) -> None:
+    alice.queues.pause(queue="slow", reason="maintenance")
+    [found] = alice.queues.figures()["queues"]
+    assert (found["queue"], found["paused_by"], found["reason"], found["ready"]) == ("slow", "alice", "maintenance", 0)
+
+
+def test_the_queues_of_all_projects_are_kept_apart(place: Place, alice: Board) -> None:
+    alice.tasks.post(name="a", queue="q")
+    place.open("carol", "other").tasks.post(name="b", queue="q")
+    found = alice.queues.figures(project=None)["queues"]
+    assert [(each["project"], each["ready"]) for each in found] == [("demo", 1), ("other", 1)]
+
+
 def test_strangers_may_look(alice: Board) -> None:
     from tiebreak.operations import find
 

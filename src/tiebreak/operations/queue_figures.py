@@ -57,7 +57,8 @@ def figures(tx: Transaction, *, project: Project | None = "", minutes: Count = 6
     events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
     median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
     before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
-    20,000, which `capped` says. Times are Unix seconds, None if there is none.
+    20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+    that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
     """
     begin = (tx.now // MINUTE + 1 - minutes) * MINUTE
     rows, since = _window(tx, project, begin)
@@ -83,6 +84,7 @@ def figures(tx: Transaction, *, project: Project | None = "", minutes: Count = 6
             | each.shown(known, ready.get(name, 0))
             for name, each in counts.items()
         ],
+        "limits": _limits(tx, project),
     }
 
 
@@ -207,3 +209,22 @@ def _paused(tx: Transaction, project: str | None) -> dict[QueueName, tuple[Any, 
         project=project,
     )
     return {(of, queue): (at / 1e6, short(by), reason) for of, queue, at, by, reason in rows}
+
+
+def _limits(tx: Transaction, project: str | None) -> list[dict[str, Any]]:
+    """The groups of limits that have something to do: how many tasks may run, do run, and wait."""
+    found: dict[QueueName, dict[str, Any]] = {}
+    for state in ("claimed", "ready"):
+        where = "state = 'claimed'" if state == "claimed" else "state = 'pending' AND ready_at = 0"
+        rows = tx.all(
+            "SELECT project, limit_group, max(limit_size), count(*) FROM (SELECT project, limit_group, limit_size "
+            f"FROM tasks WHERE {_of(project)}{where} AND limit_group IS NOT NULL LIMIT :most) AS limited "
+            "GROUP BY project, limit_group",
+            project=project,
+            most=MOST_READY,
+        )
+        for of, group, size, n in rows:
+            each = found.setdefault((of, group), {"project": of, "group": group, "size": 0, "claimed": 0, "ready": 0})
+            each["size"] = max(each["size"], size)
+            each[state] = n
+    return [found[name] for name in sorted(found)]
