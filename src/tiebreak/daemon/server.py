@@ -31,11 +31,11 @@ from ..limits import MIN_TOKEN, RECEIPT
 from ..text import moment
 from ..user_folders import DEFAULT_ADDRESS, LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
-from .browser_routes import enter_path
 from .http_protocol import ALWAYS, FlushQueue, HttpProtocol
 from .lock import DaemonLock
 from .security import Access, AccessCheck
 from .service import SHORTEN_LOG, SWEEP, Service
+from .web.sign_in import enter_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,0 +1,64 @@
+"""*Now*: what needs a person, who works, who waits, who is idle, and the latest events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...need_words import TITLES, next_step
+from .page import page
+
+if TYPE_CHECKING:
+    from ...model import Counts, Event
+    from .page import Visit
+
+MOST = 50
+"""Needs that are shown."""
+LATEST = 25
+"""Events that are shown."""
+_SECTIONS = (
+    ("working", "Working", "Nobody is at work."),
+    ("waiting", "Waiting", "Nobody waits."),
+    ("idle", "Idle", "Nobody is idle."),
+)
+_BAD = (".failed", ".refused", ".fenced", ".broken", ".expired", ".deadlocked", ".died")
+
+
+@page("/", "now.html", "What happens now: what needs a person, who works, who waits, the latest events.", title="Now")
+async def now(visit: Visit) -> dict[str, Any]:
+    """The page that a browser lands on. It shows the same as `tb top`, with the same words in the same order."""
+    needs, agents, counts, events, questions = await visit.together(
+        visit.read("overview.needs", limit=MOST),
+        visit.read("overview.agents"),
+        visit.read("overview.counts"),
+        visit.read("events.read", newest=True, limit=LATEST),
+        visit.read("questions.list", limit=MOST),
+    )
+    return {
+        "needs": needs,
+        "titles": TITLES,
+        "steps": [next_step(each) for each in needs],
+        "choices": {each.number: each.choices or () for each in questions},
+        "sections": _SECTIONS,
+        "agents": {name: [each for each in agents if each.section == name] for name, *_ in _SECTIONS},
+        "numbers": _numbers(counts),
+        "events": list(reversed(events)),
+        "moods": {each.number: mood(each) for each in events},
+    }
+
+
+def _numbers(counts: Counts) -> list[tuple[str, int, str]]:
+    return [
+        ("agents", counts.agents, ""),
+        ("at work", counts.claimed, "good"),
+        ("ready", counts.ready, ""),
+        ("blocked", counts.blocked, ""),
+        ("held", counts.holds, ""),
+        ("failed today", counts.failed, "bad"),
+    ]
+
+
+def mood(event: Event) -> str:
+    """Whether an event is good or bad news, as a class of the style."""
+    if event.event.endswith(_BAD):
+        return "bad"
+    return "good" if event.event.endswith((".completed", ".answered")) else ""
