@@ -402,7 +402,7 @@ const COLUMN = 22;
 export function life(el) {
   const items = [...el.querySelectorAll("li[data-event]")];
   const svg = el.querySelector("svg.branches") ?? draw("svg", { class: "branches", "aria-hidden": "true" });
-  if (!svg.isConnected) el.prepend(svg);
+  if (!svg.isConnected) (el.querySelector(".life-picture") ?? el).prepend(svg);
   const rows = items.map((item) => ({ ...item.dataset, item, what: item.dataset.event.split(".")[1] }));
   const branches = branchesOf(rows), colours = palette(rows.map((row) => row.agent ?? ""));
   const wide = (Math.max(1, ...branches.map((branch) => branch.column)) + 1) * COLUMN + 12;

@@ -34,7 +34,7 @@ COLUMNS = (
 )
 _TELL_APART = {"priority": "priority_is", "agent": "agent_is"}
 """Filters that an action on a set has under another name, because it also takes a new value of that name."""
-_QUERY = {name: TEXT for name in (*FILTERS, "view", "before")}
+_QUERY = dict.fromkeys((*FILTERS, "view", "before"), TEXT)
 
 
 @page("/tasks", "tasks.html", "The tasks: a list or a board, filtered.", title="Tasks", query=_QUERY, watch=("task.",))
