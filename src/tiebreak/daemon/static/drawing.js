@@ -482,6 +482,7 @@ export function sparkline(el, values, { bars = false } = {}) {
   values.forEach((value, i) => { if (value !== null) (i && values[i - 1] !== null ? runs.at(-1) : runs[runs.push([]) - 1]).push([i * by, y(value)]); });
   const parts = [draw("path", { class: "base", d: `M0 ${high - 1}H${wide}` })];
   for (const run of runs) {
+    if (run.length === 1) parts.push(draw("circle", { class: "last", cx: run[0][0], cy: run[0][1], r: 1.4 }));
     const line = run.map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`).join("L");
     parts.push(draw("path", { class: "area", d: `M${run[0][0]} ${high}L${line}L${run.at(-1)[0]} ${high}z` }), draw("path", { class: "line", d: `M${line}` }));
   }

@@ -1,6 +1,7 @@
 // A task's page: draws the branches of its life, and fetches the output of a job if this browser may act.
 import { guarded } from "./acting.js";
 import { life } from "./drawing.js";
+import { isPaused } from "./live.js";
 import { onShown } from "./page.js";
 
 const list = document.getElementById("life");
@@ -30,4 +31,6 @@ async function showOutput() {
   if (atEnd) made.scrollTop = made.scrollHeight;
 }
 onShown(showOutput);
+// What a job prints is no event, so it is asked for again while the job runs and somebody looks.
+setInterval(() => "running" in (output?.dataset ?? {}) && !document.hidden && !isPaused() && showOutput(), 3000);
 document.addEventListener("tiebreak:acting", showOutput);

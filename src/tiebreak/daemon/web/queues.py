@@ -61,7 +61,7 @@ def _numbers(queue: dict[str, Any]) -> dict[str, str]:
     p95 = "" if queue["p95"] is None else f", p95 {span(queue['p95'])}"
     return {
         "completed": f"{done} in an hour",
-        "depth": f"{queue['ready']} now, {queue['claimed']} claimed",
+        "depth": f"{queue['ready']}, and {queue['claimed']} claimed",
         "waited": f"{median}{p95}",
         "failed": f"{failed} in an hour",
     }

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Invalid
-from ...graph_svg import svg
 from ...names import JOB, QUESTION
 from .page import page
-from .templates import href
+from .task_graph import drawn
 from .timeline import ENDS
 
 if TYPE_CHECKING:
@@ -51,16 +50,18 @@ async def task(visit: Visit) -> dict[str, Any]:
         visit.read("tasks.list", parent=f"#{found.number}", project=found.project, limit=PARTS),
         _above(visit, found),
     )
+    lines = life(sentences, events)
     return {
         "title": f"#{found.number} {found.name}",
         "task": found,
         "is_job": found.kind == JOB,
         "is_question": found.kind == QUESTION,
         "above": above,
-        "life": life(sentences, events),
+        "life": lines,
+        "shapes": {line["event"] for line in lines},
         "present": [each.text for each in sentences if is_present(each)],
         "attempts": [{**span, "said": ENDS[span["how"]]} for span in reversed(lanes["spans"])],
-        "graph": _drawn(graph, visit.project) if graph["edges"] else "",
+        "graph": drawn(graph["nodes"], graph["edges"], graph["number"], visit.project) if graph["edges"] else "",
         "graph_cut": graph["cut"],
         "comments": comments,
         "parts_of_it": parts,
@@ -96,13 +97,3 @@ def life(sentences: list[Sentence], events: list[Event]) -> list[dict[str, Any]]
             }
         )
     return out
-
-
-def _drawn(graph: dict[str, Any], project: str | None) -> Any:
-    """The picture of what comes before and after, as HTML; `svg` has escaped what it shows."""
-    from markupsafe import Markup
-
-    def link(number: int) -> str:
-        return href(f"/tasks/{number}", project=project)
-
-    return Markup(svg(graph["nodes"], graph["edges"], graph["number"], link))  # noqa: S704

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...errors import Invalid
 from ...names import FINAL, PRIORITIES, STATES
 from .page import TEXT, page
+from .task_graph import drawn
 from .templates import href
 
 if TYPE_CHECKING:
@@ -13,6 +15,12 @@ if TYPE_CHECKING:
 
 ROWS = 50
 """Tasks in one window of the list."""
+VIEWS = {"list": "", "board": "board", "graph": "graph"}
+"""The views by their names, and what the address says."""
+SEEDS = 8
+"""Tasks around which the graph is drawn: the newest that are blocked."""
+NODES = 60
+"""Tasks in the graph, about."""
 CARDS = 20
 """Tasks in one column of the board."""
 FILTERS = {
@@ -42,20 +50,25 @@ async def tasks(visit: Visit) -> dict[str, Any]:
     """A window of the list, or the top of each column of the board."""
     given = {name: visit.given[name] for name in FILTERS if name in visit.given}
     filters = {FILTERS[name]: [value] if name == "state" else value for name, value in given.items()}
-    board = visit.given.get("view") == "board"
+    view = visit.given.get("view", "list")
+    if view not in VIEWS:
+        raise Invalid(f"view: expected {', '.join(VIEWS)}")
     before = visit.count("before")
-    shown = await (_board(visit, filters) if board else _list(visit, filters, before, given))
+    if view == "list":
+        shown = await _list(visit, filters, before, given)
+    else:
+        shown = await (_board if view == "board" else _graph)(visit, filters)
     return {
         **shown,
         "given": given,
-        "view": "board" if board else "list",
+        "view": view,
+        "views": {name: href("/tasks", project=visit.project, **given, view=VIEWS[name]) for name in VIEWS},
         "states": STATES,
         "priorities": tuple(reversed(PRIORITIES)),
         "filtered": _in_words(given),
+        "more_given": any(name in given for name in ("kind", "queue", "tag", "agent")),
         "each": {_TELL_APART.get(name, FILTERS[name]): filters[FILTERS[name]] for name in given},
         "may": _may(given.get("state")),
-        "as_list": href("/tasks", project=visit.project, **given),
-        "as_board": href("/tasks", project=visit.project, **given, view="board"),
     }
 
 
@@ -75,6 +88,24 @@ async def _board(visit: Visit, filters: dict[str, Any]) -> dict[str, Any]:
         *(visit.read("tasks.list", **filters, states=[state], limit=CARDS + 1) for state in states)
     )
     return {"columns": COLUMNS, "cards": dict(zip(states, found, strict=True)), "most": CARDS}
+
+
+async def _graph(visit: Visit, filters: dict[str, Any]) -> dict[str, Any]:
+    """What comes before and after the newest tasks that are blocked, in one picture."""
+    filters.setdefault("states", ["blocked"])
+    found = await visit.read("tasks.list", **filters, limit=SEEDS)
+    nodes: dict[int, dict[str, Any]] = {}
+    edges: dict[tuple[int, int], list[int]] = {}
+    cut = False
+    for task in found:
+        if task.number in nodes or len(nodes) >= NODES:
+            continue
+        near = await visit.read("jobs.graph", ref=f"#{task.number}", project=task.project, limit=NODES)
+        nodes.update((each["number"], each) for each in near["nodes"])
+        edges.update(((before, after), [before, after]) for before, after in near["edges"])
+        cut = cut or near["cut"]
+    shown = sorted(nodes.values(), key=lambda each: int(each["number"]))
+    return {"graph": drawn(shown, list(edges.values()), 0, visit.project) if edges else "", "graph_cut": cut}
 
 
 def _in_words(given: dict[str, str]) -> str:
