@@ -176,6 +176,7 @@ STORIES: dict[str, list[Call | Later]] = {
         call("tasks.next", count=2),
         call("tasks.next", queue="slow"),
         call("queues.list"),
+        call("queues.figures"),
         call("queues.resume", queue="slow"),
         call("tasks.next"),
     ],
@@ -437,6 +438,8 @@ STORIES: dict[str, list[Call | Later]] = {
             newest=True,
         ),
         call("events.why", ref="task"),
+        call("events.timeline"),
+        call("events.timeline", before=2, limit=1),
         call("events.why", ref="file:a.py"),
     ],
     "schedules": [
