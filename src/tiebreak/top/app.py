@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
+    from textual.screen import Screen
 
     from ..board import Board
     from .actions import Target
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 WIDE = 110
 """From so many columns on, the peek has a place of its own on the right."""
-SHORT = "Space peek  Enter attach  d dispatch  m message  w why  / filter  : command  ? help"
+SHORT = "Space peek  Enter attach  d dispatch  m message  w why  / filter  : run  ? help"
 
 
 class WatchApp(App[None]):
@@ -43,6 +44,7 @@ class WatchApp(App[None]):
     `keys.TopApp` adds what the keys do.
     """
 
+    AUTO_FOCUS = None  # keys are for the list, until a person wants to type
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = "top.tcss"
     TITLE = "tb top"
@@ -98,15 +100,20 @@ class WatchApp(App[None]):
     def on_mount(self) -> None:
         """Begin to follow the board. The clock only redraws ages."""
         self._fit(self.size.width, self.size.height)
-        self.query_one("#head", StyledLines).show([FrameLine((Cell("reading the board …", "dim"),)), FrameLine(())])
+        self.main.query_one("#head", StyledLines).show(
+            [FrameLine((Cell("reading the board …", "dim"),)), FrameLine(())]
+        )
         self.follower.start()
         self.set_interval(1.0, self._draw)
 
     def on_unmount(self) -> None:
-        """End what runs in the background."""
+        """Read nothing any more."""
         self.follower.stop()
-        if (running := self.query_one(PeekPane).command) is not None:
-            running.end()
+
+    @property
+    def main(self) -> Screen[object]:
+        """The screen below all dialogs."""
+        return self.screen_stack[0]
 
     # ── Frames ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,8 +134,8 @@ class WatchApp(App[None]):
         self._taken, self._taken_at, self._broken = taken, self._clock(), ""
         self.frames_drawn += 1
         self._draw()
-        self.query_one(Ticker).show(taken.events)
-        pane = self.query_one(PeekPane)
+        self.main.query_one(Ticker).show(taken.events)
+        pane = self.main.query_one(PeekPane)
         if pane.command is None:
             wanted = self._target()
             if wanted is not None and wanted != pane.wanted:
@@ -144,9 +151,9 @@ class WatchApp(App[None]):
         taken = replace(self._taken, later=later)
         columns = self.size.width
         lag = lag_text(taken.behind, later, self._broken)
-        self.query_one("#head", StyledLines).show(header(taken, columns, lag))
-        self.query_one("#tabs", StyledLines).show([tabs(taken.view, self.words, columns)])
-        rows = self.query_one(RowList)
+        self.main.query_one("#head", StyledLines).show(header(taken, columns, lag))
+        self.main.query_one("#tabs", StyledLines).show([tabs(taken.view, self.words, columns)])
+        rows = self.main.query_one(RowList)
         rows.show(body(sections(taken, self.words), rows.size.width or columns))
 
     def on_resize(self) -> None:
@@ -155,18 +162,18 @@ class WatchApp(App[None]):
         self.call_after_refresh(self._draw)
 
     def _fit(self, columns: int, rows: int) -> None:
-        self.screen.set_class(columns < WIDE, "narrow")
-        self.query_one(Ticker).styles.height = max(4, min(11, rows // 5))
-        self.query_one("#keys", StyledLines).show([FrameLine((Cell(SHORT[:columns], "dim"),))])
+        self.main.set_class(columns < WIDE, "narrow")
+        self.main.query_one(Ticker).styles.height = max(4, min(11, rows // 5))
+        self.main.query_one("#keys", StyledLines).show([FrameLine((Cell(SHORT[:columns], "dim"),))])
 
     # ── Selecting ────────────────────────────────────────────────────────────────────────────────────
 
     def _target(self) -> Target | None:
-        return actions.target(self._taken, self.query_one(RowList).selected) if self._taken else None
+        return actions.target(self._taken, self.main.query_one(RowList).selected) if self._taken else None
 
     def on_row_list_moved(self) -> None:
         """Peek at what is selected now."""
-        self.query_one(PeekPane).show(self._target())
+        self.main.query_one(PeekPane).show(self._target())
 
     def on_row_list_clicked(self) -> None:
         """A second click opens the peek."""
@@ -174,7 +181,7 @@ class WatchApp(App[None]):
 
     def action_move(self, by: int) -> None:
         """Select another row."""
-        self.query_one(RowList).move(by)
+        self.main.query_one(RowList).move(by)
 
     def action_view(self, view: str) -> None:
         """Show another view."""
@@ -182,29 +189,30 @@ class WatchApp(App[None]):
 
     def action_peek(self, opened: bool | None = None) -> None:
         """Open or close the peek."""
-        narrow = self.screen.has_class("narrow")
-        name, shut = ("peeking", False) if narrow else ("unpeeked", True)
-        now = self.screen.has_class(name) == shut
-        self.screen.set_class((not now if opened is None else opened) == (not shut), name)
+        main = self.main
+        if main.has_class("narrow"):
+            main.set_class(not main.has_class("peeking") if opened is None else opened, "peeking")
+        else:
+            main.set_class(not main.has_class("unpeeked") if opened is None else not opened, "unpeeked")
         self.call_after_refresh(self._peek_again)
 
     def _peek_again(self) -> None:
         self._draw()
-        self.query_one(PeekPane).show(self._target())
+        self.main.query_one(PeekPane).show(self._target())
 
     def action_scroll_peek(self, by: int) -> None:
         """Scroll the peek."""
-        self.query_one("#peek-scroll", VerticalScroll).scroll_relative(y=by, animate=False)
+        self.main.query_one("#peek-scroll", VerticalScroll).scroll_relative(y=by, animate=False)
 
     def action_leave(self) -> None:
         """Leave one thing: the line to reply, the output of a command, the peek over the list, the filter."""
-        pane = self.query_one(PeekPane)
+        pane = self.main.query_one(PeekPane)
         self.tell("")
         if self.focused is not None:
             self.screen.set_focus(None)
         elif pane.command is not None:
             pane.show(self._target())
-        elif self.screen.has_class("peeking"):
+        elif self.main.has_class("peeking"):
             self.action_peek(False)
         else:
             self._filter("")
@@ -215,7 +223,7 @@ class WatchApp(App[None]):
         """Show a message to the person, until there is another one or Esc is pressed."""
         lines = notice_lines(text, self.size.width)
         styled = [FrameLine((Cell(line.text, style),)) for line in lines]
-        self.query_one("#notice", StyledLines).show(styled)
+        self.main.query_one("#notice", StyledLines).show(styled)
 
     def on_watch_app_told(self, told: Told) -> None:
         """A thread has something to say."""

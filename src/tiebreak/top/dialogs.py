@@ -42,6 +42,7 @@ class KeyHelp(NamedTuple):
 class AskLine(ModalScreen[str | None]):
     """Asks for one line of text; None if the person does not want to."""
 
+    AUTO_FOCUS = "Input"
     BINDINGS = [Binding("escape", "dismiss(None)", "leave it")]
 
     def __init__(
@@ -142,6 +143,7 @@ class HelpScreen(ModalScreen[None]):
 class Palette(ModalScreen[str | None]):
     """Every `tb` command: type a few letters, choose with the arrows, complete with Tab, run with Enter."""
 
+    AUTO_FOCUS = "Input"
     BINDINGS = [
         Binding("escape", "dismiss(None)", "leave it"),
         Binding("up", "move(-1)", "up", priority=True),
@@ -202,17 +204,18 @@ class Palette(ModalScreen[str | None]):
             self.action_complete()
 
     def _draw(self) -> None:
-        columns = max(20, self.app.size.width - 6)
+        columns = max(20, min(110, self.app.size.width) - 6)
         first = max(0, min(self._place - SHOWN + 1, len(self._found) - SHOWN)) if self._place >= SHOWN else 0
         lines = []
         for number, each in enumerate(self._found[first : first + SHOWN], first):
             text = Text(cut(f"{each.name:<13} {plain(each.text)}", columns))
             if number == self._place:
+                text.pad_right(columns - text.cell_len)
                 text.stylize("reverse")
             lines.append(text)
         if not lines:
             lines = [Text("no such command", "yellow")]
         usage = self._found[self._place].usage if self._found else ""
         more = f"{len(self._found)} commands · ↑↓ choose · Tab complete · Enter run · Esc leave"
-        shown = [*lines, Text(""), Text(cut(usage, columns), "cyan"), Text(cut(more, columns), "dim")]
+        shown = [Text(""), *lines, Text(""), Text(cut(usage, columns), "cyan"), Text(cut(more, columns), "dim")]
         self.query_one("#commands", Static).update(Text("\n").join(shown))

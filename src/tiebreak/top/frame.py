@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..names import short
 from ..text import cut, plain, rfc3339, style, width
-from .rows import Cell, Section, ViewRow, sections, title
+from .rows import TABS, Cell, Section, ViewRow, sections, title
 from .snapshot import VIEWS
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ AGE = 4
 """Columns of an age: `59s`, `23h`, `364d`."""
 EVENTS_SHOWN = 8
 """Events at the end of a frame that is printed."""
-TABS = {"agents": "Agents", "tasks": "Tasks", "holds": "Holds", "jobs": "Jobs", "messages": "Messages"}
 BAD_EVENTS = (".refused", ".fenced", ".broken", ".deadlocked", ".failed", ".orphaned")
 MOST = 10_000
 """Where the board stops counting."""

@@ -88,7 +88,7 @@ class TopApp(WatchApp):
 
     def action_pause(self) -> None:
         """Let the ticker stand still, or go on."""
-        self.query_one(Ticker).pause()
+        self.main.query_one(Ticker).pause()
 
     # ── Terminals ────────────────────────────────────────────────────────────────────────────────────
 
@@ -185,9 +185,9 @@ class TopApp(WatchApp):
 
     def action_reply(self) -> None:
         """Open the peek, and type into its line."""
-        if self.screen.has_class("narrow") and not self.screen.has_class("peeking"):
+        if self.main.has_class("narrow") and not self.main.has_class("peeking"):
             self.action_peek(True)
-        pane = self.query_one(PeekPane)
+        pane = self.main.query_one(PeekPane)
         self.call_after_refresh(pane.want_reply)
 
     def on_peek_pane_replied(self, replied: PeekPane.Replied) -> None:
@@ -226,7 +226,7 @@ class TopApp(WatchApp):
 
     def action_why(self) -> None:
         """Show the history of what is selected, or go back to the peek."""
-        pane = self.query_one(PeekPane)
+        pane = self.main.query_one(PeekPane)
         self.action_peek(True)
         wanted, only_why = self._target(), not pane.only_why
         self.call_after_refresh(lambda: pane.show(wanted, only_why=only_why))
@@ -289,6 +289,6 @@ class TopApp(WatchApp):
         self.run_worker(start, thread=True, group="actions")
 
     def _show_command(self, run: CommandRun) -> None:
-        pane = self.query_one(PeekPane)
+        pane = self.main.query_one(PeekPane)
         pane.show_command(run)
         run.follow(lambda: self.post_message(self.Told(None, then=pane.follow_command)))

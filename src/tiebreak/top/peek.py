@@ -158,7 +158,8 @@ def _task(board: Board, wanted: Target) -> Iterator[PeekPart | tuple[PeekPart, b
 
 
 def _task_facts(task: Task, now: float) -> Iterator[str]:
-    by = f" by {plain(short(task.holder))}, epoch {task.epoch}" if task.holder else ""
+    last = "" if task.state == "claimed" else ", last held"
+    by = f"{last} by {plain(short(task.holder))}, epoch {task.epoch}" if task.holder else ""
     lapsed = ", lapsed" if task.lapsed else ""
     yield f"{task.state}{by}{lapsed} · {task.priority} {plain(task.kind)} · queue {plain(task.queue)}"
     yield f"posted {ago(now - task.created_at)} ago by {plain(short(task.created_by or '-'))}"

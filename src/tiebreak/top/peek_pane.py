@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input, Static
@@ -71,6 +70,11 @@ class PeekPane(Vertical):
         self.query_one("#reply", Input).display = False
         self.set_interval(LIVE, self._look_at_live)
 
+    def on_unmount(self) -> None:
+        """A command that still runs ends with the screen."""
+        if self.command is not None:
+            self.command.end()
+
     def _look_at_live(self) -> None:
         if self._peeked.live and self.command is None:
             self.read()
@@ -131,7 +135,7 @@ class PeekPane(Vertical):
         self._peeked = peeked
         line = self.query_one("#reply", Input)
         line.display = bool(hint)
-        line.placeholder = Text(f"Tab: {hint}" if hint else "").plain
+        line.placeholder = f"Tab › {hint}" if hint else ""
         self._focus_reply()
         self.redraw()
 

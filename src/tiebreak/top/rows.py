@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from .snapshot import SentMessage, Snapshot
 
 NEEDS_YOU = "Needs you"
+TABS = {"agents": "Agents", "tasks": "Tasks", "holds": "Holds", "jobs": "Jobs", "messages": "Messages"}
+"""What the views are called."""
 SECTIONS = {"working": "Working", "waiting": "Waiting", "idle": "Idle"}
 STATES = {"claimed": "warn", "failed": "bad", "completed": "good", "cancelled": "dim", "blocked": "dim"}
+_DIM = {"idle": "dim"}
 URGENT = {"permission", "question", "deadlock"}
 """The needs for which somebody stands still."""
 
@@ -62,7 +65,9 @@ def sections(taken: Snapshot, words: str = "") -> list[Section]:
     """The sections of the snapshot's view, with only the rows that a filter finds."""
     found = list(_VIEWS[taken.view](taken))
     if words:
-        found = [each._replace(rows=[row for row in each.rows if row.has(words)]) for each in found]
+        found = [each._replace(rows=[row for row in each.rows if row.has(words)], empty="") for each in found]
+        if not any(each.rows for each in found):
+            return [Section(TABS[taken.view], [], "nothing matches the filter")]
     return [each for each in found if each.rows or each.empty]
 
 
@@ -101,7 +106,7 @@ def agent_row(each: Activity, now: float, later: float = 0.0) -> ViewRow:
         Selected("agent", each.agent),
         Cell(plain(short(each.agent)), "bold" if each.section == "working" else ""),
         ago(now - each.since_at),
-        Cell(plain(waits_text(each) if each.section == "waiting" else work_text(each))),
+        Cell(plain(waits_text(each) if each.section == "waiting" else work_text(each)), _DIM.get(each.section, "")),
         _lease(each, now, later),
     )
 

@@ -68,6 +68,7 @@ class StyledLines(Widget):
         if lines != self._lines:
             grown = len(lines) != len(self._lines)
             self._lines = lines
+            self.display = bool(lines)  # a widget without text would still take a line
             self.refresh(layout=grown)
 
     def render(self) -> Text:
@@ -137,6 +138,7 @@ class RowList(Widget):
     def _scroll(self) -> None:
         """Keep the selected row in sight, with its heading where it is the first one below it."""
         height = max(1, self.size.height)
+        height -= height > 1 and len(self._lines) > height  # the last line says how many rows are below
         above = self._place
         while above > 0 and self._lines[above - 1].selected is None:
             above -= 1
@@ -169,11 +171,16 @@ class RowList(Widget):
 
     def render(self) -> Text:
         """The lines that fit."""
-        shown = self._lines[self._top : self._top + max(1, self.size.height)]
+        height = max(1, self.size.height)
+        below = [place for place in self._places() if place >= self._top + height - 1]
+        crowded = len(self._lines) > self._top + height
+        shown = self._lines[self._top : self._top + height - crowded]
         lines = [
             as_rich(line, self.size.width, selected=self._top + number == self._place)
             for number, line in enumerate(shown)
         ]
+        if crowded:
+            lines.append(Text(f"  ↓ {len(below)} more", "dim"))
         return as_lines(lines)
 
 
