@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from textual.events import Paste
 from textual.pilot import Pilot
 
 import tiebreak
@@ -20,12 +21,11 @@ from tiebreak.top.actions import Target
 from tiebreak.top.keys import TopApp
 from tiebreak.top.peek_pane import PeekPane
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 PROGRAM = [sys.executable, "-P", "-m", "tiebreak"]
 NARROW, WIDE = (80, 24), (200, 60)
 START = 1_790_000_000_000_000
 """The time on a board whose clock stands still, in microseconds."""
-_KEYS = {" ": "space", "@": "at", "#": "number_sign", ":": "colon", "-": "minus", "?": "question_mark", "'": "apostrophe"}
 
 
 class Clock:
@@ -52,9 +52,11 @@ class Watcher:
         await self._pilot.press(*keys)
 
     async def types(self, text: str, *then: str) -> None:
-        """Type into the line that has the cursor, as soon as one has it."""
+        """Paste into the line that has the cursor, as soon as one has it; then press keys."""
         await self.until(lambda: self.app.focused, "there is a line to type into")
-        await self._pilot.press(*(_KEYS.get(char, char) for char in text), *then)
+        assert self.app.focused
+        self.app.focused.post_message(Paste(text))
+        await self._pilot.press(*then)
 
     @property
     def text(self) -> str:

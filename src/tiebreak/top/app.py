@@ -198,7 +198,9 @@ class WatchApp(App[None]):
 
     def _peek_again(self) -> None:
         self._draw()
-        self.main.query_one(PeekPane).show(self._target())
+        pane = self.main.query_one(PeekPane)
+        if pane.command is None:  # else its output is what the person wants to see
+            pane.show(self._target(), only_why=pane.only_why)
 
     def action_scroll_peek(self, by: int) -> None:
         """Scroll the peek."""

@@ -82,6 +82,10 @@ class TopApp(WatchApp):
         *(Binding(str(place), f"view('{name}')") for place, name in enumerate(VIEWS, 1)),
     ]
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Tab belongs to a dialog while one is open."""
+        return not (action == "reply" and len(self.screen_stack) > 1)
+
     def action_help(self) -> None:
         """Show the keys."""
         self.push_screen(HelpScreen(KEYS))
