@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PATIENCE, TB, clean_environment, until
+from tests.cli.command import PATIENCE, TB, changed_command, clean_environment, until
 
 
 @pytest.fixture
@@ -72,6 +72,21 @@ def test_an_interrupted_demonstration_leaves_no_process(
     until(lambda: running(folder) == [], "everybody has left")
     if number == signal.SIGINT:
         assert os.listdir(folder) == []
+
+
+def test_without_the_packages_of_the_daemon_it_runs_without_a_dashboard(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = changed_command(tmp_path, "import sys", "sys.modules['uvicorn'] = None")
+    with subprocess.Popen([command, "demo"], env=environment, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        lines = [demo.stdout.readline() for _ in range(3)]
+        assert "without the dashboard: it needs the extra `serve`" in lines[0], lines
+        assert "others were refused" in lines[2], lines
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(PATIENCE) == 130
+    until(lambda: running(environment["TMPDIR"]) == [], "everybody has left")
+    assert os.listdir(environment["TMPDIR"]) == []
 
 
 def test_a_length_that_makes_no_sense_is_refused(environment: dict[str, str]) -> None:
