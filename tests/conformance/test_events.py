@@ -242,7 +242,6 @@ def test_reading_leaves_no_event(alice: Board) -> None:
         "schedules.history": {"name": "daily"},
         "messages.search": {"query": "word"},
         "messages.comments": {"ref": "work"},
-        "messages.thread": {"thread": 1},
         "questions.get": {"ref": "asked"},
         "events.why": {"ref": "work"},
     }

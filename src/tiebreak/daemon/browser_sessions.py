@@ -102,6 +102,10 @@ class BrowserSessions:
         """Whether a request has the cookie of a session."""
         return bool(self._found(headers, user))
 
+    def person(self, headers: dict[bytes, bytes], user: Callable[[], int | None]) -> str:
+        """Who asked for the link that signed this browser in; "" if nobody did."""
+        return next((each.person for each in self._found(headers, user)), "")
+
     def acting(self, headers: dict[bytes, bytes], user: Callable[[], int | None]) -> BrowserSession | None:
         """The session of a request that may act: it has the cookie of a session and the write key of the same one."""
         given = headers.get(WRITE_HEADER, b"")
@@ -123,6 +127,11 @@ class BrowserSessions:
         given = [value for name, _, value in pairs if name == self.cookie.encode()]
         found = (self._find(self._sessions, value, user) for value in given)
         return [each for each in found if each is not None]
+
+    def counted(self) -> tuple[int, int]:
+        """How many browsers are signed in, and how many of these may act."""
+        alive = self._alive(self._sessions)
+        return len(alive), sum(bool(each.key) for each in alive)
 
     def sign_out(self) -> int:
         """End all sessions and codes; how many browsers were signed in."""

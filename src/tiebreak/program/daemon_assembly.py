@@ -8,6 +8,7 @@ from ..compat import a2a, coord, workron  # noqa: F401  (each declares its route
 from ..daemon.server import Daemon
 from .dead_workers import DeadWorkers
 from .handoff_drain import HandoffDrain
+from .machine_sessions import VIEW
 from .vault_process import VaultProcess
 from .worker_processes import WorkerProcesses, worker_command
 
@@ -24,4 +25,4 @@ def assemble_daemon(
     companions: list[Companion] = [processes, HandoffDrain(), DeadWorkers()]
     if vault is not None:
         companions.append(VaultProcess(vault))
-    return Daemon(engine, settings, companions)
+    return Daemon(engine, settings, companions, VIEW)

@@ -93,7 +93,7 @@ class Source:
 
     def thread(self, number: int, project: str) -> list[Message]:
         """The messages of a thread, up to one more than are shown."""
-        return self.board.messages.thread(thread=number, project=project, limit=SHOWN + 1)
+        return self.board.messages.list(thread=number, project=project, after=0, limit=SHOWN + 1)
 
     def history(self, task: Task) -> list[Event]:
         """The newest events of a task."""
