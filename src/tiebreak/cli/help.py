@@ -28,7 +28,7 @@ def overview(limit: int = 0) -> str:
         lines.append(f"{group}:" if theme in (group.lower(), "") else f"{group} ({theme}):")
         rows = [(name.ljust(before), brief(find(name).text, limit - before - 4)) for name in GROUPS[group]]
         lines += [*entries(rows, limit), ""]
-    lines += wrapped(f"{EXITS} `tb help THEME`, `tb help COMMAND` or --help tell more.", limit)
+    lines += wrapped(f"{EXITS} More: `tb help THEME`, `tb help COMMAND`, --help, --man.", limit)
     return "\n".join(lines)
 
 

@@ -113,18 +113,27 @@ class Director:
         while True:
             self._look()
             for task in self.board.tasks.list(kind="module", states=["claimed"]):
-                if task.holder in among and task.attempts == 1:
-                    self.stage.send(task.holder, number)
-                    now = self.board.tasks.get(ref=task.id)
-                    if now.state == "claimed" and now.epoch == task.epoch and now.holder == task.holder:
-                        self.facts[what] = task.holder
-                        how = f"{task.holder} was {what} ({number.name}) while it had {task.name} (epoch {task.epoch})"
-                        self.narrator.say(what, how, "bad")
-                        return task.holder, task
-                    if number == signal.SIGSTOP:
-                        self.stage.send(task.holder, signal.SIGCONT)  # it had just finished; another one, then
-            self._check_time(what)
+                if task.holder not in among or task.attempts > 1:
+                    continue
+                self.stage.send(task.holder, number)
+                if self._still_has(task):
+                    self.facts[what] = task.holder
+                    how = f"{task.holder} was {what} ({number.name}) while it had {task.name} (epoch {task.epoch})"
+                    self.narrator.say(what, how, "bad")
+                    return task.holder, task
+                among = [name for name in among if number != signal.SIGKILL or name != task.holder]
+                self.stage.send(task.holder, signal.SIGCONT)  # it had just finished; another one, then
+            self._check_time(f"somebody is {what}")
             time.sleep(_LOOK)
+
+    def _still_has(self, task: Task) -> bool:
+        """Whether the agent that was just signalled has the task, and does not keep all others from writing."""
+        try:
+            self.board.upkeep.probe()
+        except Unavailable:
+            return False  # without a daemon, it may have been stopped in the middle of a write
+        now = self.board.tasks.get(ref=task.id)
+        return (now.state, now.epoch, now.holder) == ("claimed", task.epoch, task.holder)
 
     def _answer_question(self) -> None:
         self._until(self.board.questions.list, f"{ASKER} asks a person")

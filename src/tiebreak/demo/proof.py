@@ -24,7 +24,7 @@ _REFUSED = ("task.refused", "hold.refused")
 _FENCED = ("task.fenced", "hold.fenced")
 
 
-class Check(NamedTuple):
+class ProofLine(NamedTuple):
     """One line of the proof: what was counted, what is wanted, and whether it holds."""
 
     name: str
@@ -36,12 +36,12 @@ class Check(NamedTuple):
 class Proof(NamedTuple):
     """All checks. The demonstration has proved its point if all of them hold."""
 
-    checks: list[Check]
+    checks: list[ProofLine]
 
     @property
     def holds(self) -> bool:
         """Whether every check holds."""
-        return all(check.holds for check in self.checks)
+        return all(check.holds for line in self.checks)
 
 
 class _Grants:
@@ -89,23 +89,25 @@ def prove(events: Sequence[Event], tasks: Sequence[Task]) -> Proof:
     refused, fenced = _times(events, _REFUSED), _times(events, _FENCED)
     return Proof(
         [
-            Check("events in the log, without a gap", str(len(events)), "1, 2, 3, …", whole and not gaps),
-            Check("tasks posted", str(len(posted)), "at least 1", bool(posted)),
-            Check("tasks completed", str(len(posted & completed)), str(len(posted)), posted <= completed),
-            Check("tasks lost", str(len(posted - {task.id for task in tasks})), "0", _all_there(posted, tasks)),
-            Check("winners of each task", _range(times.values()), "1", set(times.values()) == {1}),
-            Check(
+            ProofLine("events in the log, without a gap", str(len(events)), "1, 2, 3, …", whole and not gaps),
+            ProofLine("tasks posted", str(len(posted)), "at least 1", bool(posted)),
+            ProofLine("tasks completed", str(len(posted & completed)), str(len(posted)), posted <= completed),
+            ProofLine("tasks lost", str(len(posted - {task.id for task in tasks})), "0", _all_there(posted, tasks)),
+            ProofLine("winners of each task", _range(times.values()), "1", set(times.values()) == {1}),
+            ProofLine(
                 "grants with two holders at once",
                 f"{grants.two_holders} of {grants.grants}",
                 "0",
                 grants.two_holders == 0,
             ),
-            Check("gaps in the epochs", str(grants.gaps), "0", grants.gaps == 0),
-            Check("refused claims", str(refused), "at least 1", refused > 0),
-            Check("tasks that another agent took over", str(grants.taken_over), "at least 1", grants.taken_over > 0),
-            Check("jobs that failed and recovered", str(len(recovered)), "at least 1", bool(recovered)),
-            Check("late writes refused by the fence", str(fenced), "at least 1", fenced > 0),
-            Check("late writes accepted", str(grants.late), "0", grants.late == 0),
+            ProofLine("gaps in the epochs", str(grants.gaps), "0", grants.gaps == 0),
+            ProofLine("refused claims", str(refused), "at least 1", refused > 0),
+            ProofLine(
+                "tasks that another agent took over", str(grants.taken_over), "at least 1", grants.taken_over > 0
+            ),
+            ProofLine("jobs that failed and recovered", str(len(recovered)), "at least 1", bool(recovered)),
+            ProofLine("late writes refused by the fence", str(fenced), "at least 1", fenced > 0),
+            ProofLine("late writes accepted", str(grants.late), "0", grants.late == 0),
         ]
     )
 
