@@ -41,7 +41,7 @@ class Proof(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether every check holds."""
-        return all(check.holds for line in self.checks)
+        return all(each.holds for each in self.checks)
 
 
 class _Grants:
