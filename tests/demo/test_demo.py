@@ -64,7 +64,7 @@ def test_an_interrupted_demonstration_leaves_no_process(
     words = [TB, "demo"]
     with subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
-        lines = [demo.stdout.readline() for _ in range(3)]
+        lines = [demo.stdout.readline() for _ in range(4)]
         assert "refused" in lines[-1], lines
         assert len(running(folder)) > 16
         demo.send_signal(number)

@@ -46,7 +46,8 @@ def demo(context: Context, args: Args) -> int:
 
     def opened(link: str) -> None:
         if link:
-            narrator.say("watch", f"{link} (once, within a minute)")
+            narrator.say("watch", link)
+            narrator.say("", context.styled("in a browser; the link works once, within a minute", "dim"))
         if link and args.open:
             import webbrowser
 

@@ -27,7 +27,7 @@ ANSWERS = ("yes", "no")
 
 
 def main(plan: dict[str, Any]) -> None:
-    """Come, wait for the start, race for each task by its name, then take what is left over."""
+    """Come, wait for the start, and race for each task by its name, until all are done."""
     with tiebreak.open() as board:
         board.announce(READY, program="demo")
         board.wait(after=0, event="message.sent", name_contains=GO, timeout="60s")
@@ -40,10 +40,16 @@ def main(plan: dict[str, Any]) -> None:
             except tiebreak.Refused:  # somebody else has it, or it is done: the refusal says who
                 continue
             work(board, claim, plan)
+            work_on_next(board, plan)
         while board.tasks.list(kind="module", states=["pending", "claimed"], limit=1):
-            for claim in board.next(kind="module", lease=plan["lease"], wait="1s"):
-                work(board, claim, plan)
+            work_on_next(board, plan, wait="1s")
         board.agents.leave()
+
+
+def work_on_next(board: Board, plan: dict[str, Any], wait: str = "0s") -> None:
+    """Take whatever is ready, the oldest first: also what another agent had and lost."""
+    for claim in board.next(kind="module", lease=plan["lease"], wait=wait):
+        work(board, claim, plan)
 
 
 def work(board: Board, claim: Claim, plan: dict[str, Any]) -> None:

@@ -59,16 +59,16 @@ class Director:
         """Play all scenes, and return what happened with the proof."""
         self._prepare()
         self._start_race()
-        self._let_pass(0.05)
+        self._let_pass(0.1)
         victim, lost = self._take_one_away("killed", signal.SIGKILL, among=AGENTS[:-1])
-        self._let_pass(0.08)
-        sleeper, late = self._take_one_away("paused", signal.SIGSTOP, among=[n for n in AGENTS[:-1] if n != victim])
-        self._let_pass(0.05)
-        self._answer_question()
         self._see_taken_over(victim, lost)
-        self._see_taken_over(sleeper, late)
-        self._wake_up(sleeper, late)
         self._see_jobs_recover()
+        self._let_pass(0.1)
+        sleeper, late = self._take_one_away("paused", signal.SIGSTOP, among=[n for n in AGENTS[:-1] if n != victim])
+        self._answer_question()
+        self._see_taken_over(sleeper, late)
+        self._let_pass(0.05)
+        self._wake_up(sleeper, late)
         self._finish()
         return self.facts
 
@@ -76,9 +76,7 @@ class Director:
 
     def _prepare(self) -> None:
         """Put the work on the board, and start sixteen agents. The worker for jobs is there already."""
-        self.board.tasks.import_(
-            [{"key": name, "name": f"write {name}", "kind": "module"} | _TRIES for name in self.tasks]
-        )
+        self.board.tasks.import_([{"key": name, "name": name, "kind": "module"} | _TRIES for name in self.tasks])
         for name, command in {
             "lint": "sleep 0.2",
             "flaky test": FLAKY,
@@ -89,9 +87,8 @@ class Director:
         plan = {"tasks": self.tasks, "files": FILES, "pace": self.pace, "lease": self.lease}
         for name in AGENTS:
             self.stage.run_agent(name, {**plan, "asks": name == ASKER})
-        self.narrator.say(
-            "board", f"{len(self.tasks)} tasks, {len(FILES)} files, {len(AGENTS)} agents, one worker for jobs"
-        )
+        crowd = f"{len(self.tasks)} tasks, {len(FILES)} files, {len(AGENTS)} agents, a worker"
+        self.narrator.say("board", f"{crowd}; about {self.seconds:g} seconds")
         self._until(lambda: len(self._announced()) == len(AGENTS), "all agents are there")
 
     def _announced(self) -> set[str]:
@@ -150,8 +147,9 @@ class Director:
     def _see_taken_over(self, loser: str, task: Task) -> None:
         self._until(lambda: self._successor(task), f"somebody takes {task.name} over")
         who = self._successor(task)
-        ran_out = f"when the lease of {self.lease:g} s had run out"
-        text = f"{who.agent} took {task.name} over from {loser} {ran_out} (epoch {who.epoch})"
+        text = (
+            f"{who.agent} took {task.name} over from {loser}: its lease of {self.lease:g} s ran out (epoch {who.epoch})"
+        )
         self.narrator.say("recovered", text, "good")
 
     def _successor(self, task: Task) -> Any:
