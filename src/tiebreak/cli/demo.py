@@ -39,7 +39,7 @@ def demo(context: Context, args: Args) -> int:
     if not SHORTEST <= args.seconds <= LONGEST:
         raise Invalid(f"demo: --seconds: from {SHORTEST} to {LONGEST}, got {args.seconds}")
     _end_cleanly_on_signals()
-    narrator = Narrator(silent=context.json, colour=context.colour)
+    narrator = Narrator(context.say, silent=context.json, colour=context.colour)
     missing = _missing_packages()
     if missing:
         narrator.say("note", f"without the dashboard: {missing}", "warn")

@@ -22,7 +22,8 @@ _PLAIN_EVERY = 10.0
 class Narrator:
     """Prints what happens, or nothing if the caller wants JSON."""
 
-    def __init__(self, *, silent: bool, colour: bool) -> None:
+    def __init__(self, print_line: Callable[[str], None], *, silent: bool, colour: bool) -> None:
+        self._print_line = print_line
         self._silent = silent
         self._colour = colour
         self._live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not silent
@@ -37,7 +38,7 @@ class Narrator:
     def _print(self, text: str) -> None:
         if not self._silent:
             before = "\r\x1b[K" if self._shown else ""
-            print(f"{before}{text}", flush=True)
+            self._print_line(f"{before}{text}")
             self._shown = ""
 
     def progress(self, seconds: float, text: str) -> None:
