@@ -143,7 +143,7 @@ function load(url) {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();
     request.open("GET", url);
-    request.setRequestHeader("Accept", "text/html");
+    request.setRequestHeader("Accept", "*/*"); // a refusal is then not a page
     request.responseType = "document";
     request.timeout = PATIENCE;
     request.onload = () => (request.status === 200 && request.response ? done(request.response) : failed(request));

@@ -177,7 +177,7 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-def asked(name: str, what: str, *, choices: Any = (), **given: Any) -> dict[str, Any]:
+def asked(name: str, what: str, /, *, choices: Any = (), **given: Any) -> dict[str, Any]:
     """An action as a button carries it: for `acting.js`, which asks the person and sends it.
 
     `choices` replace the text field of an action by a choice, as for a question with given answers. A `project` that is

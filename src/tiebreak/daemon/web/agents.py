@@ -35,6 +35,7 @@ async def agents(visit: Visit) -> dict[str, Any]:
     title="Agent",
     query={"name": {**TEXT, "description": "the agent's name"}},
     module="agent.js",
+    under="/agents",
 )
 async def agent(visit: Visit) -> dict[str, Any]:
     """All incarnations of a name together. The newest one comes first."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST = 50
 """Needs that are shown."""
-LATEST = 25
+LATEST = 20
 """Events that are shown."""
 SECTIONS = (
     ("working", "Working", "Nobody is at work."),

@@ -90,11 +90,13 @@ def page(
     query: dict[str, Schema] | None = None,
     module: str = "",
     watch: tuple[str, ...] = ("",),
+    under: str = "",
 ) -> Callable[[Content], Content]:
     """Declare a function as the content of a page: it returns what its template needs.
 
     `module` is a script in `static/` for this page alone. `watch` has the beginnings of the names of the events after
-    which the page is fetched again (default: all). The content may set `title` anew.
+    which the page is fetched again (default: all). `under` is the page of the navigation that this one belongs to, if
+    it is not in there itself. The content may set `title` anew.
     """
     known = {"project": {**TEXT, "description": "only this project (default: all)"}, **(query or {})}
     _declared.add(path)
@@ -127,8 +129,9 @@ def page(
                 _projects(service),
                 service.call("upkeep.now", {}),
             )
-            frame = _frame(visit, path, projects) | {"title": title, "module": module, "watch": watch}
-            html = templates.render(template, {**frame, "cursor": cursor, "now": now, **shown})
+            fixed = {"under": under or path, "title": title, "module": module, "watch": watch}
+            frame = _frame(visit, projects) | fixed | {"cursor": cursor, "now": now}
+            html = templates.render(template, frame | shown)
             return Response(html, type=HTML, headers=POLICY)
 
         return content
@@ -136,10 +139,9 @@ def page(
     return declare
 
 
-def _frame(visit: Visit, path: str, projects: list[str]) -> dict[str, Any]:
+def _frame(visit: Visit, projects: list[str]) -> dict[str, Any]:
     """What `base.html` shows around every page."""
     return {
-        "path": path,
         "project": visit.project,
         "projects": projects,
         "navigation": [each for each in navigation.PAGES if each.path in _declared],
