@@ -137,6 +137,7 @@ def test_a_program_with_the_token_is_told_where_to_go(door: Door) -> None:
         {"action": "task.post", "params": {"project": "shop"}},
         {"action": "task.post", "params": {"project": "shop", "name": {}}},
         {"action": "tasks.cancel", "params": {"project": "shop", "limit": 1000}},
+        {"action": "tasks.cancel", "params": {}},
         {"action": "tasks.cancel", "params": {"project": "shop", "states": "pending"}},
         {"action": "tasks.cancel", "params": {"project": "shop", "states": [{}]}},
     ],
@@ -162,7 +163,7 @@ def test_a_second_press_of_a_button_is_the_same_action(door: Door) -> None:
 
 
 def test_an_action_on_a_set_changes_what_the_filters_match_and_says_how_many(door: Door) -> None:
-    this = {"project": "sets", "agent": "ann~1"}
+    this: dict[str, Any] = {"project": "sets", "agent": "ann~1"}
     for place in range(5):
         door.rpc("tasks.post", **this, name=f"{'old' if place < 3 else 'new'} {place}")
     door.rpc("tasks.post", **{**this, "project": "other"}, name="old")

@@ -79,9 +79,9 @@ async def _do_each(service: Service, action: Action, params: dict[str, Any], per
     filters = {key.removesuffix("_is"): value for key, value in params.items() if key not in fields}
     if "project" not in filters:
         raise Invalid("project: choose one first, an action on a set is done in one project")
-    filters = find("tasks.list").checked({**filters, "limit": MOST})
-    filters["states"] = [each for each in filters["states"] or action.each_of if each in action.each_of]
-    found = await service.call("tasks.list", filters) if filters["states"] else []
+    find("tasks.list").checked(filters)
+    states = [each for each in filters.get("states") or action.each_of if each in action.each_of]
+    found = await service.call("tasks.list", {**filters, "states": states, "limit": MOST}) if states else []
     operation = find(action.operation)
     calls: list[Call] = [
         (operation, {**new, "ref": str(each.number), "project": each.project, "agent": person}, None) for each in found
