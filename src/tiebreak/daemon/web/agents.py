@@ -49,9 +49,9 @@ async def agent(visit: Visit) -> dict[str, Any]:
         visit.read("overview.agents", limit=1000),
         visit.read("holds.list", agent=name, limit=_ROWS),
         visit.read("tasks.list", agent=name, states=["claimed"], limit=_ROWS),
-        visit.read("events.read", agent=name, event="task.completed", newest=True, limit=_ROWS),
+        visit.latest(_ROWS, agent=name, event="task.completed"),
         visit.read("messages.list", agent=name, limit=_ROWS),
-        visit.read("events.read", agent=name, newest=True, limit=_ROWS),
+        visit.latest(_ROWS, agent=name),
         visit.read("sessions.list", session=name),
     )
     here = [each for each in activities if short(each.agent) == short(name)]
@@ -65,9 +65,9 @@ async def agent(visit: Visit) -> dict[str, Any]:
         "children": [each for each in activities if each.parent and short(each.parent) == short(name)],
         "holds": holds,
         "claimed": claimed,
-        "completed": list(reversed(made)),
+        "completed": made,
         "messages": messages,
-        "events": list(reversed(events)),
+        "events": events,
         "moods": {each.number: mood(each) for each in events},
         "session": sessions[0] if sessions else None,
     }
