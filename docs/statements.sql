@@ -2134,6 +2134,33 @@ ORDER BY number;
 --   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
+-- tasks.dependents (reads)
+-- List the tasks that come after a task, oldest first; for the next page, `after` is the last number.
+-- ================================================================================================================
+
+-- tasks.dependents (1), dependencies.dependents
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE number IN (
+      SELECT edges.task
+      FROM edges
+      WHERE edges.after = :number AND edges.task > :beyond
+      ORDER BY edges.task
+      LIMIT :limit
+  )
+ORDER BY number;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
 -- tasks.edit (writes)
 -- Change what a task says; what is not given stays as it is.
 -- Scopes: edges alone, parents shared.
@@ -3509,6 +3536,102 @@ RETURNING number;
 --   queues.pause (4): SELECT FROM queues
 
 -- ================================================================================================================
+-- queues.figures (reads)
+-- Return throughput, depth, latency and failures of each queue, minute by minute up to the present one.
+-- ================================================================================================================
+
+-- queues.figures (1), events.last
+-- The number of the newest event; 0 on an empty board.
+-- SQLite: (SELECT max(number) FROM events) instead of (SELECT max(number) FROM events WHERE number <= :settled).
+SELECT (SELECT max(number) FROM events WHERE number <= :settled);
+
+-- queues.figures (2), queue_figures._window
+-- The events since a moment, oldest first, and the moment from which on they are complete.
+-- SQLite: 9223372036854775807 instead of :settled.
+SELECT at, event, subject, state, epoch, until
+FROM events
+WHERE number > :floor
+  AND number <= :settled
+  AND project = :project
+  AND at >= :begin
+  AND event IN (
+      'task.posted', 'task.ready', 'task.retrying', 'task.released', 'task.expired', 'task.broken',
+      'task.reopened', 'task.claimed', 'task.cancelled', 'task.completed', 'task.failed'
+  )
+ORDER BY number DESC
+LIMIT :most;
+
+-- queues.figures (3), queue_figures._window
+-- The events since a moment, oldest first, and the moment from which on they are complete.
+SELECT at
+FROM events
+WHERE number > :floor
+ORDER BY number
+LIMIT 1;
+
+-- queues.figures (4), queue_figures._queues
+-- The queue of each task, and when it was posted; pruned tasks are missing.
+SELECT id, project, queue, created_at
+FROM tasks
+WHERE id IN (:id_aaa);
+
+-- queues.figures (5), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (
+    SELECT project, queue
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0
+    LIMIT :most
+) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (6), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (
+    SELECT project, queue
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3
+    LIMIT :most
+) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (7), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (SELECT project, queue FROM tasks WHERE project = :project AND state = 'claimed' LIMIT :most) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (8), queue_figures._paused
+-- The paused queues: since when, by whom, why.
+SELECT project, queue, paused_at, paused_by, reason
+FROM queues
+WHERE project = :project AND paused_at > 0;
+
+-- queues.figures (9), queue_figures._limits
+-- The groups of limits that have something to do: how many tasks may run, do run, and wait.
+SELECT project, limit_group, max(limit_size), count(*)
+FROM (
+    SELECT project, limit_group, limit_size
+    FROM tasks
+    WHERE project = :project AND state = 'claimed' AND limit_group IS NOT NULL
+    LIMIT :most
+) AS limited
+GROUP BY project, limit_group;
+
+-- queues.figures (10), queue_figures._limits
+-- The groups of limits that have something to do: how many tasks may run, do run, and wait.
+SELECT project, limit_group, max(limit_size), count(*)
+FROM (
+    SELECT project, limit_group, limit_size
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL
+    LIMIT :most
+) AS limited
+GROUP BY project, limit_group;
+
+-- ================================================================================================================
 -- holds.take (writes)
 -- Take all of these resources, or none of them and learn who holds one.
 -- Scopes: holds alone.
@@ -4110,6 +4233,16 @@ WHERE TRUE
 ORDER BY messages.number DESC
 LIMIT :limit;
 
+-- messages.list (3), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE AND messages.project = :project AND messages.thread = :thread AND messages.number > :after
+ORDER BY messages.number
+LIMIT :limit;
+
 -- ================================================================================================================
 -- messages.mark (writes)
 -- Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
@@ -4600,10 +4733,8 @@ WHERE agent = :session AND state <> 'removed';
 -- Return the number of the newest event: read on from it to see what happens from now on.
 -- ================================================================================================================
 
--- events.last (1), events.last
--- The number of the newest event; 0 on an empty board.
--- SQLite: (SELECT max(number) FROM events) instead of (SELECT max(number) FROM events WHERE number <= :settled).
-SELECT (SELECT max(number) FROM events WHERE number <= :settled);
+-- Also sends:
+--   queues.figures (1): SELECT
 
 -- ================================================================================================================
 -- events.read (reads)
@@ -4659,6 +4790,52 @@ LIMIT :limit;
 --   holds.take (19): SELECT FROM holds
 --   holds.take (20): SELECT FROM pools
 --   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
+-- events.timeline (reads)
+-- Return who held what when, made from the newest events, or from the newest ones before a number.
+-- ================================================================================================================
+
+-- events.timeline (1), timeline._window
+-- The events of the window, oldest first, and where the window before it ends.
+-- SQLite: 9223372036854775807 instead of :settled.
+SELECT number, at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, data
+FROM events
+WHERE project = :project
+  AND number > :floor
+  AND number < :end
+  AND number <= :settled
+  AND event IN (
+      'task.claimed', 'hold.taken', 'hold.transferred', 'task.extended', 'hold.renewed', 'task.progress',
+      'task.completed', 'task.failed', 'task.retrying', 'task.released', 'task.expired', 'hold.released',
+      'hold.expired', 'task.cancelled', 'task.broken', 'hold.broken', 'task.restored', 'hold.restored',
+      'task.refused', 'hold.refused', 'task.fenced', 'hold.fenced', 'job.orphaned', 'hold.deadlocked'
+  )
+ORDER BY number DESC
+LIMIT :limit;
+
+-- events.timeline (2), timeline._live
+-- The live grants of holds and tasks, as open spans.
+SELECT project, resource, slot, resource, holder, epoch, taken_at, until
+FROM holds
+WHERE project = :project AND holder IS NOT NULL
+LIMIT :limit;
+
+-- events.timeline (3), timeline._live
+-- The live grants of holds and tasks, as open spans.
+SELECT project, id, 0, name, holder, epoch, claimed_at, until, kind
+FROM tasks
+WHERE project = :project AND state = 'claimed'
+LIMIT :limit;
+
+-- events.timeline (4), timeline._numbers
+-- The numbers of tasks, by their ids; pruned tasks have none.
+SELECT id, number
+FROM tasks
+WHERE id IN (:id_aaa);
+
+-- Also sends:
+--   queues.figures (1): SELECT
 
 -- ================================================================================================================
 -- schedules.add (writes)
@@ -5531,7 +5708,7 @@ FROM (SELECT 1 FROM holds WHERE TRUE AND (holder IS NOT NULL AND until > :now) L
 -- Also sends:
 --   agents.list (1): SELECT FROM agents
 --   holds.transfer (3): SELECT FROM events
---   events.last (1): SELECT
+--   queues.figures (1): SELECT
 --   overview.needs (6): SELECT FROM agents
 --   agents.list (3): SELECT FROM events
 --   projects.list (1): SELECT FROM projects

@@ -109,6 +109,7 @@ def test_a_key_opens_nothing_but_what_is_declared(door: Door) -> None:
     assert door.ask("GET", "/backup", mine).status == 401
     assert {(each.method, each.path) for each in ROUTES if each.acting} == {
         ("POST", "/web/act"),
+        ("GET", "/web/output"),
         ("GET", "/web/terminal"),
     }
 

@@ -128,6 +128,11 @@ class BrowserSessions:
         found = (self._find(self._sessions, value, user) for value in given)
         return [each for each in found if each is not None]
 
+    def counted(self) -> tuple[int, int]:
+        """How many browsers are signed in, and how many of these may act."""
+        alive = self._alive(self._sessions)
+        return len(alive), sum(bool(each.key) for each in alive)
+
     def sign_out(self) -> int:
         """End all sessions and codes; how many browsers were signed in."""
         count = len(self._alive(self._sessions))

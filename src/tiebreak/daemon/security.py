@@ -125,6 +125,11 @@ class AccessCheck:
         self.sessions = BrowserSessions(access.port)
 
     @property
+    def rules(self) -> Access:
+        """Who may connect, as the operator configured it. It has the token: never show it as it is."""
+        return self._access
+
+    @property
     def token_file(self) -> str:
         """Where this daemon's user finds the token, in words that tell other users nothing about this one."""
         return f"${{XDG_STATE_HOME:-~/.local/state}}/tiebreak/run/{self._access.port}.token"

@@ -240,13 +240,14 @@ def listing(
     query: Text | None = None,
     last: bool = False,
     before: Number | None = None,
+    after: Number | None = None,
     limit: Limit = LISTED,
 ) -> list[Message]:
     """List messages whoever they are for, newest first; for the next page, `before` is the last number.
 
-    It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
-    that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
-    `acked_at` is when the recipient acknowledged the message.
+    With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists
+    only what one agent sent or was sent, `query` only messages that contain all these words (as in `messages.search`),
+    and `last` only the last message of each thread. `acked_at` is when the recipient acknowledged the message.
     """
     where = ["TRUE"]
     if project:
@@ -264,14 +265,18 @@ def listing(
         )
     if before is not None:
         where.append("messages.number < :before")
+    if after is not None:
+        where.append("messages.number > :after")
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM messages LEFT JOIN acks ON acks.message = messages.number "
-        f"AND acks.agent = messages.recipient WHERE {' AND '.join(where)} ORDER BY messages.number DESC LIMIT :limit",
+        f"AND acks.agent = messages.recipient WHERE {' AND '.join(where)} "
+        f"ORDER BY messages.number{' DESC' if after is None else ''} LIMIT :limit",
         project=project,
         who=short(agent or ""),
         thread=thread,
         query=None if query is None else tx.search_words(_words(query)),
         before=before,
+        after=after,
         limit=limit,
     )
     return [record(Message, row) for row in rows]

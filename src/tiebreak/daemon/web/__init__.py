@@ -42,4 +42,18 @@ details. After each merge the event `tiebreak:shown` is dispatched on `document`
 
 from __future__ import annotations
 
-from . import act_route, agents, guarded, messages, now, sign_in, static_files  # noqa: F401  (each declares its routes)
+from . import (  # noqa: F401  (each declares its routes)
+    act_route,
+    agents,
+    board,
+    guarded,
+    job_output,
+    messages,
+    now,
+    queues,
+    sign_in,
+    static_files,
+    task_page,
+    tasks,
+    timeline,
+)

@@ -47,7 +47,9 @@ def _environment() -> Environment:
         finalize=_shown,
     )
     made.globals.update(href=href, static=static_files.address, actions=actions.ACTIONS, asked=actions.asked)
-    made.filters.update(short=_short, called=called, moment=rfc3339, span=span, ago=_ago, left=_left)
+    made.filters.update(
+        short=_short, called=called, moment=rfc3339, span=span, ago=_ago, left=_left, pretty=_pretty, calendar=_calendar
+    )
     return made
 
 
@@ -71,6 +73,22 @@ def _short(agent: str | None) -> str:
 
 def _ago(at: float | None, now: float) -> str:
     return f"{ago(max(0.0, now - (at or now)))} ago"
+
+
+def _calendar(at: float, zone: str) -> str:
+    """A moment as the wall clock of a time zone shows it: Mon 2 Feb 09:00."""
+    from datetime import UTC, datetime
+    from zoneinfo import ZoneInfo
+
+    shown = datetime.fromtimestamp(at, UTC).astimezone(UTC if zone.upper() == "UTC" else ZoneInfo(zone))
+    return f"{shown:%a} {shown.day} {shown:%b %H:%M}"
+
+
+def _pretty(value: Any) -> str:
+    """A JSON value as a person reads it."""
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _left(until: float | None, now: float) -> str:
