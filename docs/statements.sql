@@ -2134,6 +2134,33 @@ ORDER BY number;
 --   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
+-- tasks.dependents (reads)
+-- List the tasks that come after a task, oldest first; for the next page, `after` is the last number.
+-- ================================================================================================================
+
+-- tasks.dependents (1), dependencies.dependents
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE number IN (
+      SELECT edges.task
+      FROM edges
+      WHERE edges.after = :number AND edges.task > :beyond
+      ORDER BY edges.task
+      LIMIT :limit
+  )
+ORDER BY number;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
 -- tasks.edit (writes)
 -- Change what a task says; what is not given stays as it is.
 -- Scopes: edges alone, parents shared.
@@ -4145,6 +4172,54 @@ LIMIT :limit;
 
 -- Also sends:
 --   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
+-- messages.list (reads)
+-- List messages whoever they are for, newest first; for the next page, `before` is the last number.
+-- ================================================================================================================
+
+-- messages.list (1), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND NOT EXISTS (
+      SELECT 1
+      FROM messages AS later
+      WHERE later.thread = messages.thread AND later.number > messages.number
+  )
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (2), messages.listing
+-- SQLite: messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query) instead of
+-- to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query).
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND (sender = :who OR recipient = :who)
+  AND messages.thread = :thread
+  AND to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)
+  AND messages.number < :before
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (3), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE AND messages.project = :project AND messages.thread = :thread AND messages.number > :after
+ORDER BY messages.number
+LIMIT :limit;
 
 -- ================================================================================================================
 -- messages.mark (writes)

@@ -102,6 +102,10 @@ class BrowserSessions:
         """Whether a request has the cookie of a session."""
         return bool(self._found(headers, user))
 
+    def person(self, headers: dict[bytes, bytes], user: Callable[[], int | None]) -> str:
+        """Who asked for the link that signed this browser in; "" if nobody did."""
+        return next((each.person for each in self._found(headers, user)), "")
+
     def acting(self, headers: dict[bytes, bytes], user: Callable[[], int | None]) -> BrowserSession | None:
         """The session of a request that may act: it has the cookie of a session and the write key of the same one."""
         given = headers.get(WRITE_HEADER, b"")

@@ -10,7 +10,6 @@ from ... import __version__
 from ...errors import Invalid
 from ...operations import find
 from ..routes import BROWSER, HTML, Response, route
-from ..security import Caller, caller
 from . import navigation, static_files, templates
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ class Visit:
         """The project that the page is about; None for all."""
         self.given = {name: value for name, value in given.items() if value != ""}
         """The other query parameters. An empty one counts as missing: a form sends all its fields."""
-        self._request = request
+        self.person = service.access.sessions.person(request.headers, request.user)
+        """Whose browser this is; "" if it is not signed in."""
 
     async def read(self, operation: str, **params: Any) -> Any:
         """Run an operation that reads, as the caller may see it, in the project of the page unless one is given."""
@@ -146,7 +146,7 @@ def _frame(visit: Visit, path: str, projects: list[str]) -> dict[str, Any]:
         "board": visit.service.engine.address,
         "version": __version__,
         "static_version": static_files.VERSION,
-        "signed_in": caller() is Caller.BROWSER,
+        "person": visit.person,
     }
 
 
