@@ -4,6 +4,7 @@
 import { merge } from "./merge.js";
 
 const GAP = 350; // milliseconds between two fetches; more if the page takes long
+const ANYWAY = 30_000; // milliseconds after which a page is fetched without an event: some things change by time alone
 const PATIENCE = 10_000; // milliseconds for one fetch
 const RETRY = [500, 1000, 2000, 5000]; // milliseconds before the stream is opened again
 const PAUSED = "tiebreak-paused";
@@ -31,6 +32,7 @@ export function startLive() {
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", (event) => event.persisted && comeBack());
   document.addEventListener("tiebreak:acted", (event) => heard(event.detail.cursor));
+  setInterval(touch, ANYWAY);
   if (!document.hidden) open();
   tell();
 }
