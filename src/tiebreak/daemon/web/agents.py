@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Invalid, NotFound
+from ...limits import MAX_LIMIT
 from ...names import short
 from .now import SECTIONS, mood
 from .page import TEXT, page
@@ -46,7 +47,7 @@ async def agent(visit: Visit) -> dict[str, Any]:
         raise Invalid("project: is missing", hint="an agent belongs to a project")
     known, activities, holds, claimed, made, messages, events, sessions = await visit.together(
         visit.read("agents.list", agent=name, limit=_ROWS),
-        visit.read("overview.agents", limit=1000),
+        visit.read("overview.agents", limit=MAX_LIMIT),
         visit.read("holds.list", agent=name, limit=_ROWS),
         visit.read("tasks.list", agent=name, states=["claimed"], limit=_ROWS),
         visit.latest(_ROWS, agent=name, event="task.completed"),

@@ -131,8 +131,6 @@ def page(
             visit = Visit(service, request, given)
             if visit.project is not None:
                 find("upkeep.status").checked({"project": visit.project})
-            if request.method == "HEAD":
-                return Response(type=HTML, headers=POLICY)
             # The cursor first: an event after it makes the page fetch itself again, one before it is in the page.
             visit.cursor = await service.call("events.last", {})
             shown, projects, now = await visit.together(
