@@ -93,7 +93,9 @@ function broken() {
 /** Find out whether the daemon is back and this browser is still signed in; then go on. */
 async function reopen() {
   try {
-    show(await load(location.href));
+    const fresh = await load(location.href);
+    if (isPaused()) dirty = true;
+    else show(fresh);
     open();
   } catch (problem) {
     trouble = problem.status === 401 ? "signed-out" : "lost";

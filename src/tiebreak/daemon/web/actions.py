@@ -53,6 +53,7 @@ _REASON = Field("reason", "Reason, which everybody can read")
 _PERHAPS = _REASON._replace(required=False, label="Reason (may stay empty)")
 _BODY = Field("body", "Message", "text")
 _PRIORITY = Field("priority", "Priority", "choice", choices=tuple(reversed(PRIORITIES)), default="normal")
+_OTHER_PRIORITY = _PRIORITY._replace(label="New priority", default="high")
 FILTERS = ("project", "states", "kind", "queue", "priority_is", "tag", "agent_is", "name_contains")
 """The parameters of an action on a set of tasks: filters of `tasks.list`. `_is` tells a filter from a new value."""
 
@@ -117,7 +118,7 @@ ACTIONS: dict[str, Action] = {
         (_PERHAPS,),
     ),
     "task.priority": Action(
-        "tasks.edit", "Priority", "Change the priority of {what}.", "Changed.", ("project", "ref"), (_PRIORITY,)
+        "tasks.edit", "Priority", "Change the priority of {what}.", "Changed.", ("project", "ref"), (_OTHER_PRIORITY,)
     ),
     "task.break": Action(
         "tasks.break",
@@ -188,7 +189,7 @@ ACTIONS: dict[str, Action] = {
         "Change the priority of {what}.",
         "Changed",
         FILTERS,
-        (_PRIORITY,),
+        (_OTHER_PRIORITY,),
         each_of=("blocked", "pending", "claimed"),
     ),
 }
