@@ -5,7 +5,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 8; // classes c0 … c7 of drawing.css
 const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
-const ROW = 26, GHOST = 20, PAD = 8, AXIS = 30, LETTER = 6.7, FEW = 40;
+const ROW = 26, GHOST = 20, PAD = 8, AXIS = 30, LETTER = 6.7, FEW = 40, MARGIN = 600;
 
 /** Make an SVG element with these attributes and children. */
 export function draw(tag, attributes = {}, ...children) {
@@ -180,16 +180,17 @@ function listen(view) {
   });
   svg.addEventListener("focusin", (event) => choose(view, event.target.closest("[data-key]")));
   svg.addEventListener("pointerover", (event) => { const over = event.target.closest("[data-key]"); if (over) view.note.textContent = over.getAttribute("aria-label"); });
+  addEventListener("scroll", () => { if (Math.abs(scrollY - view.scrolled) > MARGIN / 2) show(view, view.from, view.to, view.whole); }, { passive: true });
   new ResizeObserver(() => { if (svg.clientWidth !== view.drawn) render(view); }).observe(view.el);
 }
 
 const timeAt = (view, event) => view.from + ((event.clientX - view.svg.getBoundingClientRect().left - view.left) / view.width) * (view.to - view.from);
 
-function show(view, from, to) {
+function show(view, from, to, whole = false) {
   const [low, high] = view.extent;
   const length = Math.min(Math.max(to - from, 0.2), (high - low) * 1.2);
   const start = Math.min(Math.max(from, low - length * 0.5), high - length * 0.5);
-  [view.from, view.to, view.whole] = [start, start + length, false];
+  if (!whole) [view.from, view.to, view.whole] = [start, start + length, false];
   view.frame ??= requestAnimationFrame(() => { view.frame = null; render(view); });
 }
 
@@ -228,6 +229,7 @@ function step(view, down, right) {
   if (!next) return;
   view.key = next.key;
   if (next.at < view.from || next.at > view.to) show(view, next.at - (view.to - view.from) / 2, next.at + (view.to - view.from) / 2);
+  if (next.y !== undefined) { scrollTo({ top: scrollY + view.svg.getBoundingClientRect().top + next.y - innerHeight / 2 }); show(view, view.from, view.to, view.whole); }
   if (view.frame) { cancelAnimationFrame(view.frame); view.frame = null; render(view); }
   view.svg.querySelector(`[data-key="${CSS.escape(next.key)}"]`)?.focus();
 }
@@ -287,15 +289,19 @@ function render(view) {
   const parts = [draw("defs", {}, draw("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, draw("path", { d: "M0 0v6" })),
     draw("clipPath", { id: "window" }, draw("rect", { x: view.left, y: 0, width: view.width + 12, height: 1e5 })))];
   view.places = [];
+  view.scrolled = scrollY;
   let y = AXIS;
   const inside = draw("g", { "clip-path": "url(#window)" }), names = draw("g", { class: "names" });
+  const above = svg.getBoundingClientRect().top;
   for (const [i, lane] of shown.entries()) {
     const head = narrow ? 22 : 0, high = lane.height + head;
     if (i % 2) parts.push(draw("rect", { class: "stripe", x: 0, y, width: wide, height: high }));
     const label = draw("text", { x: narrow ? 4 : 8, y: y + (narrow ? 16 : PAD + 17) }, fits(lane.title, narrow ? wide - 8 : view.left - 12), draw("title", {}, lane.title));
     const href = view.link(lane.thing ?? { agent: lane.key });
     names.append(href ? draw("a", { href }, label) : label);
-    drawLane(view, lane, y + head + PAD, x, inside);
+    // Lanes far from what can be seen are left empty until somebody scrolls there: a picture may have thousands of spans.
+    if (above + y + high > -MARGIN && above + y < innerHeight + MARGIN) drawLane(view, lane, y + head + PAD, x, inside);
+    else for (const each of [...lane.spans, ...lane.marks]) view.places.push({ key: each.key, lane: lane.key, at: each.start ?? each.at, y });
     y += high;
   }
   parts.push(axis(view, x, y), inside, names);
