@@ -3609,6 +3609,28 @@ SELECT project, queue, paused_at, paused_by, reason
 FROM queues
 WHERE project = :project AND paused_at > 0;
 
+-- queues.figures (9), queue_figures._limits
+-- The groups of limits that have something to do: how many tasks may run, do run, and wait.
+SELECT project, limit_group, max(limit_size), count(*)
+FROM (
+    SELECT project, limit_group, limit_size
+    FROM tasks
+    WHERE project = :project AND state = 'claimed' AND limit_group IS NOT NULL
+    LIMIT :most
+) AS limited
+GROUP BY project, limit_group;
+
+-- queues.figures (10), queue_figures._limits
+-- The groups of limits that have something to do: how many tasks may run, do run, and wait.
+SELECT project, limit_group, max(limit_size), count(*)
+FROM (
+    SELECT project, limit_group, limit_size
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL
+    LIMIT :most
+) AS limited
+GROUP BY project, limit_group;
+
 -- ================================================================================================================
 -- holds.take (writes)
 -- Take all of these resources, or none of them and learn who holds one.
@@ -5686,7 +5708,7 @@ FROM (SELECT 1 FROM holds WHERE TRUE AND (holder IS NOT NULL AND until > :now) L
 -- Also sends:
 --   agents.list (1): SELECT FROM agents
 --   holds.transfer (3): SELECT FROM events
---   events.last (1): SELECT
+--   queues.figures (1): SELECT
 --   overview.needs (6): SELECT FROM agents
 --   agents.list (3): SELECT FROM events
 --   projects.list (1): SELECT FROM projects

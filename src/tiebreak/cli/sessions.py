@@ -167,22 +167,18 @@ def _word(found: Session) -> str:
 @command("attach", "Attach to the terminal of a session.", AGENT, example="tb attach lead")
 def attach(context: Context, args: Args) -> None:
     """Detach as from every tmux session: Ctrl-b d."""
-    from ..sessions.records import find, on_this_host
-    from ..sessions.stop import socket_of
-    from ..sessions.tmux import Tmux
+    from ..sessions.records import find
+    from ..sessions.terminal import attach_words, outside_tmux
 
-    found = find(context.board, args.agent)
-    on_this_host(found)
-    words = Tmux(socket_of(found)).attach(found.tmux or "")
+    words = attach_words(find(context.board, args.agent))
     if context.json or not sys.stdin.isatty():
         from shlex import join
 
         context.answer({"command": words}, f"this is not a terminal; in one, run: {join(words)}")
         return
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     context.close()
     try:
-        os.execvpe(words[0], words, environment)  # noqa: S606  (a shell is not needed)
+        os.execvpe(words[0], words, outside_tmux(dict(os.environ)))  # noqa: S606  (a shell is not needed)
     except FileNotFoundError:
         raise Unavailable("tmux is not installed", hint="sessions live in tmux; install it") from None
 
@@ -196,16 +192,14 @@ def attach(context: Context, args: Args) -> None:
 )
 def peek(context: Context, args: Args) -> None:
     """Does not affect the session."""
-    from ..sessions.records import find, on_this_host
-    from ..sessions.stop import socket_of
-    from ..sessions.tmux import Tmux
+    from ..sessions.records import find
+    from ..sessions.terminal import screen
 
     if args.lines < 0:
         raise Invalid(f"peek: --lines: expected a number from 0, got {args.lines}")
     found = find(context.board, args.agent)
-    on_this_host(found)
-    screen = Tmux(socket_of(found)).screen(found.tmux or "", args.lines)
-    context.answer({"agent": found.agent, "tmux": found.tmux, "screen": screen}, block(screen))
+    shown = screen(found, args.lines)
+    context.answer({"agent": found.agent, "tmux": found.tmux, "screen": shown}, block(shown))
 
 
 @command(
@@ -217,15 +211,12 @@ def peek(context: Context, args: Args) -> None:
 )
 def tell(context: Context, args: Args) -> None:
     """As if you had attached, typed it and pressed Enter."""
-    from ..sessions.records import find, on_this_host
-    from ..sessions.stop import socket_of
-    from ..sessions.tmux import Tmux
+    from ..sessions.records import find
+    from ..sessions.terminal import tell as type_into
 
     text = (standard_input() if args.text == ["-"] else " ".join(args.text)).rstrip("\n")
     found = find(context.board, args.agent)
-    on_this_host(found)
-    message = context.board.messages.send(body=text, to=found.agent, channel="terminal", later=True)
-    Tmux(socket_of(found)).type(found.tmux or "", text)
+    message = type_into(context.board, found, text)
     context.answer(message, f"told {plain(found.agent)} (message {message.number})")
 
 

@@ -603,7 +603,8 @@ class AsyncQueues(AsyncGroup):
         events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
         median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
         before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
-        20,000, which `capped` says. Times are Unix seconds, None if there is none.
+        20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+        that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
         """
 
 
@@ -847,9 +848,9 @@ class AsyncMessages(AsyncGroup):
     ) -> builtins.list[Message]:
         """List messages whoever they are for, newest first; for the next page, `before` is the last number.
 
-        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
-        that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
-        `acked_at` is when the recipient acknowledged the message.
+        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists
+        only what one agent sent or was sent, `query` only messages that contain all these words (as in `messages.search`),
+        and `last` only the last message of each thread. `acked_at` is when the recipient acknowledged the message.
         """
 
     @awaits

@@ -36,5 +36,6 @@ class Queues(Group):
         events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
         median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
         before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
-        20,000, which `capped` says. Times are Unix seconds, None if there is none.
+        20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+        that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
         """

@@ -1,8 +1,9 @@
 """The program `tb`: assembles the packages that know nothing of each other.
 
 The command line, the daemon, workers, sessions and the protocols of other programs are separate packages. This package
-imports all of them, and none of them imports it. It adds two things to the command line: the commands of `compat`, and
-`serve`, which runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs.
+imports all of them, and none of them imports it. It adds three things to the command line: the commands of `compat`;
+`serve`, which runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs; and
+`top`, from whose screen every other command can be run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ def _serve() -> None:
     from . import serve  # noqa: F401  (declares the command)
 
 
+def _top() -> None:
+    import sys
+
+    from ..cli import top  # declares the command
+
+    top.program[:] = [sys.executable, "-P", "-m", "tiebreak"]
+
+
 def _coord() -> None:
     from ..compat import coord_commands  # declares the command
 
@@ -26,5 +35,6 @@ def _coordination() -> None:
     from ..compat import gptme  # noqa: F401  (declares the command)
 
 
+add_commands("What happens", {"top": _top})
 add_commands("The board", {"serve": _serve})
 add_commands("Compatibility", {"coord": _coord, "coordination": _coordination}, theme="compat")

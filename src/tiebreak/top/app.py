@@ -1,0 +1,258 @@
+"""The Textual application of `tb top`: puts the parts together and says which key does what.
+
+It never calls the board itself: frames come from the `Follower`, and every action and peek runs in a thread.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import App
+from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
+
+from ..errors import TiebreakError
+from . import actions
+from .follower import CALM, Follower
+from .frame import FrameLine, body, header, lag_text, tabs
+from .peek_pane import PeekPane
+from .rows import Cell, sections
+from .widgets import RowList, StyledLines, Ticker, notice_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.screen import Screen
+
+    from ..board import Board
+    from .actions import Target
+    from .dialogs import CommandEntry
+    from .snapshot import Snapshot
+
+WIDE = 110
+"""From so many columns on, the peek has a place of its own on the right."""
+SHORT = "Space peek  Enter attach  d dispatch  m message  w why  / filter  : run  ? help"
+
+
+class WatchApp(App[None]):
+    """One screen: what needs a person, who works, waits and is idle, a peek, and the events.
+
+    `keys.TopApp` adds what the keys do.
+    """
+
+    AUTO_FOCUS = None  # keys are for the list, until a person wants to type
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = "top.tcss"
+    TITLE = "tb top"
+
+    class FrameRead(Message):
+        """A thread has read a frame."""
+
+    class Told(Message):
+        """A thread has something to say to the person, or to do on the screen."""
+
+        def __init__(self, text: str | None, style: str = "good", then: Callable[[], object] | None = None) -> None:
+            super().__init__()
+            self.text = text
+            self.style = style
+            self.then = then
+
+    def __init__(
+        self,
+        board: Board,
+        *,
+        program: list[str],
+        commands: Callable[[], list[CommandEntry]],
+        explain: Callable[[TiebreakError], str],
+        calm: float = CALM,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`program` starts `tb`, `commands` lists what it can do, `explain` puts an error into words."""
+        super().__init__(ansi_color=True)
+        self.board = board
+        self.follower = Follower(board, self._frame, self._cut_off, calm=calm)
+        self.words = ""
+        self.frames_drawn = 0
+        self._program = program
+        self._commands = commands
+        self._explain = explain
+        self._clock = clock
+        self._taken: Snapshot | None = None
+        self._taken_at = 0.0
+        self._newest: Snapshot | None = None
+        self._broken = ""
+
+    def compose(self) -> ComposeResult:
+        """From the top down."""
+        yield StyledLines(id="head")
+        yield StyledLines(id="tabs")
+        with Horizontal(id="main"):
+            yield RowList(id="rows")
+            yield PeekPane(self.board, id="peek")
+        yield Ticker(id="ticker")
+        yield StyledLines(id="notice")
+        yield StyledLines(id="keys")
+
+    def on_mount(self) -> None:
+        """Begin to follow the board. The clock only redraws ages."""
+        self._fit(self.size.width, self.size.height)
+        self.main.query_one("#head", StyledLines).show(
+            [FrameLine((Cell("reading the board …", "dim"),)), FrameLine(())]
+        )
+        self.follower.start()
+        self.set_interval(1.0, self._draw)
+
+    def on_unmount(self) -> None:
+        """Read nothing any more."""
+        self.follower.stop()
+
+    @property
+    def main(self) -> Screen[object]:
+        """The screen below all dialogs."""
+        return self.screen_stack[0]
+
+    # ── Frames ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _frame(self, taken: Snapshot) -> None:
+        """Called by a thread. Only the newest frame is drawn, however long the screen was busy."""
+        waiting, self._newest = self._newest, taken
+        if waiting is None:
+            self.post_message(self.FrameRead())
+
+    def _cut_off(self, why: str) -> None:
+        self.post_message(self.Told(why, "lost"))
+
+    def on_watch_app_frame_read(self) -> None:
+        """Draw the newest frame, and read anew what is peeked at."""
+        taken, self._newest = self._newest, None
+        if taken is None:
+            return
+        self._taken, self._taken_at, self._broken = taken, self._clock(), ""
+        self.frames_drawn += 1
+        self._draw()
+        self.main.query_one(Ticker).show(taken.events)
+        pane = self.main.query_one(PeekPane)
+        if pane.command is None:
+            wanted = self._target()
+            if wanted is not None and wanted != pane.wanted:
+                pane.show(wanted, only_why=pane.only_why)
+            else:
+                pane.read()
+
+    def _draw(self) -> None:
+        """Draw what is known, with ages as of now."""
+        if self._taken is None:
+            return
+        later = self._clock() - self._taken_at
+        taken = replace(self._taken, later=later)
+        columns = self.size.width
+        lag = lag_text(taken.behind, later, self._broken)
+        self.main.query_one("#head", StyledLines).show(header(taken, columns, lag))
+        self.main.query_one("#tabs", StyledLines).show([tabs(taken.view, self.words, columns)])
+        rows = self.main.query_one(RowList)
+        rows.show(body(sections(taken, self.words), rows.size.width or columns))
+
+    def on_resize(self) -> None:
+        """The peek moves over the list where there is no room beside it."""
+        self._fit(self.size.width, self.size.height)
+        self.call_after_refresh(self._draw)
+
+    def _fit(self, columns: int, rows: int) -> None:
+        self.main.set_class(columns < WIDE, "narrow")
+        self.main.query_one(Ticker).styles.height = max(4, min(11, rows // 5))
+        self.main.query_one("#keys", StyledLines).show([FrameLine((Cell(SHORT[:columns], "dim"),))])
+
+    # ── Selecting ────────────────────────────────────────────────────────────────────────────────────
+
+    def _target(self) -> Target | None:
+        return actions.target(self._taken, self.main.query_one(RowList).selected) if self._taken else None
+
+    def on_row_list_moved(self) -> None:
+        """Peek at what is selected now."""
+        self.main.query_one(PeekPane).show(self._target())
+
+    def on_row_list_clicked(self) -> None:
+        """A second click opens the peek."""
+        self.action_peek(True)
+
+    def action_move(self, by: int) -> None:
+        """Select another row."""
+        self.main.query_one(RowList).move(by)
+
+    def action_view(self, view: str) -> None:
+        """Show another view."""
+        self.follower.ask(view=view)
+
+    def action_peek(self, opened: bool | None = None) -> None:
+        """Open or close the peek."""
+        main = self.main
+        if main.has_class("narrow"):
+            main.set_class(not main.has_class("peeking") if opened is None else opened, "peeking")
+        else:
+            main.set_class(not main.has_class("unpeeked") if opened is None else not opened, "unpeeked")
+        self.call_after_refresh(self._peek_again)
+
+    def _peek_again(self) -> None:
+        self._draw()
+        pane = self.main.query_one(PeekPane)
+        if pane.command is None:  # else its output is what the person wants to see
+            pane.show(self._target(), only_why=pane.only_why)
+
+    def action_scroll_peek(self, by: int) -> None:
+        """Scroll the peek."""
+        self.main.query_one("#peek-scroll", VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def action_leave(self) -> None:
+        """Leave one thing: the line to reply, the output of a command, the peek over the list, the filter."""
+        pane = self.main.query_one(PeekPane)
+        self.tell("")
+        if self.focused is not None:
+            self.screen.set_focus(None)
+        elif pane.command is not None:
+            pane.show(self._target())
+        elif self.main.has_class("peeking"):
+            self.action_peek(False)
+        else:
+            self._filter("")
+
+    # ── Saying and doing ─────────────────────────────────────────────────────────────────────────────
+
+    def tell(self, text: str, style: str = "good") -> None:
+        """Show a message to the person, until there is another one or Esc is pressed."""
+        lines = notice_lines(text, self.size.width)
+        styled = [FrameLine((Cell(line.text, style),)) for line in lines]
+        self.main.query_one("#notice", StyledLines).show(styled)
+
+    def on_watch_app_told(self, told: Told) -> None:
+        """A thread has something to say."""
+        if told.style == "lost":
+            self._broken = told.text or "?"
+            self._draw()
+        if told.text is not None:
+            self.tell(told.text, "bad" if told.style == "lost" else told.style)
+        if told.then is not None:
+            told.then()
+
+    def act(self, action: Callable[[], str], then: Callable[[], object] | None = None) -> None:
+        """Run an action in a thread, say what became of it, and show the board as it is then."""
+        self.tell("…", "dim")
+        self.run_worker(partial(self._acted, action, then), thread=True, group="actions")
+
+    def _acted(self, action: Callable[[], str], then: Callable[[], object] | None) -> None:
+        try:
+            told = self.Told(action(), then=then)
+        except TiebreakError as exc:
+            told = self.Told(self._explain(exc), "bad")
+        self.post_message(told)
+        self.follower.ask()
+
+    def _filter(self, words: str) -> None:
+        """Show only what matches; tasks are also looked for beyond those that are listed."""
+        if words != self.words:
+            self.words = words
+            self._draw()
+            self.follower.ask(find=max(words.split(), key=len, default=""))

@@ -1,0 +1,239 @@
+"""What one frame of `tb top` shows, read by operations of the board alone.
+
+Everything is bounded: a section lists at most `ROWS` things, however many there are, and says that there are more. The
+number of the newest event is read first, so an event that happens while the rest is read is shown in the next frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import TiebreakError
+from ..limits import MAX_LIMIT
+from ..model import encode
+from ..names import JOB, QUESTION
+
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..model import Activity, Counts, Event, Hold, Need, Queue, Task, Wait
+
+VIEWS = ("agents", "tasks", "holds", "jobs", "messages")
+"""The views, by the keys 1 to 5."""
+ROWS = 100
+"""At most this many things in one section."""
+TICKER = 100
+"""At most this many of the newest events."""
+MESSAGES = 50
+_SEARCHED = 20_000
+"""Among so many of the newest events, those of this project and its messages are looked for."""
+_INBOXES = 20
+"""From at most this many inboxes, the text of messages is read."""
+
+
+class Selected(NamedTuple):
+    """What a row stands for: its kind (`agent`, `task`, `hold`, `queue`, `message`, `need`) and its reference."""
+
+    kind: str
+    ref: str
+
+
+@dataclass(frozen=True)
+class SentMessage:
+    """A message as the log knows it; its text where an inbox that was read has it."""
+
+    number: int
+    sender: str
+    recipient: str | None
+    channel: str
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One frame: the numbers, what needs a person, and the lists of one view."""
+
+    board: str
+    project: str
+    view: str
+    counts: Counts
+    needs: list[Need]
+    agents: list[Activity]
+    events: list[Event] = field(default_factory=list)
+    tasks: dict[str, list[Task]] = field(default_factory=dict)
+    """Tasks, or in the view `jobs` jobs, by their section."""
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    messages: list[SentMessage] = field(default_factory=list)
+    behind: int = 0
+    """How many events happened while this was read."""
+    later: float = 0.0
+    """Seconds since it was read."""
+
+    @property
+    def cursor(self) -> int:
+        """The number of the newest event that this surely includes."""
+        return int(self.counts.event)
+
+    @property
+    def now(self) -> float:
+        """Board time, as far as it is known."""
+        return float(self.counts.now) + self.later
+
+
+def take(board: Board, view: str = "agents", *, find: str = "", events: bool = True) -> Snapshot:
+    """Read one frame; `find` looks for tasks by their name, beyond those that a section shows."""
+    project = board.project_names
+    counts = board.overview.counts(project=project)  # first: what happens from now on is in the next frame
+    base: dict[str, Any] = {
+        "board": board.engine.address,
+        "project": counts.project or project.partition(" ")[0],
+        "view": view,
+        "counts": counts,
+        "needs": [*board.overview.needs(project=project), *queued_handoffs(board)],
+        "agents": board.overview.agents(project=project),
+    }
+    if events:
+        after = max(0, counts.event - _SEARCHED)
+        base["events"] = board.events.read(project=project, after=after, newest=True, limit=TICKER)
+    more = _READERS[view](board, find)
+    return Snapshot(**base, **more, behind=_behind(board, int(counts.event)))
+
+
+def _behind(board: Board, cursor: int) -> int:
+    """How many events of the project have happened since; most of the time none."""
+    return len(board.events.read(after=cursor, limit=MAX_LIMIT)) if board.events.last() > cursor else 0
+
+
+def queued_handoffs(board: Board) -> list[Need]:
+    """The handoffs that wait in the queue of this machine; the board does not know of them."""
+    import os
+
+    from ..model import Need
+    from ..sessions import state_files
+    from ..sessions.handoff_queue import queued
+
+    found = []
+    try:
+        for path in queued()[:ROWS]:
+            order = state_files.read_json(path) or {}
+            if order.get("project") == board.project and order.get("agent"):
+                at = float(order.get("at") or os.stat(path).st_mtime)
+                name = str(order["agent"]).partition("~")[0]
+                found.append(
+                    Need(
+                        kind="handoff",
+                        project=board.project,
+                        ref=name,
+                        number=0,
+                        task_kind=None,
+                        name=name,
+                        agent=name,
+                        since_at=at,
+                        note="waits to be started",
+                    )
+                )
+    except (OSError, TiebreakError, ValueError):
+        pass  # another process drains the queue at this moment, or this user has none
+    return found
+
+
+# ── The views ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _no_more(board: Board, find: str) -> dict[str, Any]:
+    return {}
+
+
+_FINISHED = ["completed", "cancelled"]
+
+
+def _tasks(board: Board, find: str, *, kind: str | None = None) -> dict[str, Any]:
+    sections = {
+        "Claimed": ["claimed"],
+        "Failed": ["failed"],
+        "Ready": ["pending"],
+        "Blocked": ["blocked"],
+        "Finished": _FINISHED,
+    }
+    found = {title: _listed(board, states, kind, None) for title, states in sections.items()}
+    if find:
+        for title, states in sections.items():
+            known = {task.number for task in found[title]}
+            found[title] += [task for task in _listed(board, states, kind, find) if task.number not in known]
+    asked = [task for task in found["Ready"] if task.kind == QUESTION]
+    found["Ready"] = [task for task in found["Ready"] if task.kind != QUESTION]
+    return {"tasks": {"Questions": asked, **found}}
+
+
+def _listed(board: Board, states: list[str], kind: str | None, find: str | None) -> list[Task]:
+    limit = ROWS if find or states != _FINISHED else 20
+    return board.tasks.list(project=board.project_names, states=states, kind=kind, name_contains=find, limit=limit)
+
+
+def _holds(board: Board, find: str) -> dict[str, Any]:
+    return {"holds": board.holds.list(limit=ROWS), "waits": board.waits.list(limit=ROWS)}
+
+
+def _jobs(board: Board, find: str) -> dict[str, Any]:
+    return {**_tasks(board, find, kind=JOB), "queues": board.queues.list()[:ROWS]}
+
+
+def _messages(board: Board, find: str) -> dict[str, Any]:
+    after = max(0, board.events.last() - _SEARCHED)
+    sent = board.events.read(event="message.sent", after=after, newest=True, limit=MESSAGES)
+    texts = _texts(board, sent)
+    found = [
+        SentMessage(
+            number=int(data["message"]),
+            sender=event.agent or "-",
+            recipient=data.get("to"),
+            channel=event.kind or "",
+            at=event.at,
+            text=texts.get(int(data["message"]), event.name or ""),
+        )
+        for event in reversed(sent)
+        if (data := event.data or {}).get("message")
+    ]
+    return {"messages": found}
+
+
+def _texts(board: Board, sent: list[Event]) -> dict[int, str]:
+    """The first lines of messages, by number: the log has only those that are for everybody."""
+    numbers = [int((event.data or {}).get("message") or 0) for event in sent]
+    recipients = dict.fromkeys(str((event.data or {}).get("to") or "") for event in sent)
+    named = [name for name in recipients if name][:_INBOXES]
+    if not named:
+        return {}
+    after = max(0, min(numbers) - 1)
+    found: dict[int, str] = {}
+    for name in named:
+        inbox = board.messages.inbox(agent=name, every=True, after=after, limit=MESSAGES)
+        found.update((each.number, each.body.strip().partition("\n")[0]) for each in inbox)
+    return found
+
+
+_READERS = {"agents": _no_more, "tasks": _tasks, "holds": _holds, "jobs": _jobs, "messages": _messages}
+
+
+def as_json(taken: Snapshot) -> dict[str, Any]:
+    """A frame as data, for `tb top --once --json`."""
+    from ..need_words import next_step
+
+    return {
+        "board": taken.board,
+        "project": taken.project,
+        "view": taken.view,
+        "counts": encode(taken.counts),
+        "behind": taken.behind,
+        "needs": [{**encode(need), "next_step": next_step(need)} for need in taken.needs],
+        "agents": encode(taken.agents),
+        "tasks": {title: encode(found) for title, found in taken.tasks.items()},
+        "holds": encode(taken.holds),
+        "waits": encode(taken.waits),
+        "queues": encode(taken.queues),
+        "messages": [vars(each) for each in taken.messages],
+        "events": encode(taken.events),
+    }
