@@ -140,6 +140,7 @@ def test_things_of_two_projects_with_one_name_are_two() -> None:
 
 def test_no_event_that_begins_or_ends_a_grant_is_forgotten() -> None:
     from tests.log.checker import ENDS, GRANTS, LAPSES, REMARKS, RENEWALS, RESTORED, TAKEN_AWAY
+
     from tiebreak.operations.grant_spans import EVENTS
 
     about_grants = GRANTS | RENEWALS | ENDS | LAPSES | TAKEN_AWAY | (RESTORED - {"schedule.restored"})
