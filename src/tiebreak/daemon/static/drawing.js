@@ -475,8 +475,9 @@ function drawRow(row, colour) {
 
 // ── Sparklines ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Draw values as a line (or bars) into an SVG element of fixed size; null leaves a gap: nothing is known there. */
-export function sparkline(el, values, { bars = false } = {}) {
+/** Draw values as a line, bars or dots into an SVG element of fixed size; null leaves a gap: nothing is known there. */
+export function sparkline(el, values, { as = "line" } = {}) {
+  const bars = as === "bars";
   const [wide, high] = [Number(el.getAttribute("width")), Number(el.getAttribute("height"))];
   const most = Math.max(1e-9, ...values.map((value) => value ?? 0)), by = wide / Math.max(1, values.length - (bars ? 0 : 1));
   const y = (value) => high - 2 - (value / most) * (high - 5);
@@ -488,11 +489,14 @@ export function sparkline(el, values, { bars = false } = {}) {
   values.forEach((value, i) => { if (value !== null) (i && values[i - 1] !== null ? runs.at(-1) : runs[runs.push([]) - 1]).push([i * by, y(value)]); });
   const parts = [draw("path", { class: "base", d: `M0 ${high - 1}H${wide}` })];
   for (const run of runs) {
-    if (run.length === 1) parts.push(draw("circle", { class: "last", cx: run[0][0], cy: run[0][1], r: 1.4 }));
+    if (run.length === 1 || as === "dots") {
+      parts.push(...run.map(([cx, cy]) => draw("circle", { class: "last", cx, cy, r: 1.8 })));
+      continue;
+    }
     const line = run.map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`).join("L");
     parts.push(draw("path", { class: "area", d: `M${run[0][0]} ${high}L${line}L${run.at(-1)[0]} ${high}z` }), draw("path", { class: "line", d: `M${line}` }));
   }
   const last = runs.at(-1)?.at(-1);
-  if (last && values.at(-1) !== null) parts.push(draw("circle", { class: "last", cx: Math.min(last[0], wide - 2), cy: last[1], r: 2 }));
+  if (as === "line" && last && values.at(-1) !== null) parts.push(draw("circle", { class: "last", cx: Math.min(last[0], wide - 2), cy: last[1], r: 2 }));
   el.replaceChildren(...parts);
 }
