@@ -59,7 +59,7 @@ def _print(context: Context, args: Args) -> None:
     from ..top.frame import as_text
     from ..top.snapshot import as_json, take
 
-    taken = take(context.board, args.view, find=max((args.filter or "").split(), key=len, default=""))
+    taken = take(context.board, args.view, find=(args.filter or "").strip())
     if context.json:
         context.answer(as_json(taken))
         return

@@ -86,6 +86,8 @@ def _agents(taken: Snapshot) -> Iterator[Section]:
     for key, name in SECTIONS.items():
         rows = [agent_row(each, now, taken.later) for each in taken.agents if each.section == key]
         yield Section(name, rows, "" if taken.agents else "nobody")
+    if not taken.agents and not taken.needs:
+        yield Section("New here?", [], "d posts a task, : runs any tb command, and `tb init` lets agents in")
 
 
 def need_row(need: Need, now: float) -> ViewRow:

@@ -1,0 +1,105 @@
+"""Whatever agents write, the terminal gets neither its escape sequences nor markup of its own."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import tiebreak
+from tiebreak.top.frame import as_text
+from tiebreak.top.snapshot import VIEWS, take
+
+from .conftest import Agents
+from .watching import NARROW, WIDE, Watcher, watch
+
+EVIL = "\x1b[31mred\x1b]0;title\x07 [red]bold[/red] [@click=app.quit]x[/] \u202eabc\u200b \x9b2J"
+SHOWN = "\\x1b[31mred"
+
+
+@pytest.fixture
+def hostile(agents: Agents) -> tiebreak.Board:
+    """The same text in everything that takes text."""
+    me, eve = agents("me"), agents("eve")
+    eve.agents.announce(doing=EVIL, program=EVIL, host="dev[red]1")
+    me.tasks.post(name=EVIL, body=EVIL + "\n" + EVIL, queue="q")
+    eve.tasks.claim(ref="#1")
+    eve.holds.take(resources=["lock:[red]evil"], note=EVIL)
+    eve.questions.ask(EVIL + "\n" + EVIL, choices=[EVIL, "b"])
+    me.jobs.submit(command="x", name=EVIL, queue="ci", max_attempts=1)
+    [job] = agents("worker").jobs.next(queues=["ci"])
+    agents("worker").jobs.append(ref="#3", epoch=job.epoch, chunks=[{"start": 0, "stream": 1, "text": EVIL + "\n"}])
+    agents("worker").tasks.fail(ref="#3", epoch=job.epoch, reason=EVIL, retry=False)
+    eve.messages.send(body=EVIL, to="me", later=True)
+    eve.messages.send(body=EVIL, about="#1")
+    me.queues.pause("q", reason=EVIL)
+    return me
+
+
+def is_safe(text: str) -> None:
+    assert not [char for char in text if char != "\n" and (not char.isprintable() or char in "\u202e\u200b\x9b")]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_printed_frame_shows_hostile_text_as_escapes(hostile: tiebreak.Board, view: str) -> None:
+    text = as_text(take(hostile, view), 400)
+    is_safe(text)
+    assert SHOWN in text
+    if view != "holds":
+        assert "[red]bold[/red] [@click=app.quit]x[/]" in text
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+def test_no_row_peek_or_notice_carries_an_escape_sequence(hostile: tiebreak.Board, size: tuple[int, int]) -> None:
+    async def story(watcher: Watcher) -> None:
+        for view in "12345":
+            await watcher.press(view, "home")
+            if size == NARROW:
+                await watcher.press("space")
+            for _ in range(4):
+                await watcher.sees("Events")
+                await watcher.until(lambda: not watcher.app.workers, "the peek is read")
+                is_safe(watcher.text)
+                await watcher.press("down")
+            if size == NARROW:
+                await watcher.press("escape")
+        await watcher.press("1", "home", "w")
+        await watcher.sees("why")
+        is_safe(watcher.text)
+        await watcher.press("slash")
+        await watcher.types(EVIL, "enter")
+        await watcher.sees("nothing matches")
+        is_safe(watcher.text)
+
+    watch(hostile, story, size=size)
+
+
+def test_markup_in_names_is_shown_as_it_is_written(hostile: tiebreak.Board) -> None:
+    async def story(watcher: Watcher) -> None:
+        await watcher.press("2")
+        await watcher.sees("[red]bold[/red]", "Claimed")
+        await watcher.press("k")
+        await watcher.sees("Cancel #2", "[red]bold[/red]")
+        await watcher.press("n", "m")
+        await watcher.sees("Message to")
+
+    watch(hostile, story)
+
+
+def test_nothing_that_is_written_to_the_terminal_has_the_sequence(
+    hostile: tiebreak.Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.StringIO()
+
+    async def story(watcher: Watcher) -> None:
+        driver = watcher.app._driver
+        assert driver
+        monkeypatch.setattr(driver, "write", written.write)
+        monkeypatch.setattr(watcher.app, "_display", watcher.app._display)
+        await watcher.press("2", "down")
+        await watcher.until(lambda: not watcher.app.workers, "the peek is read")
+        written.write(watcher.app.export_screenshot())
+
+    watch(hostile, story)
+    assert "\x1b[31mred" not in written.getvalue()
+    assert "\x1b]0;title" not in written.getvalue()
