@@ -13,7 +13,7 @@ BIN := .venv/bin
 UV := uv==0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check test cover bench soak lock fmt docs openapi clean
+.PHONY: help serve check test cover bench soak lock fmt docs openapi clean pictures
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -68,6 +68,10 @@ LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-h
 fmt: .venv/.stamp ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+pictures: .venv/.stamp ## Make the pictures of the README and the docs anew (ARGS=now)
+	@tools/need chromium
+	$(BIN)/python -m tools.pictures $(ARGS)
 
 docs: .venv/.stamp ## Regenerate the references and the typed groups of the board
 	$(BIN)/python -m tiebreak.groups.generate

@@ -19,6 +19,7 @@ NAMES = (
         "contention",
         "waiting",
         "daemon",
+        "dashboard",
         "hooks",
         "postgres",
         "scale",

@@ -1693,7 +1693,7 @@ ON CONFLICT DO NOTHING;
 -- ================================================================================================================
 -- tasks.post (writes)
 -- Put a task on the board.
--- Scopes: keys shared.
+-- Scopes: keys shared, parents shared.
 -- ================================================================================================================
 
 -- tasks.post (1), references._by
@@ -2134,18 +2134,113 @@ ORDER BY number;
 --   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
--- tasks.edit (writes)
--- Change what a task says; what is not given stays as it is.
+-- tasks.dependents (reads)
+-- List the tasks that come after a task, oldest first; for the next page, `after` is the last number.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.dependents (1), dependencies.dependents
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE number IN (
+      SELECT edges.task
+      FROM edges
+      WHERE edges.after = :number AND edges.task > :beyond
+      ORDER BY edges.task
+      LIMIT :limit
+  )
+ORDER BY number;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
+-- tasks.edit (writes)
+-- Change what a task says; what is not given stays as it is.
+-- Scopes: edges alone, parents shared.
+-- ================================================================================================================
+
+-- tasks.edit (1), parents.refuse_circle
+-- Refuse to make a task a part of itself, or of one of its own parts.
+WITH RECURSIVE above (n) AS (
+    SELECT CAST(:parent AS BIGINT)
+    UNION
+    SELECT tasks.parent
+    FROM above JOIN tasks ON tasks.number = above.n
+    WHERE tasks.parent IS NOT NULL
+)
+SELECT n
+FROM above
+WHERE n = :number;
+
+-- tasks.edit (2), editing._write
+UPDATE tasks
+SET
+    name = :name,
+    body = :body,
+    priority = :priority,
+    queue = :queue,
+    tags = :tags,
+    parent = :parent,
+    updated_at = :now,
+    aside = CASE WHEN aside = 2 AND queue <> :queue THEN 0 ELSE aside END
+WHERE number = :number
+RETURNING
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.retry (3): SELECT FROM tasks
+--   tasks.claim (12): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.tree (reads)
 -- List tasks with their parents, each task directly before its children, which are in the order of their numbers.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.tree (1), tasks.listing
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE project = :project AND finished_at = 0 AND state = 'blocked'
+ORDER BY number DESC
+LIMIT :limit;
+
+-- tasks.tree (2), parents._below
+-- A task and its children, their children and so on, up to `limit` in all.
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE parent IN (:n_aaa)
+ORDER BY number
+LIMIT :most;
+
+-- Also sends:
+--   tasks.list (4): SELECT FROM tasks
+--   tasks.list (6): SELECT FROM tasks
+--   tasks.list (5): SELECT FROM tasks
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.cascade (writes)
@@ -2186,28 +2281,221 @@ WHERE TRUE;
 -- Take a claim away from its holder, as an operator, with a reason that everybody can read.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.break (1), breaking.break_claim
+UPDATE tasks
+SET displaced = NULL, holder = NULL, until = 0, state = 'pending', attempts = attempts - 1, updated_at = :now
+WHERE number = :number AND state = 'claimed' AND epoch = :epoch
+RETURNING
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+
+-- Also sends:
+--   tasks.fail (1): SELECT FROM tasks
 
 -- ================================================================================================================
 -- tasks.adopt (writes)
 -- Take over a claim of an earlier incarnation of this agent, as a new grant that continues the same attempt.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.adopt (1), adoption.adopt_claim
+-- SQLite: :now instead of the server's clock.
+UPDATE tasks
+SET
+    displaced = NULL,
+    holder = :to,
+    epoch = epoch + 1,
+    until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease,
+    claimed_at = :now,
+    updated_at = :now,
+    look_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease
+WHERE number = :number AND state = 'claimed' AND (holder = :agent AND (:epoch = 0 OR epoch = :epoch))
+RETURNING
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+
+-- Also sends:
+--   tasks.fail (1): SELECT FROM tasks
+--   tasks.claim (5): SELECT FROM agents
 
 -- ================================================================================================================
 -- tasks.import (writes)
 -- Post many tasks at once, all or none; one answer for each entry.
+-- Scopes: imports alone, keys shared, parents shared.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.import (1), importing._found
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
+    key
+FROM tasks
+WHERE project = :project AND key IN (:v_aaa);
+
+-- tasks.import (2), importing._post
+-- Insert the new tasks with their edges and events; the task of each new entry.
+WITH given (
+    place, id, kind, name, key, queue, payload, result, reason, state, tags, body, priority, max_attempts, backoff,
+    ready_at, run_anyway, blockers, finished_at, parent
+) AS (
+    VALUES (
+        :place_aaa, :id_aaa, :kind_aaa, :name_aaa, :key_aaa, :queue_aaa, :payload_aaa, :result_aaa, :reason_aaa,
+        :state_aaa, :tags_aaa, :body_aaa, :priority_aaa, :max_attempts_aaa, :backoff_aaa, :ready_at_aaa,
+        :run_anyway_aaa, :blockers_aaa, :finished_at_aaa, :parent_aaa
+    )
+)
+INSERT INTO tasks (
+    id, epoch, created_at, updated_at, project, created_by, kind, name, key, queue, payload, result, reason, state,
+    tags, body, priority, max_attempts, backoff, ready_at, run_anyway, blockers, finished_at, parent
+)
+SELECT
+    given.id, coalesce((SELECT epoch FROM marks WHERE marks.project = :project AND marks.key = given.key), 0),
+    :now, :now, CAST(:project AS TEXT), CAST(:created_by AS TEXT), CAST(given.kind AS TEXT),
+    CAST(given.name AS TEXT), CAST(given.key AS TEXT), CAST(given.queue AS TEXT), CAST(given.payload AS TEXT),
+    CAST(given.result AS TEXT), CAST(given.reason AS TEXT), CAST(given.state AS TEXT), CAST(given.tags AS TEXT),
+    CAST(given.body AS TEXT), CAST(given.priority AS BIGINT), CAST(given.max_attempts AS BIGINT),
+    CAST(given.backoff AS BIGINT), CAST(given.ready_at AS BIGINT), CAST(given.run_anyway AS BIGINT),
+    CAST(given.blockers AS BIGINT), CAST(given.finished_at AS BIGINT), nullif(CAST(given.parent AS BIGINT), 0)
+FROM given
+WHERE given.id IS NOT NULL
+ORDER BY given.place
+RETURNING
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+
+-- tasks.import (3), importing._post
+-- Insert the new tasks with their edges and events; the task of each new entry.
+WITH given (t, a) AS (VALUES (:t_aaa, :a_aaa))
+INSERT INTO edges (task, after)
+SELECT t, a
+FROM given
+WHERE t > 0;
 
 -- ================================================================================================================
 -- tasks.export (reads)
 -- Return tasks as entries for `tasks.import`, in the order of their numbers, with their comments.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- tasks.export (1), exporting._page
+-- The numbers of the next tasks, and whether there are more.
+SELECT
+    number,
+    coalesce(length(body), 0) + coalesce(length(payload), 0) + coalesce(length(result), 0) + coalesce(
+        (SELECT sum(length(messages.body)) FROM messages WHERE messages.task = tasks.number), 0
+    )
+FROM tasks
+WHERE project = :project
+  AND kind NOT IN ('job', 'question')
+  AND max_attempts > 0
+  AND finished_at = 0
+  AND number > :after
+ORDER BY number
+LIMIT :most;
+
+-- tasks.export (2), exporting._page
+-- The numbers of the next tasks, and whether there are more.
+SELECT
+    number,
+    coalesce(length(body), 0) + coalesce(length(payload), 0) + coalesce(length(result), 0) + coalesce(
+        (SELECT sum(length(messages.body)) FROM messages WHERE messages.task = tasks.number), 0
+    )
+FROM tasks
+WHERE project = :project
+  AND kind NOT IN ('job', 'question')
+  AND max_attempts > 0
+  AND finished_at > 0
+  AND state = 'completed'
+  AND number > :after
+ORDER BY number
+LIMIT :most;
+
+-- tasks.export (3), exporting._page
+-- The numbers of the next tasks, and whether there are more.
+SELECT
+    number,
+    coalesce(length(body), 0) + coalesce(length(payload), 0) + coalesce(length(result), 0) + coalesce(
+        (SELECT sum(length(messages.body)) FROM messages WHERE messages.task = tasks.number), 0
+    )
+FROM tasks
+WHERE project = :project
+  AND kind NOT IN ('job', 'question')
+  AND max_attempts > 0
+  AND finished_at > 0
+  AND state = 'failed'
+  AND number > :after
+ORDER BY number
+LIMIT :most;
+
+-- tasks.export (4), exporting._page
+-- The numbers of the next tasks, and whether there are more.
+SELECT
+    number,
+    coalesce(length(body), 0) + coalesce(length(payload), 0) + coalesce(length(result), 0) + coalesce(
+        (SELECT sum(length(messages.body)) FROM messages WHERE messages.task = tasks.number), 0
+    )
+FROM tasks
+WHERE project = :project
+  AND kind NOT IN ('job', 'question')
+  AND max_attempts > 0
+  AND finished_at > 0
+  AND state = 'cancelled'
+  AND number > :after
+ORDER BY number
+LIMIT :most;
+
+-- tasks.export (5), exporting.export
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed,
+    backoff, run_anyway
+FROM tasks
+WHERE number IN (:n_aaa);
+
+-- tasks.export (6), exporting._Others.parents
+-- The id of each of these tasks.
+SELECT
+    number, tasks.id, project, kind, max_attempts,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END
+FROM tasks
+WHERE number IN (:n_aaa);
+
+-- tasks.export (7), exporting._Others.before
+-- For each of these tasks the ids of those that it comes after.
+SELECT
+    edges.task, tasks.id, project, kind, max_attempts,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END
+FROM edges JOIN tasks ON tasks.number = edges.after
+WHERE edges.task IN (:n_aaa)
+ORDER BY edges.task, edges.after;
+
+-- tasks.export (8), exporting._comments
+-- The comments on each task, and the tasks that have more than an entry may have.
+SELECT task, count(*)
+FROM messages
+WHERE task IN (:n_aaa)
+GROUP BY task;
+
+-- tasks.export (9), exporting._comments
+-- The comments on each task, and the tasks that have more than an entry may have.
+SELECT number, task, sender, body, sent_at
+FROM messages
+WHERE task IN (:n_aaa)
+ORDER BY number;
 
 -- ================================================================================================================
 -- tasks.forfeit (writes)
@@ -2796,7 +3084,16 @@ FROM (
 -- Return in how many seconds the next retry is due among the jobs that `jobs.next` selects; None if there is none.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- jobs.next_retry (1), jobs.next_retry
+SELECT min(ready_at)
+FROM tasks
+WHERE project = :project
+  AND state = 'pending'
+  AND ready_at > 0
+  AND attempts > 0
+  AND callee IS NOT NULL
+  AND callee IN (:callee_aaa)
+  AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.project = tasks.project AND queues.queue = tasks.queue);
 
 -- ================================================================================================================
 -- jobs.heartbeat (writes)
@@ -3024,30 +3321,121 @@ WHERE number = :number;
 -- ================================================================================================================
 -- questions.ask (writes)
 -- Ask a person: put a question on the board that is answered, not worked on.
+-- Scopes: keys shared.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.claim (13): INSERT INTO tasks
 
 -- ================================================================================================================
 -- questions.answer (writes)
 -- Answer a question, for a person.
+-- Scopes: messages alone.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- questions.answer (1), questions.answer
+UPDATE tasks
+SET
+    displaced = NULL,
+    holder = NULL,
+    until = 0,
+    state = 'completed',
+    result = :result,
+    reason = NULL,
+    blockers = 0,
+    ready_at = 0,
+    finished_at = :now,
+    updated_at = :now
+WHERE number = :number AND state IN ('blocked', 'pending') AND max_attempts = 0
+RETURNING
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed;
+
+-- questions.answer (2), messages._thread_about
+-- The thread of the comments on a task; 0 if there are none yet, or if there is no task.
+SELECT thread
+FROM messages
+WHERE task = :task
+ORDER BY number
+LIMIT 1;
+
+-- questions.answer (3), messages.send
+INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at, task)
+VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, :now, :task)
+RETURNING number;
+
+-- questions.answer (4), messages.send
+UPDATE messages
+SET thread = number
+WHERE number = :number;
+
+-- questions.answer (5), messages._find
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
+WHERE messages.number = :number AND project = :project;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+--   tasks.retry (3): SELECT FROM tasks
+--   tasks.claim (22): SELECT FROM tasks
+--   tasks.claim (23): SELECT FROM edges
+--   tasks.claim (24): SELECT FROM tasks
+--   tasks.claim (18): SELECT FROM edges
+--   tasks.claim (27): UPDATE tasks
+--   tasks.post (1): SELECT FROM tasks
 
 -- ================================================================================================================
 -- questions.get (reads)
 -- Return an open question; one that is over is refused with its answer.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- questions.get (1), questions._select
+SELECT
+    asked.number, asked.id, asked.project, asked.name, asked.body, asked.payload, asked.key, asked.created_by,
+    asked.created_at, subject.number, subject.name, subject.state, subject.holder
+FROM tasks AS asked LEFT JOIN tasks AS subject ON subject.id = asked.about
+WHERE asked.number = :number AND asked.max_attempts = 0 AND asked.finished_at = 0
+ORDER BY asked.number + 0
+LIMIT :limit;
+
+-- questions.get (2), questions._waiting
+-- The first open tasks that come after each of these questions.
+SELECT question, number, name, state, holder
+FROM (
+    SELECT
+        edges.after AS question, tasks.number, tasks.name, tasks.state, tasks.holder,
+        row_number() OVER (PARTITION BY edges.after ORDER BY tasks.number) AS place
+    FROM edges JOIN tasks ON tasks.number = edges.task
+    WHERE edges.after IN (:n_aaa) AND tasks.finished_at = 0
+) AS later
+WHERE place <= :most
+ORDER BY question, number;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
 
 -- ================================================================================================================
 -- questions.list (reads)
 -- List the open questions, oldest first, each with its asker and the open tasks that wait for the answer.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- questions.list (1), questions._select
+SELECT
+    asked.number, asked.id, asked.project, asked.name, asked.body, asked.payload, asked.key, asked.created_by,
+    asked.created_at, subject.number, subject.name, subject.state, subject.holder
+FROM tasks AS asked LEFT JOIN tasks AS subject ON subject.id = asked.about
+WHERE asked.project = :project AND asked.max_attempts = 0 AND asked.finished_at = 0
+ORDER BY asked.number + 0
+LIMIT :limit;
+
+-- Also sends:
+--   questions.get (2): SELECT FROM edges
 
 -- ================================================================================================================
 -- queues.pause (writes)
@@ -3146,6 +3534,102 @@ RETURNING number;
 -- Also sends:
 --   queues.pause (3): SELECT FROM tasks
 --   queues.pause (4): SELECT FROM queues
+
+-- ================================================================================================================
+-- queues.figures (reads)
+-- Return throughput, depth, latency and failures of each queue, minute by minute up to the present one.
+-- ================================================================================================================
+
+-- queues.figures (1), events.last
+-- The number of the newest event; 0 on an empty board.
+-- SQLite: (SELECT max(number) FROM events) instead of (SELECT max(number) FROM events WHERE number <= :settled).
+SELECT (SELECT max(number) FROM events WHERE number <= :settled);
+
+-- queues.figures (2), queue_figures._window
+-- The events since a moment, oldest first, and the moment from which on they are complete.
+-- SQLite: 9223372036854775807 instead of :settled.
+SELECT at, event, subject, state, epoch, until
+FROM events
+WHERE number > :floor
+  AND number <= :settled
+  AND project = :project
+  AND at >= :begin
+  AND event IN (
+      'task.posted', 'task.ready', 'task.retrying', 'task.released', 'task.expired', 'task.broken',
+      'task.reopened', 'task.claimed', 'task.cancelled', 'task.completed', 'task.failed'
+  )
+ORDER BY number DESC
+LIMIT :most;
+
+-- queues.figures (3), queue_figures._window
+-- The events since a moment, oldest first, and the moment from which on they are complete.
+SELECT at
+FROM events
+WHERE number > :floor
+ORDER BY number
+LIMIT 1;
+
+-- queues.figures (4), queue_figures._queues
+-- The queue of each task, and when it was posted; pruned tasks are missing.
+SELECT id, project, queue, created_at
+FROM tasks
+WHERE id IN (:id_aaa);
+
+-- queues.figures (5), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (
+    SELECT project, queue
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0
+    LIMIT :most
+) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (6), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (
+    SELECT project, queue
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3
+    LIMIT :most
+) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (7), queue_figures._counted
+-- How many tasks each queue has, up to a limit for all of them.
+SELECT project, queue, count(*)
+FROM (SELECT project, queue FROM tasks WHERE project = :project AND state = 'claimed' LIMIT :most) AS counted
+GROUP BY project, queue;
+
+-- queues.figures (8), queue_figures._paused
+-- The paused queues: since when, by whom, why.
+SELECT project, queue, paused_at, paused_by, reason
+FROM queues
+WHERE project = :project AND paused_at > 0;
+
+-- queues.figures (9), queue_figures._limits
+-- The groups of limits that have something to do: how many tasks may run, do run, and wait.
+SELECT project, limit_group, max(limit_size), count(*)
+FROM (
+    SELECT project, limit_group, limit_size
+    FROM tasks
+    WHERE project = :project AND state = 'claimed' AND limit_group IS NOT NULL
+    LIMIT :most
+) AS limited
+GROUP BY project, limit_group;
+
+-- queues.figures (10), queue_figures._limits
+-- The groups of limits that have something to do: how many tasks may run, do run, and wait.
+SELECT project, limit_group, max(limit_size), count(*)
+FROM (
+    SELECT project, limit_group, limit_size
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND limit_group IS NOT NULL
+    LIMIT :most
+) AS limited
+GROUP BY project, limit_group;
 
 -- ================================================================================================================
 -- holds.take (writes)
@@ -3490,9 +3974,21 @@ ORDER BY until, resource, slot;
 -- ================================================================================================================
 -- holds.adopt (writes)
 -- Take over holds of `holder`, an earlier incarnation of this agent, as new grants: those named, or all.
+-- Scopes: holds alone.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- holds.adopt (1), adoption.adopt_holds
+-- SQLite: without FOR UPDATE.
+SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
+FROM holds
+WHERE project = :project AND holder = :holder AND resource <> :seat AND (holder IS NOT NULL AND until > :now)
+ORDER BY resource, slot
+FOR UPDATE;
+
+-- Also sends:
+--   tasks.claim (5): SELECT FROM agents
+--   holds.transfer (1): UPDATE holds
+--   holds.take (6): SELECT FROM waits
 
 -- ================================================================================================================
 -- holds.forfeit (writes)
@@ -3562,25 +4058,7 @@ RETURNING number;
 -- Scopes: messages alone.
 -- ================================================================================================================
 
--- messages.send (1), messages.send
-INSERT INTO messages (project, sender, recipient, channel, thread, importance, ack_requested, body, sent_at, task)
-VALUES (:project, :sender, :recipient, :channel, :thread, :importance, :ack, :body, :now, :task)
-RETURNING number;
-
--- messages.send (2), messages.send
-UPDATE messages
-SET thread = number
-WHERE number = :number;
-
--- messages.send (3), messages._find
-SELECT
-    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
-    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
-    coalesce(acks.acked_at, 0), 0 AS gone_since
-FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
-WHERE messages.number = :number AND project = :project;
-
--- messages.send (4), agents.is_known
+-- messages.send (1), agents.is_known
 -- Whether a project knows an agent: announced, has read messages, holds something, or did something recently.
 SELECT 1
 FROM agents
@@ -3591,7 +4069,7 @@ FROM cursors
 WHERE project = :project AND agent = :who
 LIMIT 1;
 
--- messages.send (5), agents.is_known
+-- messages.send (2), agents.is_known
 -- Whether a project knows an agent: announced, has read messages, holds something, or did something recently.
 SELECT 1
 FROM tasks
@@ -3606,7 +4084,7 @@ WHERE project = :project
   AND (holder = :who OR substr(holder, 1, length(:who) + 1) = :who || '~')
 LIMIT 1;
 
--- messages.send (6), agents.close_names
+-- messages.send (3), agents.close_names
 -- The names of known agents that are spelled much like this one, the most similar first.
 SELECT id
 FROM agents
@@ -3614,7 +4092,7 @@ WHERE project = :project
 ORDER BY seen_at DESC
 LIMIT :most;
 
--- messages.send (7), agents.gone_since
+-- messages.send (4), agents.gone_since
 -- When an agent was last here, in board time, if all its incarnations are gone; 0 if one of them may be here.
 SELECT
     id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
@@ -3622,7 +4100,7 @@ SELECT
 FROM agents
 WHERE project = :project AND (id = :who OR substr(id, 1, length(:who) + 1) = :who || '~');
 
--- messages.send (8), resources.current
+-- messages.send (5), resources.current
 -- The hold as it is stored; with `lock`, the row is locked until this transaction ends.
 -- SQLite: without FOR SHARE.
 SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
@@ -3630,11 +4108,29 @@ FROM holds
 WHERE project = :project AND resource = :resource AND slot = :slot
 FOR SHARE;
 
+-- messages.send (6), references._by
+-- SQLite: without FOR SHARE.
+SELECT
+    number, id, project, kind, name, key, queue, priority,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 'pending' ELSE state END,
+    payload, result, reason,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN NULL ELSE holder END, epoch,
+    CASE WHEN ((state = 'claimed' AND until <= :now) AND attempts < max_attempts) THEN 0 ELSE until END, attempts,
+    max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at, claimed_at,
+    finished_at, command, progress, CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE project = :project AND key = :value
+FOR SHARE;
+
 -- Also sends:
+--   questions.answer (3): INSERT INTO messages
+--   questions.answer (4): UPDATE messages
+--   questions.answer (5): SELECT FROM messages
 --   holds.transfer (3): SELECT FROM events
 --   holds.transfer (2): SELECT FROM agents
 --   holds.renew (1): SELECT FROM holds
 --   holds.renew (2): SELECT FROM events
+--   questions.answer (2): SELECT FROM messages
 
 -- ================================================================================================================
 -- messages.inbox (reads)
@@ -3686,7 +4182,66 @@ LIMIT :limit;
 -- List the comments on a task, oldest first; for the next page, `after` is the last number.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- messages.comments (1), messages._select
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = :me
+WHERE messages.task = :task AND messages.number > :after
+ORDER BY messages.number
+LIMIT :limit;
+
+-- Also sends:
+--   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
+-- messages.list (reads)
+-- List messages whoever they are for, newest first; for the next page, `before` is the last number.
+-- ================================================================================================================
+
+-- messages.list (1), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND NOT EXISTS (
+      SELECT 1
+      FROM messages AS later
+      WHERE later.thread = messages.thread AND later.number > messages.number
+  )
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (2), messages.listing
+-- SQLite: messages.number IN (SELECT rowid FROM messages_words WHERE messages_words MATCH :query) instead of
+-- to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query).
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE
+  AND messages.project = :project
+  AND (sender = :who OR recipient = :who)
+  AND messages.thread = :thread
+  AND to_tsvector('simple', messages.body) @@ to_tsquery('simple', :query)
+  AND messages.number < :before
+ORDER BY messages.number DESC
+LIMIT :limit;
+
+-- messages.list (3), messages.listing
+SELECT
+    messages.number, messages.project, messages.sender, messages.recipient, messages.channel, messages.thread,
+    messages.importance, messages.ack_requested, messages.body, messages.sent_at, messages.task,
+    coalesce(acks.acked_at, 0), 0 AS gone_since
+FROM messages LEFT JOIN acks ON acks.message = messages.number AND acks.agent = messages.recipient
+WHERE TRUE AND messages.project = :project AND messages.thread = :thread AND messages.number > :after
+ORDER BY messages.number
+LIMIT :limit;
 
 -- ================================================================================================================
 -- messages.mark (writes)
@@ -3724,7 +4279,7 @@ ON CONFLICT DO NOTHING
 RETURNING agent;
 
 -- Also sends:
---   messages.send (3): SELECT FROM messages
+--   questions.answer (5): SELECT FROM messages
 
 -- ================================================================================================================
 -- messages.search (reads)
@@ -3763,6 +4318,20 @@ DO UPDATE SET
 RETURNING
     id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
     CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound;
+
+-- agents.announce (2), agents._binding
+-- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+INSERT INTO agents (id, project, joined_at, seen_at)
+VALUES (:agent, :project, :now, :now)
+ON CONFLICT DO NOTHING;
+
+-- agents.announce (3), agents._binding
+-- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
+-- SQLite: without FOR UPDATE.
+SELECT bound, host, boot, pid, started
+FROM agents
+WHERE project = :project AND id = :agent
+FOR UPDATE;
 
 -- ================================================================================================================
 -- agents.heartbeat (writes)
@@ -3824,14 +4393,14 @@ ORDER BY number;
 -- Record a warning as an event, for people who watch the board.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- Sends no statement of its own.
 
 -- ================================================================================================================
 -- agents.prompt (writes)
 -- Record that an agent stands at a prompt of its client until a person answers; without `note`, that it goes on.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- Sends no statement of its own.
 
 -- ================================================================================================================
 -- agents.leave (writes)
@@ -3883,14 +4452,58 @@ GROUP BY project, agent;
 -- End the claims and holds of an agent whose process, which is the agent itself, has ended; whether that was so.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- agents.report_dead (1), death._end_claims
+SELECT
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE project = :project AND state = 'claimed' AND holder = :agent AND kind <> :job
+ORDER BY number;
+
+-- agents.report_dead (2), expiry._expire
+-- SQLite: without FOR UPDATE.
+SELECT
+    number, id, project, kind, name, key, queue, priority, state, payload, result, reason, holder, epoch, until,
+    attempts, max_attempts, ready_at, tags, about, body, parent, blockers, created_by, created_at, updated_at,
+    claimed_at, finished_at, command, progress,
+    CASE WHEN (state = 'claimed' AND until <= :now) THEN 1 ELSE 0 END AS lapsed
+FROM tasks
+WHERE number = :number AND state = 'claimed' AND holder = :holder AND epoch = :epoch
+FOR UPDATE;
+
+-- agents.report_dead (3), death.report_dead
+UPDATE agents
+SET bound = 0, left_at = CASE WHEN seen_at > :now THEN seen_at ELSE :now END
+WHERE project = :project
+  AND id = :holder
+  AND bound = 1
+  AND host = :host
+  AND boot = :boot
+  AND pid = :pid
+  AND started = :started
+RETURNING id;
+
+-- Also sends:
+--   tasks.claim (5): SELECT FROM agents
+--   tasks.forfeit (2): UPDATE tasks
+--   tasks.forfeit (3): SELECT FROM holds
+--   holds.forfeit (1): UPDATE holds
 
 -- ================================================================================================================
 -- agents.bound (reads)
 -- List the agents whose process is the agent itself, for a caller that looks whether one of them has ended.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- agents.bound (1), agents.bound_agents
+-- The agents whose process is the agent itself; their signs of life are not looked for.
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
+FROM agents
+WHERE bound = 1 AND project = :project
+ORDER BY project, id;
 
 -- ================================================================================================================
 -- sessions.begin (writes)
@@ -3957,22 +4570,10 @@ RETURNING
     agent, project, role, state, command, cwd, tmux, facts, host, boot, pid, started, child, child_started, epoch,
     fenced_by, replaces, replaced_by, ticket, code, note, started_by, created_at, alive_at, ended_at;
 
--- sessions.adopt (2), agents._binding
--- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
-INSERT INTO agents (id, project, joined_at, seen_at)
-VALUES (:agent, :project, :now, :now)
-ON CONFLICT DO NOTHING;
-
--- sessions.adopt (3), agents._binding
--- The new value of `bound` for an announced process; None if the agent keeps the process that it has.
--- SQLite: without FOR UPDATE.
-SELECT bound, host, boot, pid, started
-FROM agents
-WHERE project = :project AND id = :agent
-FOR UPDATE;
-
 -- Also sends:
 --   holds.take (9): UPDATE holds
+--   agents.announce (2): INSERT INTO agents
+--   agents.announce (3): SELECT FROM agents
 --   agents.announce (1): INSERT INTO agents
 
 -- ================================================================================================================
@@ -4132,10 +4733,8 @@ WHERE agent = :session AND state <> 'removed';
 -- Return the number of the newest event: read on from it to see what happens from now on.
 -- ================================================================================================================
 
--- events.last (1), events.last
--- The number of the newest event; 0 on an empty board.
--- SQLite: (SELECT max(number) FROM events) instead of (SELECT max(number) FROM events WHERE number <= :settled).
-SELECT (SELECT max(number) FROM events WHERE number <= :settled);
+-- Also sends:
+--   queues.figures (1): SELECT
 
 -- ================================================================================================================
 -- events.read (reads)
@@ -4191,6 +4790,52 @@ LIMIT :limit;
 --   holds.take (19): SELECT FROM holds
 --   holds.take (20): SELECT FROM pools
 --   tasks.claim (7): SELECT FROM tasks
+
+-- ================================================================================================================
+-- events.timeline (reads)
+-- Return who held what when, made from the newest events, or from the newest ones before a number.
+-- ================================================================================================================
+
+-- events.timeline (1), timeline._window
+-- The events of the window, oldest first, and where the window before it ends.
+-- SQLite: 9223372036854775807 instead of :settled.
+SELECT number, at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, data
+FROM events
+WHERE project = :project
+  AND number > :floor
+  AND number < :end
+  AND number <= :settled
+  AND event IN (
+      'task.claimed', 'hold.taken', 'hold.transferred', 'task.extended', 'hold.renewed', 'task.progress',
+      'task.completed', 'task.failed', 'task.retrying', 'task.released', 'task.expired', 'hold.released',
+      'hold.expired', 'task.cancelled', 'task.broken', 'hold.broken', 'task.restored', 'hold.restored',
+      'task.refused', 'hold.refused', 'task.fenced', 'hold.fenced', 'job.orphaned', 'hold.deadlocked'
+  )
+ORDER BY number DESC
+LIMIT :limit;
+
+-- events.timeline (2), timeline._live
+-- The live grants of holds and tasks, as open spans.
+SELECT project, resource, slot, resource, holder, epoch, taken_at, until
+FROM holds
+WHERE project = :project AND holder IS NOT NULL
+LIMIT :limit;
+
+-- events.timeline (3), timeline._live
+-- The live grants of holds and tasks, as open spans.
+SELECT project, id, 0, name, holder, epoch, claimed_at, until, kind
+FROM tasks
+WHERE project = :project AND state = 'claimed'
+LIMIT :limit;
+
+-- events.timeline (4), timeline._numbers
+-- The numbers of tasks, by their ids; pruned tasks have none.
+SELECT id, number
+FROM tasks
+WHERE id IN (:id_aaa);
+
+-- Also sends:
+--   queues.figures (1): SELECT
 
 -- ================================================================================================================
 -- schedules.add (writes)
@@ -4413,63 +5058,664 @@ RETURNING epoch;
 -- Return the name under which the board keeps the rows of a project.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- Sends no statement of its own.
 
 -- ================================================================================================================
 -- projects.settle (writes)
 -- Settle what the names of a repository mean, and return the name under which the board keeps its rows.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- Sends no statement of its own.
 
 -- ================================================================================================================
 -- projects.show (reads)
 -- Return the names of a project and what is live in it.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- projects.show (1), projects._describe
+SELECT name, rule, root
+FROM projects
+WHERE project = :project
+ORDER BY name;
+
+-- projects.show (2), project_names.live_counts
+-- How much of each kind is live in a project, counted up to a thousand.
+SELECT 1
+FROM tasks
+WHERE project = :project AND finished_at = 0
+LIMIT :most;
+
+-- projects.show (3), project_names.live_counts
+-- How much of each kind is live in a project, counted up to a thousand.
+SELECT 1
+FROM holds
+WHERE project = :project AND holder IS NOT NULL AND until > :now
+LIMIT :most;
+
+-- projects.show (4), project_names.live_counts
+-- How much of each kind is live in a project, counted up to a thousand.
+SELECT 1
+FROM sessions
+WHERE project = :project AND ended_at = 0
+LIMIT :most;
+
+-- projects.show (5), project_names.live_counts
+-- How much of each kind is live in a project, counted up to a thousand.
+SELECT 1
+FROM schedules
+WHERE project = :project AND removed_at = 0
+LIMIT :most;
 
 -- ================================================================================================================
 -- projects.list (reads)
 -- Return every project of the board.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- projects.list (1), projects._distinct
+-- The different projects in a table.
+WITH RECURSIVE found (project) AS (
+    SELECT min(project)
+    FROM projects
+    WHERE TRUE
+    UNION ALL
+    SELECT (SELECT min(projects.project) FROM projects WHERE projects.project > found.project AND TRUE)
+    FROM found
+    WHERE found.project IS NOT NULL
+)
+SELECT project
+FROM found
+WHERE project IS NOT NULL;
+
+-- projects.list (2), projects._distinct
+-- The different projects in a table.
+WITH RECURSIVE found (project) AS (
+    SELECT min(project)
+    FROM agents
+    WHERE TRUE
+    UNION ALL
+    SELECT (SELECT min(agents.project) FROM agents WHERE agents.project > found.project AND TRUE)
+    FROM found
+    WHERE found.project IS NOT NULL
+)
+SELECT project
+FROM found
+WHERE project IS NOT NULL;
+
+-- projects.list (3), projects._distinct
+-- The different projects in a table.
+WITH RECURSIVE found (project) AS (
+    SELECT min(project)
+    FROM holds
+    WHERE TRUE
+    UNION ALL
+    SELECT (SELECT min(holds.project) FROM holds WHERE holds.project > found.project AND TRUE)
+    FROM found
+    WHERE found.project IS NOT NULL
+)
+SELECT project
+FROM found
+WHERE project IS NOT NULL;
+
+-- projects.list (4), projects._distinct
+-- The different projects in a table.
+WITH RECURSIVE found (project) AS (
+    SELECT min(project)
+    FROM tasks
+    WHERE finished_at = 0
+    UNION ALL
+    SELECT (SELECT min(tasks.project) FROM tasks WHERE tasks.project > found.project AND finished_at = 0)
+    FROM found
+    WHERE found.project IS NOT NULL
+)
+SELECT project
+FROM found
+WHERE project IS NOT NULL;
+
+-- projects.list (5), projects._distinct
+-- The different projects in a table.
+WITH RECURSIVE found (project) AS (
+    SELECT min(project)
+    FROM tasks
+    WHERE finished_at > 0
+    UNION ALL
+    SELECT (SELECT min(tasks.project) FROM tasks WHERE tasks.project > found.project AND finished_at > 0)
+    FROM found
+    WHERE found.project IS NOT NULL
+)
+SELECT project
+FROM found
+WHERE project IS NOT NULL;
+
+-- Also sends:
+--   projects.show (1): SELECT FROM projects
+--   projects.show (2): SELECT FROM tasks
+--   projects.show (3): SELECT FROM holds
+--   projects.show (4): SELECT FROM sessions
+--   projects.show (5): SELECT FROM schedules
 
 -- ================================================================================================================
 -- projects.alias (writes)
 -- Let a name mean this project too.
+-- Scopes: projects alone.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- projects.alias (1), projects._meaning
+-- The name of the rows that a name means.
+SELECT project
+FROM projects
+WHERE name = :name;
+
+-- projects.alias (2), project_names.write_lapses
+-- Write the lapses of all claims and holds of a project: only then do they count.
+SELECT project, resource, slot, holder, epoch, until, taken_at, note, hash
+FROM holds
+WHERE project = :project AND (holder IS NOT NULL AND until <= :now);
+
+-- projects.alias (3), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM sessions
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (4), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM schedules
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (5), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM tasks
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (6), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM holds
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (7), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM marks
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (8), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM queues
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (9), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM pools
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (10), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM chores
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (11), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM stirred
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (12), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM cursors
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (13), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM agents
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (14), project_names.has_rows
+-- Whether anything on the board belongs to a project of this name, apart from the log.
+SELECT 1
+FROM messages
+WHERE project = :project
+LIMIT 1;
+
+-- projects.alias (15), project_names.put
+-- Store that a name means these rows.
+INSERT INTO projects (name, project, rule, root)
+VALUES (:name, :project, :rule, :root)
+ON CONFLICT (name)
+DO UPDATE SET
+    project = excluded.project,
+    rule = CASE WHEN projects.rule = 'origin' THEN projects.rule ELSE excluded.rule END,
+    root = coalesce(excluded.root, projects.root);
+
+-- Also sends:
+--   tasks.claim (28): UPDATE tasks
+--   tasks.claim (29): SELECT FROM tasks
+--   projects.show (2): SELECT FROM tasks
+--   projects.show (3): SELECT FROM holds
+--   projects.show (4): SELECT FROM sessions
+--   projects.show (5): SELECT FROM schedules
+--   holds.take (2): SELECT FROM waits
+--   projects.show (1): SELECT FROM projects
 
 -- ================================================================================================================
 -- projects.rename (writes)
 -- Rename a project: its rows move to the new name, and the old name means it too from now on.
+-- Scopes: projects alone.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- projects.rename (1), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE sessions
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (2), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE schedules
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (3), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE tasks
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (4), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE holds
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (5), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE marks
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (6), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE queues
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (7), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE pools
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (8), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE chores
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (9), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE stirred
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (10), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE cursors
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (11), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE agents
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (12), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE messages
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (13), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE events
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (14), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE waits
+SET project = :target
+WHERE project = :source;
+
+-- projects.rename (15), project_names.move_rows
+-- Give all rows of a project to another one, which has none that are in the way.
+UPDATE projects
+SET project = :target
+WHERE project = :source;
+
+-- Also sends:
+--   projects.alias (1): SELECT FROM projects
+--   projects.alias (3): SELECT FROM sessions
+--   projects.alias (4): SELECT FROM schedules
+--   projects.alias (5): SELECT FROM tasks
+--   projects.alias (6): SELECT FROM holds
+--   projects.alias (7): SELECT FROM marks
+--   projects.alias (8): SELECT FROM queues
+--   projects.alias (9): SELECT FROM pools
+--   projects.alias (10): SELECT FROM chores
+--   projects.alias (11): SELECT FROM stirred
+--   projects.alias (12): SELECT FROM cursors
+--   projects.alias (13): SELECT FROM agents
+--   projects.alias (14): SELECT FROM messages
+--   holds.take (2): SELECT FROM waits
+--   projects.alias (15): INSERT INTO projects
+--   projects.show (1): SELECT FROM projects
+--   projects.show (2): SELECT FROM tasks
+--   projects.show (3): SELECT FROM holds
+--   projects.show (4): SELECT FROM sessions
+--   projects.show (5): SELECT FROM schedules
 
 -- ================================================================================================================
 -- overview.needs (reads)
 -- List what needs a person: the most urgent kind first, then the oldest.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- overview.needs (1), overview.Grants.__init__
+SELECT project, holder, number, id, name, kind, priority, epoch, until, claimed_at
+FROM tasks
+WHERE project = :project
+  AND state = 'claimed'
+  AND NOT ((state = 'claimed' AND until <= :now) AND attempts < max_attempts)
+ORDER BY number
+LIMIT :limit;
+
+-- overview.needs (2), overview.Grants.__init__
+SELECT project, holder, resource, slot, epoch, until, taken_at
+FROM holds
+WHERE project = :project AND (holder IS NOT NULL AND until > :now)
+ORDER BY resource, slot
+LIMIT :limit;
+
+-- overview.needs (3), overview.open_prompts
+-- When each agent that is here came to a prompt that is still open, and what it asks.
+SELECT project, subject, event, at, note
+FROM events
+WHERE number IN (
+      SELECT max(number)
+      FROM events
+      WHERE subject IN (:a_aaa) AND event IN ('agent.prompted', 'agent.resumed')
+      GROUP BY project, subject
+  );
+
+-- overview.needs (4), needs._deadlocks
+-- The waits that were refused as deadlocks lately, unless the agent has got what it waited for.
+SELECT event, project, subject, agent, at, note
+FROM events
+WHERE number > (SELECT max(number) FROM events) - :recent
+  AND at > :now - :shown
+  AND project = :project
+  AND event IN ('hold.deadlocked', 'hold.taken', 'hold.transferred')
+ORDER BY number;
+
+-- overview.needs (5), overview.failed_lately
+-- Tasks that failed within a day, among the newest failed ones of each project: their index has no time.
+SELECT number, project, name, kind, finished_at, reason, attempts
+FROM (
+    SELECT *
+    FROM tasks
+    WHERE project = :project AND finished_at > 0 AND state = 'failed'
+    ORDER BY number DESC
+    LIMIT :most
+) AS newest
+WHERE finished_at > :now - :day;
+
+-- overview.needs (6), agents.listing
+SELECT
+    id, project, '' AS status, doing, program, parent, host, boot, pid, started, joined_at, seen_at, left_at,
+    CASE WHEN bound = 1 THEN 1 ELSE 0 END AS bound
+FROM agents
+WHERE TRUE;
+
+-- overview.needs (7), overview.Grants.__init__
+SELECT project, holder, number, id, name, kind, priority, epoch, until, claimed_at
+FROM tasks
+WHERE state = 'claimed' AND NOT ((state = 'claimed' AND until <= :now) AND attempts < max_attempts)
+ORDER BY number
+LIMIT :limit;
+
+-- overview.needs (8), overview.Grants.__init__
+SELECT project, holder, resource, slot, epoch, until, taken_at
+FROM holds
+WHERE (holder IS NOT NULL AND until > :now)
+ORDER BY resource, slot
+LIMIT :limit;
+
+-- overview.needs (9), questions._select
+SELECT
+    asked.number, asked.id, asked.project, asked.name, asked.body, asked.payload, asked.key, asked.created_by,
+    asked.created_at, subject.number, subject.name, subject.state, subject.holder
+FROM tasks AS asked LEFT JOIN tasks AS subject ON subject.id = asked.about
+WHERE asked.max_attempts = 0 AND asked.finished_at = 0
+ORDER BY asked.number + 0
+LIMIT :limit;
+
+-- overview.needs (10), needs._deadlocks
+-- The waits that were refused as deadlocks lately, unless the agent has got what it waited for.
+SELECT event, project, subject, agent, at, note
+FROM events
+WHERE number > (SELECT max(number) FROM events) - :recent
+  AND at > :now - :shown
+  AND event IN ('hold.deadlocked', 'hold.taken', 'hold.transferred')
+ORDER BY number;
+
+-- overview.needs (11), needs._stalled
+-- The claims of agents that are here, without a sign of progress for `STALLED`.
+SELECT subject, max(at)
+FROM events
+WHERE subject IN (:t_aaa) AND event IN ('task.progress', 'task.edited', 'message.sent')
+GROUP BY subject;
+
+-- overview.needs (12), needs._stalled
+-- The claims of agents that are here, without a sign of progress for `STALLED`.
+SELECT at
+FROM outputs
+WHERE task = :task
+ORDER BY epoch DESC, start DESC
+LIMIT 1;
+
+-- Also sends:
+--   agents.list (1): SELECT FROM agents
+--   holds.transfer (3): SELECT FROM events
+--   questions.list (1): SELECT FROM tasks
+--   questions.get (2): SELECT FROM edges
+--   agents.list (3): SELECT FROM events
+--   projects.list (1): SELECT FROM projects
+--   projects.list (2): SELECT FROM agents
+--   projects.list (3): SELECT FROM holds
+--   projects.list (4): SELECT FROM tasks
+--   projects.list (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- overview.agents (reads)
 -- List the agents that are here and what each does: those at work first, then those that wait, then idle ones.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- Also sends:
+--   agents.list (1): SELECT FROM agents
+--   holds.transfer (3): SELECT FROM events
+--   overview.needs (1): SELECT FROM tasks
+--   overview.needs (2): SELECT FROM holds
+--   holds.take (2): SELECT FROM waits
+--   holds.take (18): SELECT FROM waits
+--   holds.take (19): SELECT FROM holds
+--   holds.take (20): SELECT FROM pools
+--   questions.list (1): SELECT FROM tasks
+--   questions.get (2): SELECT FROM edges
+--   overview.needs (3): SELECT FROM events
+--   overview.needs (6): SELECT FROM agents
+--   agents.list (3): SELECT FROM events
+--   overview.needs (7): SELECT FROM tasks
+--   overview.needs (8): SELECT FROM holds
+--   projects.list (1): SELECT FROM projects
+--   projects.list (2): SELECT FROM agents
+--   projects.list (3): SELECT FROM holds
+--   projects.list (4): SELECT FROM tasks
+--   projects.list (5): SELECT FROM tasks
+--   overview.needs (9): SELECT FROM tasks
 
 -- ================================================================================================================
 -- overview.counts (reads)
 -- Count what is open: each count stops at 10,000, so that it costs little however large the board is.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- overview.counts (1), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE project = :project AND state = 'claimed' AND until > :now LIMIT :most) AS counted;
+
+-- overview.counts (2), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE project = :project AND (state = 'claimed' AND until <= :now) AND attempts >= max_attempts
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (3), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside = 0
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (4), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (5), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE project = :project AND ((state = 'claimed' AND until <= :now) AND attempts < max_attempts)
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (6), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE project = :project AND state = 'blocked' LIMIT :most) AS counted;
+
+-- overview.counts (7), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE project = :project AND state = 'pending' AND ready_at > 0 LIMIT :most) AS counted;
+
+-- overview.counts (8), overview.failed_lately
+-- Tasks that failed within a day, among the newest failed ones of each project: their index has no time.
+SELECT count(*)
+FROM (
+    SELECT *
+    FROM tasks
+    WHERE project = :project AND finished_at > 0 AND state = 'failed'
+    ORDER BY number DESC
+    LIMIT :most
+) AS newest
+WHERE finished_at > :now - :day;
+
+-- overview.counts (9), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE project = :project AND max_attempts = 0 AND finished_at = 0 LIMIT :most) AS counted;
+
+-- overview.counts (10), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM holds WHERE project = :project AND (holder IS NOT NULL AND until > :now) LIMIT :most) AS counted;
+
+-- overview.counts (11), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE TRUE AND state = 'claimed' AND until > :now LIMIT :most) AS counted;
+
+-- overview.counts (12), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE TRUE AND (state = 'claimed' AND until <= :now) AND attempts >= max_attempts
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (13), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE TRUE AND state = 'pending' AND ready_at = 0 AND aside = 0 LIMIT :most) AS counted;
+
+-- overview.counts (14), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE TRUE AND state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> 3
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (15), overview._count
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM tasks
+    WHERE TRUE AND ((state = 'claimed' AND until <= :now) AND attempts < max_attempts)
+    LIMIT :most
+) AS counted;
+
+-- overview.counts (16), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE TRUE AND state = 'blocked' LIMIT :most) AS counted;
+
+-- overview.counts (17), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE TRUE AND state = 'pending' AND ready_at > 0 LIMIT :most) AS counted;
+
+-- overview.counts (18), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM tasks WHERE TRUE AND max_attempts = 0 AND finished_at = 0 LIMIT :most) AS counted;
+
+-- overview.counts (19), overview._count
+SELECT count(*)
+FROM (SELECT 1 FROM holds WHERE TRUE AND (holder IS NOT NULL AND until > :now) LIMIT :most) AS counted;
+
+-- Also sends:
+--   agents.list (1): SELECT FROM agents
+--   holds.transfer (3): SELECT FROM events
+--   queues.figures (1): SELECT
+--   overview.needs (6): SELECT FROM agents
+--   agents.list (3): SELECT FROM events
+--   projects.list (1): SELECT FROM projects
+--   projects.list (2): SELECT FROM agents
+--   projects.list (3): SELECT FROM holds
+--   projects.list (4): SELECT FROM tasks
+--   projects.list (5): SELECT FROM tasks
 
 -- ================================================================================================================
 -- upkeep.status (reads)
@@ -4573,7 +5819,79 @@ WHERE name = 'probe';
 -- Count what `upkeep.prune` would delete in one project, or in all projects if none is named; writes nothing.
 -- ================================================================================================================
 
--- Sends only the insert of its events.
+-- upkeep.prunable (1), pruning._count
+SELECT count(*)
+FROM tasks
+WHERE finished_at > 0
+  AND finished_at <= :before
+  AND number < (SELECT max(number) FROM tasks)
+  AND NOT EXISTS (
+      SELECT 1
+      FROM edges JOIN tasks AS later ON later.number = edges.task
+      WHERE edges.after = tasks.number AND later.finished_at = 0
+  )
+  AND NOT EXISTS (SELECT 1 FROM tasks AS child WHERE child.parent = tasks.number AND child.finished_at = 0)
+  AND NOT EXISTS (
+      SELECT 1
+      FROM chores
+      WHERE chores.project = tasks.project AND chore = 'dependents' AND subject = CAST(tasks.number AS TEXT)
+  );
+
+-- upkeep.prunable (2), pruning._count
+SELECT count(*)
+FROM events
+WHERE at <= :before AND number < (SELECT max(number) FROM events);
+
+-- upkeep.prunable (3), pruning._count
+SELECT count(*)
+FROM messages
+WHERE sent_at <= :before
+  AND number < (SELECT max(number) FROM messages)
+  AND (
+      task IS NULL
+      OR NOT EXISTS (
+          SELECT 1
+          FROM tasks
+          WHERE tasks.number = messages.task
+            AND NOT (
+                finished_at > 0
+                AND finished_at <= :before
+                AND number < (SELECT max(number) FROM tasks)
+                AND NOT EXISTS (
+                    SELECT 1
+                    FROM edges JOIN tasks AS later ON later.number = edges.task
+                    WHERE edges.after = tasks.number AND later.finished_at = 0
+                )
+                AND NOT EXISTS (
+                    SELECT 1
+                    FROM tasks AS child
+                    WHERE child.parent = tasks.number AND child.finished_at = 0
+                )
+                AND NOT EXISTS (
+                    SELECT 1
+                    FROM chores
+                    WHERE chores.project = tasks.project
+                      AND chore = 'dependents'
+                      AND subject = CAST(tasks.number AS TEXT)
+                )
+            )
+      )
+  );
+
+-- upkeep.prunable (4), pruning._Old.gone_agents
+-- The agents that gave no sign of life since then, neither a heartbeat nor an event: project and id.
+SELECT project, id
+FROM agents
+WHERE seen_at <= :before
+ORDER BY seen_at, project, id;
+
+-- upkeep.prunable (5), pruning._count
+SELECT count(*)
+FROM answers
+WHERE at <= :before;
+
+-- Also sends:
+--   agents.list (3): SELECT FROM events
 
 -- ================================================================================================================
 -- upkeep.prune (writes)
@@ -4688,23 +6006,17 @@ RETURNING number;
 DELETE FROM acks
 WHERE message = :number;
 
--- upkeep.prune (11), pruning._Old.gone_agents
--- The agents that gave no sign of life since then, neither a heartbeat nor an event: project and id.
-SELECT project, id
-FROM agents
-WHERE seen_at <= :before
-ORDER BY seen_at, project, id;
-
--- upkeep.prune (12), pruning._prune_agents
+-- upkeep.prune (11), pruning._prune_agents
 -- Delete agents that gave no sign of life.
 DELETE FROM agents
 WHERE project = :project AND id = :id AND seen_at <= :before
 RETURNING id;
 
--- upkeep.prune (13), pruning._prune_answers
+-- upkeep.prune (12), pruning._prune_answers
 DELETE FROM answers
 WHERE once IN (SELECT once FROM answers WHERE at <= :before ORDER BY at LIMIT :limit)
 RETURNING once;
 
 -- Also sends:
 --   agents.list (3): SELECT FROM events
+--   upkeep.prunable (4): SELECT FROM agents

@@ -12,33 +12,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PARTIAL = ".new"
+"""How the name of a file ends that `replace_file` has not renamed yet."""
 LOOK_AGAIN = 0.02
 """Seconds between two tries to lock a file."""
 
 
-def replace_file(path: str, content: bytes, *, mode: int | None = 0o600, durable: bool = False) -> None:
+def replace_file(
+    path: str, content: bytes, *, mode: int | None = 0o600, durable: bool = False, folder: int | None = None
+) -> None:
     """Write a file beside `path` and rename it into place.
 
     `mode` are the new file's permissions; with None it gets those of the file that it replaces, or the usual ones.
-    `durable` syncs the file and its folder, so that the new contents survive a power loss.
+    `durable` syncs the file and its folder, so that the new contents survive a power loss. With `folder`, the path is
+    a name in that open folder, wherever it is; the caller syncs the folder.
     """
-    partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}{PARTIAL}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(partial, flags, 0o666 if mode is None else mode, dir_fd=folder)
     try:
         with open(fd, "wb") as file:
             file.write(content)
             if mode is not None:
                 os.fchmod(fd, mode)  # the umask may have taken some away
-            elif (old := _mode(path)) is not None:
+            elif (old := _mode(path, folder)) is not None:
                 os.fchmod(fd, old)
             if durable:
                 file.flush()
                 os.fsync(fd)
-        os.replace(partial, path)
+        os.replace(partial, path, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        remove_file(partial)
+        remove_file(partial, folder)
         raise
-    if durable:
+    if durable and folder is None:
         sync(os.path.dirname(path))
 
 
@@ -64,17 +70,17 @@ def create_file(path: str, fill: Callable[[str], None], *, replace: bool = False
         remove_file(partial)
 
 
-def _mode(path: str) -> int | None:
+def _mode(path: str, folder: int | None) -> int | None:
     try:
-        return os.stat(path).st_mode & 0o7777
+        return os.stat(path, dir_fd=folder).st_mode & 0o7777
     except FileNotFoundError:
         return None
 
 
-def remove_file(path: str) -> None:
-    """Remove a file that may be gone already."""
+def remove_file(path: str, folder: int | None = None) -> None:
+    """Remove a file that may be gone already; with `folder`, one in that open folder."""
     try:
-        os.unlink(path)
+        os.unlink(path, dir_fd=folder)
     except FileNotFoundError:
         pass
 

@@ -472,7 +472,7 @@ class Status(Record):
 
 
 class Need(Record):
-    """Something that waits for a person. `kind` is one of `operations.overview.NEEDS`.
+    """Something that waits for a person. `kind` is one of `operations.needs.NEEDS`.
 
     `ref` names it in other calls: the number of a task, a resource, or the name of an agent. `number` is that of the
     task, or 0, and `task_kind` its kind. `agent` is whom it is about, and `note` says in one line why.

@@ -93,6 +93,7 @@ CASES = {
     "serve": ["serve", "--print-unit"],
     "mcp": ["mcp", "--help"],
     "web": ["web", "--help"],
+    "vault": ["vault", "notes"],
     "migrate": ["migrate", "--to", "new.db", "--dry-run"],
     "restore": ["restore", "monday.db", "--yes"],
     "coord": ["coord", "version"],

@@ -90,9 +90,21 @@ def test_failing_jobs_come_with_the_command_that_shows_why(cli: Cli, board: tieb
     failed(board, "x" * 150)
     out = cli().out
     assert fits(out)
-    assert "2 jobs failed within a day, last #2 xxx" in out
-    assert "tb logs '#2'" in out
-    assert cli("--json").json["where"] == "jobs failing"
+    assert out.startswith("2 things need you\n  tb logs 1  #1 nightly: failed after 1 attempt\n  tb logs 2  #2 xxx")
+    assert [(each["kind"], each["next"]) for each in cli("--json").json["needs"]] == [
+        ("failed", "tb logs 1"),
+        ("failed", "tb logs 2"),
+    ]
+
+
+def test_many_needs_do_not_fill_the_screen(cli: Cli, board: tiebreak.Board) -> None:
+    for number in range(12):
+        board.call("tasks.claim", {"ref": f"{number}-" + "x" * 150, "agent": f"agent-{number}~1"})
+        board.questions.ask(f"question {number}?", agent=f"agent-{number}~1")
+    out = cli().out
+    assert fits(out)
+    assert out.startswith("12 things need you\n")
+    assert "  and 10 more: `tb top`\n" in out
 
 
 def test_what_agents_wrote_cannot_act_on_the_terminal(cli: Cli, board: tiebreak.Board) -> None:

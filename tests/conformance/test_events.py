@@ -233,6 +233,7 @@ def test_reading_leaves_no_event(alice: Board) -> None:
     reads: dict[str, dict[str, Any]] = {
         "tasks.get": {"ref": "work"},
         "tasks.after": {"ref": "work"},
+        "tasks.dependents": {"ref": "work"},
         "tasks.check": {"ref": "mine"},
         "jobs.inspect": {"ref": "job"},
         "jobs.output": {"ref": "job"},

@@ -345,6 +345,35 @@ def test_a_search_does_not_open_the_letters_of_others(alice: Board, bob: Board, 
     assert len(alice.messages.search(query="secret")) == len(bob.messages.search(query="secret")) == 1
 
 
+def test_a_list_of_messages_has_those_of_everybody_newest_first(alice: Board, bob: Board, carol: Board) -> None:
+    first = alice.messages.send(later=True, to="bob", body="the secret plan")
+    bob.messages.send(later=True, to="alice", body="agreed", reply_to=first.number)
+    alice.messages.send(body="to all")
+    assert bodies(carol.messages.list()) == ["to all", "agreed", "the secret plan"]
+    assert bodies(carol.messages.list(last=True)) == ["to all", "agreed"]
+    assert bodies(carol.messages.list(thread=first.number)) == ["agreed", "the secret plan"]
+    assert bodies(carol.messages.list(agent="bob")) == ["agreed", "the secret plan"]
+    assert bodies(carol.messages.list(query="plan secret")) == ["the secret plan"]
+    newest = carol.messages.list(limit=1)
+    assert bodies(carol.messages.list(before=newest[0].number, limit=1)) == ["agreed"]
+    with pytest.raises(Invalid):
+        carol.messages.list(query="!?")
+
+
+def test_a_list_of_messages_is_of_one_project_or_of_all(place: Place, alice: Board) -> None:
+    alice.messages.send(body="here")
+    place.open("bob", project="other").messages.send(body="there")
+    assert bodies(alice.messages.list()) == ["here"]
+    assert bodies(alice.messages.list(project=None)) == ["there", "here"]
+
+
+def test_a_list_of_messages_tells_what_the_recipient_acknowledged(alice: Board, bob: Board) -> None:
+    sent = alice.messages.send(later=True, to="bob", body="read this", ack_requested=True)
+    assert alice.messages.list()[0].acked_at is None
+    bob.messages.ack(number=sent.number)
+    assert alice.messages.list()[0].acked_at is not None
+
+
 def test_a_search_finds_what_one_sent_oneself(library: Board) -> None:
     assert len(library.messages.search(query="nothing")) == 1
 
@@ -370,7 +399,7 @@ def test_a_search_for_nothing_is_a_mistake(library: Board, query: Any) -> None:
 
 def test_no_operation_changes_or_takes_back_a_message() -> None:
     names = {name for name in operations.every() if name.startswith("messages.")}
-    assert names == {f"messages.{name}" for name in ("send", "inbox", "comments", "mark", "ack", "search")}
+    assert names == {f"messages.{name}" for name in ("send", "inbox", "comments", "mark", "ack", "search", "list")}
 
 
 def test_a_body_comes_back_as_it_was_sent(alice: Board, bob: Board) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from tools.statements.layout import pretty
 from tools.statements.page import page
+from tools.statements.samples import REPEATED, SPAWNED, STORIES, Call
 
 from tiebreak.operations import every
 
 DOCS = Path(__file__).parents[2] / "docs"
 
+_NOTHING = "\n-- Sends no statement of its own."
 STATEMENTS = (DOCS / "statements.sql").read_text(encoding="utf-8")
 
 
@@ -19,12 +21,18 @@ def test_statements_that_have_drifted_from_the_code_are_noticed() -> None:
     assert page() == STATEMENTS, "run `make docs` to renew docs/statements.sql"
 
 
+def test_no_operation_goes_without_a_sample() -> None:
+    """Without one, the page would say that the operation sends nothing."""
+    calls = [*REPEATED, *SPAWNED, *(each for story in STORIES.values() for each in story)]
+    assert set(every()) - {each.name for each in calls if isinstance(each, Call)} == set()
+
+
 def test_no_operation_goes_without_a_statement() -> None:
     blocks = re.split(r"\n-- =+\n-- (\S+) \((?:reads|writes)", STATEMENTS)
     shown = dict(zip(blocks[1::2], blocks[2::2], strict=True))
     assert list(shown) == list(every())
     for operation, block in shown.items():
-        told = (f"\n-- {operation} (1), ", "\n-- Also sends:", "\n-- Sends only the insert of its events.")
+        told = (f"\n-- {operation} (1), ", "\n-- Also sends:", "\n-- Sends only the insert of its events.", _NOTHING)
         assert any(each in block for each in told), operation
 
 

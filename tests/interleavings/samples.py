@@ -285,6 +285,7 @@ SAMPLES: list[Sample] = [
     one("messages.ack", "messages", number=2, agent="bob~1"),
     INBOX,
     one("messages.search", "messages", query="hello"),
+    one("messages.list", "messages", last=True),
     one("agents.announce", "alice", doing="more", **A),
     one("agents.heartbeat", "alice", doing="less", **A),
     RENEW_ALL,

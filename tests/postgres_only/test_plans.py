@@ -347,3 +347,17 @@ def test_a_long_chain_is_followed_by_its_index_on_a_board_without_statistics() -
         scans = [node for node in nodes if node.get("Relation Name") == "edges"]
         assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
         board.close()
+
+
+def test_the_timeline_reads_a_window_of_the_log_and_not_the_rest(explained: Explained) -> None:
+    nodes = explained.of(lambda board: board.events.timeline(project="p1", limit=100))
+    check(nodes, "events_pkey", "tasks_claimed", "holds_live")
+    read = [node for node in nodes if node.get("Relation Name") == "events" and node.get("Index Name") == "events_pkey"]
+    assert sum(n["Actual Rows"] + n.get("Rows Removed by Filter", 0) for n in read) <= 20_001
+
+
+def test_the_figures_of_queues_read_a_window_of_the_log_and_not_the_rest(explained: Explained) -> None:
+    nodes = explained.of(lambda board: board.queues.figures(project="p1"))
+    check(nodes, "events_pkey", "tasks_claimed")
+    read = [node for node in nodes if node.get("Relation Name") == "events"]
+    assert sum(n["Actual Rows"] + n.get("Rows Removed by Filter", 0) for n in read) <= 50_002

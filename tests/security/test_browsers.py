@@ -21,7 +21,7 @@ import tiebreak.program.daemon_assembly  # noqa: F401  (declares the routes)
 from tests.cli.command import until
 from tests.daemons import PATIENCE, Serving, serving
 from tiebreak.daemon import browser_sessions
-from tiebreak.daemon.browser_sessions import MOST_CODES, MOST_SESSIONS, BrowserSessions
+from tiebreak.daemon.browser_sessions import MOST_CODES, MOST_SESSIONS, BrowserSessions, SignedIn
 from tiebreak.daemon.peer_user import find_user
 from tiebreak.daemon.routes import ROUTES, Problem, Public, Route, route
 from tiebreak.daemon.security import Access, AccessCheck, Caller, caller
@@ -154,11 +154,16 @@ def test_the_cookie_of_an_https_link_is_never_sent_without_it(door: Door) -> Non
     assert door.ask("GET", link(door, https=True), PERSON).header("set-cookie").endswith("; Secure")
 
 
-READ_BY_BROWSERS = {"/", "/docs", "/events", "/health", "/metrics", "/openapi.json", "/web/enter"}
+PAGES = {"/", "/agents"}
+READ_BY_BROWSERS = {
+    *PAGES,
+    *("/docs", "/events", "/health", "/metrics", "/openapi.json", "/static/{version}/{name}", "/web/enter"),
+}
 
 
 def test_a_further_route_for_browsers_is_a_decision() -> None:
     assert {each.path for each in ROUTES if each.browsers} == READ_BY_BROWSERS
+    assert {each.path for each in ROUTES if each.acting} == {"/web/act"}
     assert all(each.method == "GET" for each in ROUTES if each.browsers or each.public is not Public.NO)
     with pytest.raises(ValueError, match="only GET"):
         route("POST", "/x", "x", group=ROUTES[0].group, strangers=False, browsers=True)
@@ -238,9 +243,9 @@ def test_signing_out_ends_cookies_links_and_streams(start: Starting, monkeypatch
     assert door.ask("GET", unused, PERSON).status == 401
 
 
-def headers_of(set_cookie: str | None) -> dict[bytes, bytes]:
-    assert set_cookie
-    return {b"cookie": set_cookie.partition(";")[0].encode()}
+def headers_of(begun: SignedIn | None) -> dict[bytes, bytes]:
+    assert begun
+    return {b"cookie": begun.cookie.partition(";")[0].encode()}
 
 
 def me() -> int | None:
@@ -426,10 +431,11 @@ def test_the_page_tells_what_happens_and_nothing_in_it_is_a_script(start: Starti
     for part in ("fix &lt;script&gt;", "next one", "src/&lt;b&gt;.py", "ann", "deploy it", "hold.taken", "shop"):
         assert part in page
     assert str(inside.board) in page
-    assert "<script" not in page
+    assert all(each.startswith('<script type="module" src="/static/') for each in re.findall("<script[^>]*>", page))
     assert "<img" not in page
     assert "hunter2" not in page
-    assert "default-src 'none'; style-src 'sha256-" in seen.header("content-security-policy")
+    assert "default-src 'none'; script-src 'self'; " in seen.header("content-security-policy")
+    assert "unsafe" not in seen.header("content-security-policy")
     assert "frame-ancestors 'none'" in seen.header("content-security-policy")
 
 

@@ -171,6 +171,7 @@ HEADERS = {
     "POST /jobs/{id}/fail": {"Idempotency-Key"},
     "POST /jobs/{id}/heartbeat": {"Idempotency-Key"},
     "POST /workers/register": {"Idempotency-Key"},
+    "POST /web/act": {"Tiebreak-Write", "Idempotency-Key"},
 }
 
 

@@ -84,7 +84,7 @@ def test_a_storm_of_events_costs_few_frames_and_no_key_waits(busy: Agents) -> No
 def test_an_event_while_a_frame_is_read_is_in_a_later_frame(
     me: tiebreak.Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames, real, late = Frames(), following.take, threading.Event()
+    frames, real, late = Frames(), take, threading.Event()
 
     def slowly(board: tiebreak.Board, *args: Any, **options: Any) -> Snapshot:
         taken = real(board, *args, **options)
@@ -117,7 +117,7 @@ def test_a_quiet_board_is_not_read_again_and_again(me: tiebreak.Board) -> None:
 
 def test_a_board_that_does_not_answer_is_said_to_and_comes_back(busy: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = threading.Event()
-    real = following.take
+    real = take
 
     def take_or_fail(*args: Any, **options: Any) -> Snapshot:
         if broken.is_set():
@@ -142,18 +142,18 @@ def test_a_board_that_does_not_answer_is_said_to_and_comes_back(busy: Agents, mo
 
 def test_ten_thousand_tasks_are_bounded_rows_and_all_can_be_found(me: tiebreak.Board) -> None:
     for first in range(0, 10_000, 1000):
-        me.tasks.import_(entries=[{"name": f"chore {first + number}"} for number in range(1000)])
+        me.tasks.import_(entries=[{"name": f"chore {first + number:05}"} for number in range(1000)])
     taken = take(me, "tasks")
     assert {len(rows) for rows in taken.tasks.values()} == {ROWS, 0}
     assert taken.counts.ready == 10_000
 
     async def story(watcher: Watcher) -> None:
         await watcher.press("2")
-        await watcher.sees("10,000+ ready", f"Ready  {ROWS}+", "chore 9999")
+        await watcher.sees("10,000+ ready", f"Ready  {ROWS}+", "chore 09999")
         await watcher.press("slash")
-        await watcher.types("chore 17", "enter")
+        await watcher.types("chore 00017", "enter")
         await watcher.sees("#18 ")
 
     watch(me, story)
-    found = take(me, "tasks", find="chore 17")
-    assert any(row.what.text == "chore 17" for section in sections(found, "chore 17") for row in section.rows)
+    found = take(me, "tasks", find="chore 00017")
+    assert any(row.what.text == "chore 00017" for section in sections(found, "chore 00017") for row in section.rows)

@@ -1,6 +1,7 @@
 """What the screen looks like in its main states, kept as text beside this file.
 
-`TIEBREAK_RENEW_FRAMES=1 pytest tests/top/test_frames.py` writes the files anew; look at the difference before you keep it.
+`TIEBREAK_RENEW_FRAMES=1 pytest tests/top/test_frames.py` writes the files anew.
+Look at the difference before you keep it.
 """
 
 from __future__ import annotations

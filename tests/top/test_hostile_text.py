@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
+import apsw
 import pytest
 
 import tiebreak
+from tiebreak.engine.sqlite.opening import allow_writing
 from tiebreak.top.frame import as_text
 from tiebreak.top.snapshot import VIEWS, take
 
@@ -17,23 +21,49 @@ EVIL = "\x1b[31mred\x1b]0;title\x07 [red]bold[/red] [@click=app.quit]x[/] \u202e
 SHOWN = "\\x1b[31mred"
 
 
+MARK = "PLACE-OF-EVIL"
+"""Stands for the text while the board checks what it is given; a board of another program need not have checked."""
+PLACES = {
+    "tasks": ("name", "body", "reason", "payload"),
+    "agents": ("doing", "program", "host"),
+    "holds": ("note",),
+    "messages": ("body", "channel"),
+    "events": ("name", "note"),
+    "outputs": ("text",),
+    "queues": ("reason",),
+}
+
+
 @pytest.fixture
-def hostile(agents: Agents) -> tiebreak.Board:
+def hostile(agents: Agents, tmp_path: Path) -> tiebreak.Board:
     """The same text in everything that takes text."""
+    fill(agents)
+    connection = apsw.Connection(str(tmp_path / "board.db"))
+    allow_writing(connection)
+    for table, columns in PLACES.items():
+        for column in columns:
+            text = json.dumps(EVIL)[1:-1] if column == "payload" else EVIL
+            connection.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (MARK, text))
+            assert connection.changes(), (table, column)
+    connection.close()
+    return agents("me")
+
+
+def fill(agents: Agents) -> None:
+    """Put the mark everywhere."""
     me, eve = agents("me"), agents("eve")
-    eve.agents.announce(doing=EVIL, program=EVIL, host="dev[red]1")
-    me.tasks.post(name=EVIL, body=EVIL + "\n" + EVIL, queue="q")
+    eve.agents.announce(doing=MARK, program=MARK, host=MARK)
+    me.tasks.post(name=MARK, body=MARK + "\n" + MARK, queue="q")
     eve.tasks.claim(ref="#1")
-    eve.holds.take(resources=["lock:[red]evil"], note=EVIL)
-    eve.questions.ask(EVIL + "\n" + EVIL, choices=[EVIL, "b"])
-    me.jobs.submit(command="x", name=EVIL, queue="ci", max_attempts=1)
+    eve.holds.take(resources=["lock:[red]evil"], note=MARK)
+    eve.questions.ask(MARK + "\n" + MARK, choices=[MARK, "b"])
+    me.jobs.submit(command="x", name=MARK, queue="ci", max_attempts=1)
     [job] = agents("worker").jobs.next(queues=["ci"])
-    agents("worker").jobs.append(ref="#3", epoch=job.epoch, chunks=[{"start": 0, "stream": 1, "text": EVIL + "\n"}])
-    agents("worker").tasks.fail(ref="#3", epoch=job.epoch, reason=EVIL, retry=False)
-    eve.messages.send(body=EVIL, to="me", later=True)
-    eve.messages.send(body=EVIL, about="#1")
-    me.queues.pause("q", reason=EVIL)
-    return me
+    agents("worker").jobs.append(ref="#3", epoch=job.epoch, chunks=[{"start": 0, "stream": 1, "text": MARK + "\n"}])
+    agents("worker").tasks.fail(ref="#3", epoch=job.epoch, reason=MARK, retry=False)
+    eve.messages.send(body=MARK, to="me", channel=MARK, later=True)
+    eve.messages.send(body=MARK, about="#1")
+    me.queues.pause("q", reason=MARK)
 
 
 def is_safe(text: str) -> None:

@@ -22,14 +22,14 @@ from tiebreak.worker import request_sender
 
 SOURCES = Path(tiebreak.__file__).parent
 WORDS = {"python": PYTHON, "cli": COMMANDS, "http": REQUESTS, "mcp": CALLS}
-OPERATORS = ("daemon", "engine/move", "sessions", "worker")
+OPERATORS = ("daemon", "engine/move", "sessions", "vault", "worker")
 """Packages with refusals that only an operator of `tb` can meet."""
 COMMAND_LINES = ("cli", "program", "guard", "compat/coord_commands.py", "compat/gptme.py")
 """Where text may name commands and their options. What the guard says is for agents that have a shell."""
 A_COMMAND = re.compile(r"`tb |(?:^|[ (])--[a-z]")
 NO_REFUSAL = {
-    "daemon/browser_pages.py": "pages for people, who have a terminal",
     "daemon/pages.py": "examples with curl",
+    "daemon/web/refusal_page.py": "a page for people, who have a terminal",
     "project_rules.py": "options of git",
     "sessions/remote_control.py": "a flag of another program, and a warning that `tb handoff` prints",
 }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tiebreak import Invalid
 from tiebreak.clock import SECOND
-from tiebreak.operations.cron_times import instants, newest
+from tiebreak.operations.cron_times import in_words, instants, newest
 from tiebreak.text import parse_rfc3339
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Africa/Cairo", "Australia/Lord_Howe", "Pacific/Apia"]
@@ -97,3 +97,16 @@ def test_the_next_instant_does_not_depend_on_where_the_search_begins(zone: str, 
 def test_an_unknown_zone_is_refused(zone: str) -> None:
     with pytest.raises(Invalid, match="zone"):
         instants("* * * * *", zone, START)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("0 9 * * MON-FRI", "At 09:00 on Monday through Friday"),
+        ("*/5 * * * *", "Every fifth minute of every hour"),
+        ("@daily", "At 00:00 every day"),
+        ("not cron", ""),
+    ],
+)
+def test_an_expression_is_told_in_words(expression: str, words: str) -> None:
+    assert in_words(expression) == words

@@ -214,7 +214,7 @@ def test_reading_does_not_write(board: Board, tmp_path: Path) -> None:
     board.schedules.add(name="daily", expression="@daily", command="true")
     writer = board.engine._writer  # type: ignore[attr-defined]
     board.questions.ask("which?", key="open")
-    values: dict[str, Any] = {"ref": "work", "query": "hello", "name": "daily"}
+    values: dict[str, Any] = {"ref": "work", "query": "hello", "name": "daily", "thread": 1}
     tried = 0
     for name, declared in every().items():
         if not declared.writes:

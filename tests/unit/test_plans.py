@@ -136,3 +136,20 @@ def test_near_keys_are_sought_in_the_index_of_keys_alone(board: Board, monkeypat
     with pytest.raises(Refused):
         plans(board, monkeypatch, "tasks.claim", steps, ref="logn-bug")
     check([step for step in steps if "tasks" in step], "tasks_key")
+
+
+@pytest.mark.parametrize("operation", ["events.timeline", "queues.figures"])
+def test_a_picture_reads_no_table_from_end_to_end(
+    board: Board, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    board.holds.take(resources=["lock:a"])
+    board.tasks.claim(ref="work")
+    board.holds.release(resources=["lock:a"])  # the window of one event has no beginning of it
+    params: dict[str, Any] = {"limit": 1} if operation == "events.timeline" else {}
+
+    steps = plans(board, monkeypatch, operation, **params)
+
+    bad = [step for step in steps if step.startswith("SCAN") and step.split()[1] in ("tasks", "events", "holds")]
+    assert not [step for step in bad if "USING" not in step], steps
+    if operation == "events.timeline":
+        assert any("INDEX events_granted " in step for step in steps), steps

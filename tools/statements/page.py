@@ -113,7 +113,8 @@ def _statements(name: str, notes: Notes, shown: dict[str, str]) -> Iterator[str]
     if before:
         yield "\n".join(["-- Also sends:", *(f"--   {each}" for each in before)])
     elif not number:
-        yield "-- Sends only the insert of its events."
+        only = "only the insert of its events" if notes.events else "no statement of its own"
+        yield f"-- Sends {only}."
 
 
 def _statement(name: str, sent: Sent) -> str:

@@ -60,6 +60,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "upkeep": ("prune", "backup", "doctor"),
         "batch": ("batch",),
         "web": ("web",),
+        "vault": ("vault",),
         "migrate": ("migrate",),
         "restore": ("restore",),
     },

@@ -33,7 +33,7 @@ def graph(context: Context, args: Args) -> None:
         raise Invalid("graph: --mermaid and --svg exclude each other")
     found = context.board.jobs.graph(ref=args.ref)
     if args.svg:
-        from .graph_svg import svg
+        from ..graph_svg import svg
 
         picture = svg(found["nodes"], found["edges"], found["number"])
         if args.svg == "-":
@@ -91,7 +91,7 @@ def _line(context: Context, node: dict[str, Any], chosen: bool, others: list[str
 
 def mermaid(found: dict[str, Any]) -> str:
     """A Mermaid diagram, for a code block of Markdown."""
-    from .graph_svg import COLOURS
+    from ..graph_svg import COLOURS
 
     lines = ["graph LR"]
     for node in found["nodes"]:

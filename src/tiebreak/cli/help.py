@@ -20,17 +20,17 @@ EXITS = f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_C
 def overview(limit: int = 0) -> str:
     """All commands, by theme, in lines of at most `limit` columns."""
     limit = limit or columns()
-    lines = [*wrapped(TITLE, limit), "", "usage: tb [OPTIONS] COMMAND …", ""]
+    every = [f"[{option.shown}]" for option in GLOBAL if option.name != "help"]
+    lines = wrapped(TITLE, limit)
+    lines += [*wrapped(f"usage: tb {' '.join(every)} COMMAND …", limit, later="       "), ""]
     before = max(map(len, names()))
     for theme, group in THEMES.items():
         lines.append(f"{group}:" if theme in (group.lower(), "") else f"{group} ({theme}):")
         rows = [(name.ljust(before), brief(find(name).text, limit - before - 4)) for name in GROUPS[group]]
         lines += [*entries(rows, limit), ""]
-    every = [f"--{option.name}" for option in GLOBAL]
     lines += [
-        *wrapped(f"Every command takes {', '.join(every[:-1])} and {every[-1]}.", limit),
         *wrapped(EXITS, limit),
-        *wrapped("`tb help THEME` lists a theme, `tb help COMMAND` tells all (--man: roff).", limit),
+        *wrapped("`tb help THEME` lists a theme, `tb help COMMAND` or --help one (--man: roff).", limit),
     ]
     return "\n".join(lines)
 

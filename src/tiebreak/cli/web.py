@@ -23,6 +23,7 @@ START = "`tb serve --detach` starts one; `tb --board http://HOST:PORT web` asks 
 @command(
     "web",
     "Open the board in your browser: a link that signs it in once, for reading.",
+    Option("write", text="let this browser act, too: everything it does is done under your name"),
     Option("print", text="print the link and open nothing"),
     Option("out", text="sign all browsers out"),
     example="tb web",
@@ -39,7 +40,8 @@ def web(context: Context, args: Args) -> None:
             browsers = "1 browser" if count == 1 else f"{count} browsers"
             context.answer({"signed_out": count, "daemon": address}, f"signed {browsers} out of {plain(address)}")
             return
-        made = _asked(engine, "/web/code", {"https": address.startswith("https:")})
+        wanted = {"https": address.startswith("https:"), "person": _person(args), "write": args.write}
+        made = _asked(engine, "/web/code", wanted)
     finally:
         engine.close()
     site = made["url"] if address.startswith("unix:") else site_of(address)
@@ -47,6 +49,23 @@ def web(context: Context, args: Args) -> None:
     opened = not args.print and not context.json and _can_open() and _open(link)
     answer = {"link": link, "daemon": address, "seconds": made["seconds"], "opened": opened}
     context.answer(answer, _told(context, link, site, address, made["seconds"], opened))
+
+
+def _person(args: Args) -> str:
+    """Whose name stands at what the browser does: the agent that is named, or else who is logged in."""
+    from ..names import short
+
+    named = args["as"] or os.environ.get("TIEBREAK_AGENT")
+    if named:
+        return short(named)
+    import getpass
+    import re
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", user) or "operator"
 
 
 def _daemon(board: str | None) -> str:

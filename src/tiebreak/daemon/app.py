@@ -14,17 +14,18 @@ from ..errors import Invalid, TiebreakError, Unavailable
 from ..limits import MAX_BODY
 from . import (  # noqa: F401  (each declares its routes)
     admin_routes,
-    browser_pages,
-    browser_routes,
     event_stream,
     hook_route,
     mcp_route,
     pages,
     rpc,
+    web,
 )
 from .advice import REQUESTS, body_of
+from .http_protocol import CACHE_CONTROL, CACHED
 from .routes import HTML, JSON, ROUTES, Problem, Request, Response, RouteTable, problem_of
 from .service import internal
+from .web import refusal_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ class App:
         requests[response.status] = requests.get(response.status, 0) + 1
         if response.status >= 400 or log.isEnabledFor(logging.DEBUG):
             self._log(scope, response, number, perf_counter() - began)
-        await _send(send, response, number, scope["method"] == "HEAD")
+        await _send(send, response, number, scope)
 
     async def _answer(self, scope: Any, receive: Any, number: str) -> Response:
         headers = dict(scope["headers"])
@@ -99,8 +100,8 @@ class App:
         closing = ((b"connection", b"close"),) if problem.close else ()
         headers = (*problem.headers, *closing)
         if scope["method"] in ("GET", "HEAD") and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-            page = browser_pages.refusal(problem, advice(problem.error, words), self._service.access.url)
-            return Response(page.encode(), status=problem.status, type=HTML, headers=(*headers, *browser_pages.POLICY))
+            page = refusal_page.refusal(problem, advice(problem.error, words), self._service.access.url)
+            return Response(page.encode(), status=problem.status, type=HTML, headers=(*headers, *refusal_page.POLICY))
         body = msgspec.json.encode(body_of(problem.error, words))
         return Response(body, status=problem.status, headers=headers)
 
@@ -157,8 +158,11 @@ def _too_large() -> Problem:
     return Problem(413, Invalid(f"the body is larger than {MAX_BODY} bytes"), close=True)
 
 
-async def _send(send: Any, response: Response, number: str, head_only: bool) -> None:
+async def _send(send: Any, response: Response, number: str, scope: Any) -> None:
+    head_only = scope["method"] == "HEAD"
     headers = [(b"x-request-id", number.encode()), *response.headers]
+    if scope["path"].startswith(CACHED) and not any(name == CACHE_CONTROL for name, _ in headers):
+        headers.insert(0, (CACHE_CONTROL, b"no-store"))  # a refusal
     if response.status != 204:
         headers.append((b"content-type", response.type))
     if response.stream is None:

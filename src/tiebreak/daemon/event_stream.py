@@ -35,6 +35,10 @@ _DIGITS = 15
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
 _QUERY = {
     "after": {**_NUMBER, "description": "only events after this number (default: only new events)"},
+    "named": {
+        **RULES["bool"].schema,
+        "description": "false: each is sent without its name, so that a browser takes all of them for messages",
+    },
     **{name: RULES[kind.name].schema for name, kind in FILTERS.items()},
 }
 _HEADERS = {
@@ -62,6 +66,9 @@ async def events(service: Service, request: Request) -> Response:
     resumed = request.headers.get(b"last-event-id")
     after = resumed.decode("latin-1") if resumed else params.pop("after", None)
     params.pop("after", None)
+    named = params.pop("named", "true")
+    if named not in ("true", "false"):
+        raise Invalid("named: expected true or false")
     if after is None:
         number = await service.call("events.last", {})
     elif str(after).isdecimal() and len(str(after)) <= _DIGITS:
@@ -70,15 +77,17 @@ async def events(service: Service, request: Request) -> Response:
         raise Invalid("after: expected the number of an event")
     unknown = set(params) - set(FILTERS)
     if unknown:
-        raise Invalid(f"unknown filter {min(unknown)!a}", hint=f"there are: after, {', '.join(FILTERS)}")
+        raise Invalid(f"unknown filter {min(unknown)!a}", hint=f"there are: after, named, {', '.join(FILTERS)}")
     params = find("events.read").checked({**params, "after": number, "limit": AT_ONCE})
     if request.method == "HEAD":
         return Response(type=_SSE)
     slot = service.waiters.slot(request.client)
-    return Response(type=_SSE, stream=_stream(service, request, params, slot))
+    return Response(type=_SSE, stream=_stream(service, request, params, slot, named == "true"))
 
 
-async def _stream(service: Service, request: Request, params: dict[str, Any], slot: Any) -> AsyncIterator[bytes]:
+async def _stream(
+    service: Service, request: Request, params: dict[str, Any], slot: Any, named: bool
+) -> AsyncIterator[bytes]:
     read = find("events.read")
     with slot:
         gone = asyncio.ensure_future(request.gone())
@@ -93,7 +102,7 @@ async def _stream(service: Service, request: Request, params: dict[str, Any], sl
                     lambda: asyncio.shield(gone),
                 )
                 if found:
-                    yield b"".join(_shown(event) for event in found)
+                    yield b"".join(_shown(event, named) for event in found)
                     params["after"] = found[-1].number
                 elif not gone.done() and not service.draining:
                     yield b": still here\n\n"
@@ -106,9 +115,6 @@ def _admitted(service: Service, request: Request) -> bool:
     return caller() is not Caller.BROWSER or service.access.sessions.signed_in(request.headers, request.user)
 
 
-def _shown(event: Any) -> bytes:
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        event.number,
-        event.event.encode(),
-        msgspec.json.encode(encode(event)),
-    )
+def _shown(event: Any, named: bool) -> bytes:
+    name = b"event: %b\n" % event.event.encode() if named else b""
+    return b"id: %d\n%bdata: %b\n\n" % (event.number, name, msgspec.json.encode(encode(event)))

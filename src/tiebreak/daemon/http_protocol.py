@@ -40,8 +40,11 @@ MOST_DISCARDED = 16 * 1024 * 1024
 """Bytes that a refused client may still send in that time."""
 MOST_AHEAD = 1000
 """Pipelined requests: how many a client may send before it has the answer to the first."""
-ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+CACHE_CONTROL = b"cache-control"
+ALWAYS = ((b"x-content-type-options", b"nosniff"), (CACHE_CONTROL, b"no-store"))
 """Headers of every response."""
+CACHED = "/static/"
+"""Paths that begin so are answered with a `Cache-Control` header of their own."""
 _ALWAYS = b"".join(b"%b: %b\r\n" % each for each in ALWAYS)
 log = logging.getLogger("tiebreak")
 
@@ -194,6 +197,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        if cycle.scope["path"].startswith(CACHED):
+            cycle.default_headers = [each for each in ALWAYS if each[0] != CACHE_CONTROL]  # the app says it
         super()._start_asgi_task(cycle, app)
 
     def connection_lost(self, exc: Exception | None) -> None:

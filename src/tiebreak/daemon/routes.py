@@ -133,7 +133,7 @@ EVENTS = RouteGroup("Events", "What happens on a board, as it happens.")
 ADMINISTRATION = RouteGroup("Administration", "Health, metrics, findings and backups.")
 HOOKS = RouteGroup("Agent client hooks", "What coding agents ask before and after their tools run.")
 LANGUAGE_MODELS = RouteGroup("Language models", "The tools of the Model Context Protocol.")
-BROWSER = RouteGroup("Browser", "A page for people, and how a browser is signed in for it.")
+BROWSER = RouteGroup("Browser", "Pages for people, and how a browser is signed in for them.")
 DOCUMENTATION = RouteGroup("Documentation", "This description, for programs and for people.")
 OWN_GROUPS = (OPERATIONS, EVENTS, ADMINISTRATION, HOOKS, LANGUAGE_MODELS, BROWSER, DOCUMENTATION)
 
@@ -198,6 +198,8 @@ class Route(NamedTuple):
     """Whether a browser that is signed in may read it. Such a route must not change anything."""
     public: Public = Public.NO
     """Who may read it without the token and without a cookie."""
+    acting: bool = False
+    """Whether a browser that is signed in for acting may use it. It then runs operations as the owner would."""
 
     @property
     def words(self) -> list[str]:
@@ -225,6 +227,7 @@ def route(
     error: Schema = ERROR,
     browsers: bool = False,
     public: Public = Public.NO,
+    acting: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare a function as the handler of a route.
 
@@ -236,8 +239,8 @@ def route(
 
     def declare(handler: Handler) -> Handler:
         parts = (method, path, handler, text, body, query or {}, answers or {200: "done"})
-        more = (body_required, headers or {}, required, content, error, browsers, public)
-        ROUTES.append(Route(*parts, strangers, group, *more))
+        more = (body_required, headers or {}, required, content, error, browsers)
+        ROUTES.append(Route(*parts, strangers, group, *more, public=public, acting=acting))
         return handler
 
     return declare

@@ -1,12 +1,14 @@
 """Access checks: every request must pass Host and Origin, then its caller must be one that the route is for.
 
 Host and Origin keep web pages out, also pages whose own host name resolves to this machine (DNS rebinding). They are
-checked first, on every route and for every caller. There are four kinds of callers (`Caller`):
+checked first, on every route and for every caller. There are five kinds of callers (`Caller`):
 
 - The **owner** has the token, which keeps other users and other programs out. On the unix socket no token is needed,
   because the kernel tells which user is connected. Only the owner can use every route.
 - A **browser** that is signed in has a cookie (see `browser_sessions`). It reads the routes that are declared
   `browsers`, and sees what a stranger would see: other servers on this machine can get hold of its cookie.
+- A **person** is at a browser that was signed in for acting: beside the cookie it sends the write key of its session,
+  which no other site and no other port can get hold of. A person uses the routes that are declared `acting`.
 - A **stranger** has nothing, but the daemon was started with `--open`. Strangers may use only the routes and
   operations that are declared open to them.
 - A **visitor** has nothing and gets only the routes that are declared `public`.
@@ -39,6 +41,7 @@ class Caller(Enum):
 
     OWNER = "owner"
     BROWSER = "browser"
+    PERSON = "person"
     STRANGER = "stranger"
     VISITOR = "visitor"
 
@@ -52,6 +55,11 @@ def caller() -> Caller:
     return _caller.get()
 
 
+def trusted() -> bool:
+    """Whether the current request may run every operation and see every field."""
+    return caller() in (Caller.OWNER, Caller.PERSON)
+
+
 def refuse_strangers() -> None:
     """Raise `Problem` 401 unless the current request comes from the owner."""
     if caller() is not Caller.OWNER:
@@ -60,7 +68,7 @@ def refuse_strangers() -> None:
 
 def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[..., Any]:
     """The version of an operation that the current caller may run. Raises `Problem` 401 if there is none for it."""
-    if caller() is Caller.OWNER:
+    if trusted():
         return wanted
     if not wanted.open_to_strangers(params):
         raise unauthorised()
@@ -71,7 +79,7 @@ def admitted(wanted: Operation[..., Any], params: dict[str, Any]) -> Operation[.
 
 def all_admitted(calls: list[Call]) -> list[Call]:
     """`admitted` for each of several calls. Raises `Problem` 401 if one of them is closed to the caller."""
-    if caller() is Caller.OWNER:
+    if trusted():
         return calls
     return [(admitted(wanted, params), params, once) for wanted, params, once in calls]
 
@@ -117,6 +125,11 @@ class AccessCheck:
         self.sessions = BrowserSessions(access.port)
 
     @property
+    def rules(self) -> Access:
+        """Who may connect, as the operator configured it. It has the token: never show it as it is."""
+        return self._access
+
+    @property
     def token_file(self) -> str:
         """Where this daemon's user finds the token, in words that tell other users nothing about this one."""
         return f"${{XDG_STATE_HOME:-~/.local/state}}/tiebreak/run/{self._access.port}.token"
@@ -144,6 +157,9 @@ class AccessCheck:
         for_browsers = reads and (route is None or route.browsers) and b"authorization" not in headers
         if found is not Caller.OWNER and for_browsers and self.sessions.signed_in(headers, user):
             found = Caller.BROWSER
+        for_persons = route is not None and route.acting and b"authorization" not in headers
+        if found is not Caller.OWNER and for_persons and self.sessions.acting(headers, user) is not None:
+            found = Caller.PERSON
         if found is None:
             raise unauthorised()
         _caller.set(found)

@@ -31,11 +31,12 @@ from ..limits import MIN_TOKEN, RECEIPT
 from ..text import moment
 from ..user_folders import DEFAULT_ADDRESS, LOOPBACK, host_and_port, socket_for, token_file
 from .app import App
-from .browser_routes import enter_path
 from .http_protocol import ALWAYS, FlushQueue, HttpProtocol
 from .lock import DaemonLock
+from .machine_view import MachineView
 from .security import Access, AccessCheck
 from .service import SHORTEN_LOG, SWEEP, Service
+from .web.sign_in import enter_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -98,10 +99,17 @@ class Companion(Protocol):
 class Daemon:
     """Serves one board. Creating it takes the lock and opens the sockets; `serve` runs it until it is told to stop."""
 
-    def __init__(self, engine: Engine, settings: Settings, companions: Sequence[Companion] = ()) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        companions: Sequence[Companion] = (),
+        machine: MachineView = MachineView(),  # noqa: B008  (it cannot be changed)
+    ) -> None:
         self.engine = engine
         self.settings = settings
         self._companions = companions
+        self._machine = machine
         self.addresses: list[str] = []
         self.token = ""
         self._files: list[str] = []
@@ -178,7 +186,8 @@ class Daemon:
         self._wake = lambda: loop.call_soon_threadsafe(stop.set)
         if self._stopping:
             stop.set()
-        service = Service(self.engine, self._check)
+        known_as = [*self.addresses, self.engine.full_address]
+        service = Service(self.engine, self._check, self._machine, known_as)
         config = uvicorn.Config(
             App(service),
             lifespan="off",
@@ -199,7 +208,6 @@ class Daemon:
         self._handle_signals(loop)
         self._lock.sign(self.facts())
         log.info("serving", extra={"facts": self.facts()})
-        known_as = [*self.addresses, self.engine.full_address]
         background += [asyncio.ensure_future(each.run(known_as)) for each in self._companions]
         if ready is not None:
             ready()

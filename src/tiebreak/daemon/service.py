@@ -22,6 +22,7 @@ from ..operations import every, find
 from ..operations.death import reports
 from ..process_identity import identity, token
 from .advice import body_of
+from .machine_view import MachineView
 from .metrics import Metrics
 from .security import admitted, all_admitted, result_or_raise
 from .threads import BoundedThreads
@@ -29,6 +30,8 @@ from .waiters import Waiters
 from .writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..engine.protocol import Engine
     from ..operations import Call, Operation
     from .routes import Request
@@ -57,10 +60,20 @@ _OUTCOMES = ((Lost, "lost"), (Fenced, "fenced"), (Refused, "refused"), (Invalid,
 class Service:
     """Everything that the handlers of routes share. Create it inside the running event loop."""
 
-    def __init__(self, engine: Engine, access: AccessCheck) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        access: AccessCheck,
+        machine: MachineView = MachineView(),  # noqa: B008  (it cannot be changed)
+        known_as: Sequence[str] = (),
+    ) -> None:
         every()  # load all operations now, so that no request has to
         self.engine = engine
         self.access = access
+        self.machine = machine
+        """What this machine shows besides the board."""
+        self.known_as = list(known_as)
+        """The addresses by which other programs call this board."""
         self.metrics = Metrics()
         self.began = time()
         self.draining = False

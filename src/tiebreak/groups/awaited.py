@@ -263,6 +263,17 @@ class AsyncTasks(AsyncGroup):
         """List the tasks that a task comes after."""
 
     @awaits
+    async def dependents(
+        self,
+        ref: str | int,
+        *,
+        project: str = "",
+        after: int = 0,
+        limit: int = 100,
+    ) -> builtins.list[Task]:
+        """List the tasks that come after a task, oldest first; for the next page, `after` is the last number."""
+
+    @awaits
     async def edit(
         self,
         ref: str | int,
@@ -583,6 +594,19 @@ class AsyncQueues(AsyncGroup):
     async def list(self, *, project: str = "") -> builtins.list[Queue]:
         """List the queues that are paused or have ready tasks, by name."""
 
+    @awaits
+    async def figures(self, *, project: str | None = "", minutes: int = 60) -> Any:
+        """Return throughput, depth, latency and failures of each queue, minute by minute up to the present one.
+
+        `queues` has for each queue `{project, queue, ready, claimed, paused_at, paused_by, reason, begun, completed,
+        failed, depth, waited, median, p95}`. `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count
+        events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
+        median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
+        before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
+        20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+        that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
+        """
+
 
 class AsyncHolds(AsyncGroup):
     """The operations `holds.…` of a board."""
@@ -808,6 +832,26 @@ class AsyncMessages(AsyncGroup):
         limit: int = 100,
     ) -> builtins.list[Message]:
         """List the comments on a task, oldest first; for the next page, `after` is the last number."""
+
+    @awaits
+    async def list(
+        self,
+        *,
+        project: str | None = "",
+        agent: str | None = None,
+        thread: int | None = None,
+        query: str | None = None,
+        last: bool = False,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> builtins.list[Message]:
+        """List messages whoever they are for, newest first; for the next page, `before` is the last number.
+
+        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
+        that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
+        `acked_at` is when the recipient acknowledged the message.
+        """
 
     @awaits
     async def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
@@ -1062,6 +1106,28 @@ class AsyncEvents(AsyncGroup):
     @awaits
     async def why(self, ref: str, *, project: str = "", limit: int = 200) -> builtins.list[Sentence]:
         """Tell the history of a task or a resource in plain sentences: every grant, refusal, renewal, expiry and break."""
+
+    @awaits
+    async def timeline(
+        self,
+        *,
+        project: str | None = "",
+        subject: str | None = None,
+        before: int | None = None,
+        limit: int = 1000,
+    ) -> Any:
+        """Return who held what when, made from the newest events, or from the newest ones before a number.
+
+        `lanes` are the tasks and resources, a slot of a pool each: `{project, subject, slot, name, kind, number}`. `spans`
+        are the grants: `{lane, agent, epoch, from, to, until, how, renewed, note}`, where `how` it ended is `released`,
+        `completed`, `failed`, `retrying`, `expired`, `broken`, `cancelled`, `transferred`, `restored` or `replaced`; it is
+        `open` while it lasts and `lapsed` if the lease has run out and nobody has written that yet. `marks` are what did
+        not happen: `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`.
+        Times are Unix seconds; 0 is unknown. `older` is the `before` of the next window back, None if there is none.
+
+        `subject` selects one task (its id) or one resource. A window `before` a number does not show a grant that began
+        before it and ended after it.
+        """
 
 
 class AsyncSchedules(AsyncGroup):

@@ -7,6 +7,7 @@ from . import Group, sends
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
+    from typing import Any
 
     from ..model import Event, Sentence
 
@@ -43,3 +44,25 @@ class Events(Group):
     @sends("events.why", "ref")
     def why(self, ref: str, *, project: str = "", limit: int = 200) -> builtins.list[Sentence]:
         """Tell the history of a task or a resource in plain sentences: every grant, refusal, renewal, expiry and break."""
+
+    @sends("events.timeline")
+    def timeline(
+        self,
+        *,
+        project: str | None = "",
+        subject: str | None = None,
+        before: int | None = None,
+        limit: int = 1000,
+    ) -> Any:
+        """Return who held what when, made from the newest events, or from the newest ones before a number.
+
+        `lanes` are the tasks and resources, a slot of a pool each: `{project, subject, slot, name, kind, number}`. `spans`
+        are the grants: `{lane, agent, epoch, from, to, until, how, renewed, note}`, where `how` it ended is `released`,
+        `completed`, `failed`, `retrying`, `expired`, `broken`, `cancelled`, `transferred`, `restored` or `replaced`; it is
+        `open` while it lasts and `lapsed` if the lease has run out and nobody has written that yet. `marks` are what did
+        not happen: `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`.
+        Times are Unix seconds; 0 is unknown. `older` is the `before` of the next window back, None if there is none.
+
+        `subject` selects one task (its id) or one resource. A window `before` a number does not show a grant that began
+        before it and ended after it.
+        """

@@ -71,6 +71,26 @@ class Messages(Group):
     ) -> builtins.list[Message]:
         """List the comments on a task, oldest first; for the next page, `after` is the last number."""
 
+    @sends("messages.list")
+    def list(
+        self,
+        *,
+        project: str | None = "",
+        agent: str | None = None,
+        thread: int | None = None,
+        query: str | None = None,
+        last: bool = False,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> builtins.list[Message]:
+        """List messages whoever they are for, newest first; for the next page, `before` is the last number.
+
+        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
+        that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
+        `acked_at` is when the recipient acknowledged the message.
+        """
+
     @sends("messages.mark", "upto")
     def mark(self, upto: int, *, agent: str = "", project: str = "") -> int:
         """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.

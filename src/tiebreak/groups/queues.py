@@ -7,6 +7,7 @@ from . import Group, sends
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
+    from typing import Any
 
     from ..model import Queue
 
@@ -25,3 +26,16 @@ class Queues(Group):
     @sends("queues.list")
     def list(self, *, project: str = "") -> builtins.list[Queue]:
         """List the queues that are paused or have ready tasks, by name."""
+
+    @sends("queues.figures")
+    def figures(self, *, project: str | None = "", minutes: int = 60) -> Any:
+        """Return throughput, depth, latency and failures of each queue, minute by minute up to the present one.
+
+        `queues` has for each queue `{project, queue, ready, claimed, paused_at, paused_by, reason, begun, completed,
+        failed, depth, waited, median, p95}`. `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count
+        events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
+        median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
+        before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
+        20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+        that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
+        """

@@ -241,6 +241,10 @@ class Tasks(Group):
     def after(self, ref: str | int, *, project: str = "") -> builtins.list[Task]:
         """List the tasks that a task comes after."""
 
+    @sends("tasks.dependents", "ref")
+    def dependents(self, ref: str | int, *, project: str = "", after: int = 0, limit: int = 100) -> builtins.list[Task]:
+        """List the tasks that come after a task, oldest first; for the next page, `after` is the last number."""
+
     @sends("tasks.edit", "ref")
     def edit(
         self,

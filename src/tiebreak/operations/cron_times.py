@@ -160,3 +160,17 @@ def newest(expression: str, zone: str, oldest: int, now: int) -> int:
             break
         oldest = instant
     return oldest
+
+
+def in_words(expression: str) -> str:
+    """An expression in English, as "At 09:00 on Monday through Friday"; "" if this process cannot parse it."""
+    from datetime import UTC, datetime
+
+    if not installed():
+        return ""
+    cronsim = library()
+    try:
+        parsed = cronsim.CronSim(NAMED.get(expression.strip().lower(), expression), datetime.now(UTC))
+    except cronsim.CronSimError:
+        return ""
+    return str(parsed.explain())

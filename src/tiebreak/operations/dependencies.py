@@ -26,6 +26,7 @@ it. It follows:
 from __future__ import annotations
 
 from ..errors import Refused
+from ..limits import LISTED
 from ..model import Task, record
 from . import by_stranger, deferred_work, edges_scope, operation
 from .events import task_event
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from ..names import AgentId, Project, Ref
+    from ..names import AgentId, Limit, Number, Project, Ref
     from . import Transaction
     from .deferred_work import Item
     from .expiry import Ended
@@ -151,6 +152,21 @@ def predecessors(tx: Transaction, *, ref: Ref, project: Project = "") -> list[Ta
         f"SELECT {SHOWN} FROM tasks WHERE number IN "
         "(SELECT after FROM edges WHERE edges.task = :number) ORDER BY number",
         number=task.number,
+    )
+    return [record(Task, row) for row in rows]
+
+
+@operation("tasks.dependents", writes=False, strangers=True)
+def dependents(
+    tx: Transaction, *, ref: Ref, project: Project = "", after: Number = 0, limit: Limit = LISTED
+) -> list[Task]:
+    """List the tasks that come after a task, oldest first; for the next page, `after` is the last number."""
+    rows = tx.all(
+        f"SELECT {SHOWN} FROM tasks WHERE number IN (SELECT edges.task FROM edges WHERE edges.after = :number "
+        "AND edges.task > :beyond ORDER BY edges.task LIMIT :limit) ORDER BY number",
+        number=find(tx, ref, project).number,
+        beyond=after,
+        limit=limit,
     )
     return [record(Task, row) for row in rows]
 

@@ -230,6 +230,58 @@ def comments(
     return _select(tx, where, agent, task=task.number, after=after, limit=limit)
 
 
+@operation("messages.list", writes=False, strangers=True)
+def listing(
+    tx: Transaction,
+    *,
+    project: Project | None = "",
+    agent: AgentId | None = None,
+    thread: Number | None = None,
+    query: Text | None = None,
+    last: bool = False,
+    before: Number | None = None,
+    after: Number | None = None,
+    limit: Limit = LISTED,
+) -> list[Message]:
+    """List messages whoever they are for, newest first; for the next page, `before` is the last number.
+
+    With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
+    that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
+    `acked_at` is when the recipient acknowledged the message.
+    """
+    where = ["TRUE"]
+    if project:
+        where.append("messages.project = :project")
+    if agent is not None:
+        where.append("(sender = :who OR recipient = :who)")
+    if thread is not None:
+        where.append("messages.thread = :thread")
+    if query is not None:
+        where.append("{search:messages.body :query}")
+    if last:
+        where.append(
+            "NOT EXISTS (SELECT 1 FROM messages AS later "
+            "WHERE later.thread = messages.thread AND later.number > messages.number)"
+        )
+    if before is not None:
+        where.append("messages.number < :before")
+    if after is not None:
+        where.append("messages.number > :after")
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM messages LEFT JOIN acks ON acks.message = messages.number "
+        f"AND acks.agent = messages.recipient WHERE {' AND '.join(where)} "
+        f"ORDER BY messages.number{' DESC' if after is None else ''} LIMIT :limit",
+        project=project,
+        who=short(agent or ""),
+        thread=thread,
+        query=None if query is None else tx.search_words(_words(query)),
+        before=before,
+        after=after,
+        limit=limit,
+    )
+    return [record(Message, row) for row in rows]
+
+
 @operation("messages.mark", writes=True, strangers=True)
 def mark(tx: Transaction, *, upto: Number, agent: AgentId = "", project: Project = "") -> int:
     """Mark all messages up to this number as read by an agent, and return its cursor, which never goes back.
@@ -290,9 +342,15 @@ def search(
 
     Only messages that the agent may read are found: its own, those to it, those to everybody and comments.
     """
-    words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
-    if not words:
-        raise Invalid("query: give at least one word")
+    words = _words(query)
     visible = "(recipient IS NULL OR recipient = :me OR sender = :me OR task IS NOT NULL)"
     where = ["{search:messages.body :query}", visible, "messages.project = :project"]
     return _select(tx, where, agent, project=project, limit=limit, query=tx.search_words(words))
+
+
+def _words(query: str) -> list[str]:
+    """The words to search for."""
+    words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
+    if not words:
+        raise Invalid("query: give at least one word")
+    return words

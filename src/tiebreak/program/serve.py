@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Option("open", text="need no token on loopback, except for jobs, backups and repairs"),
     Option("open-jobs", text="with --open: need no token for those either"),
     Option("workers", "N", "also run this many workers, each with one job at a time", default=0, convert=whole),
+    Option("vault", "DIR", "also keep a vault of Markdown notes up to date in this folder (see `tb help vault`)"),
     Option("log", "FORM", "format of the log: human or json", default="human"),
     Option("log-requests", text="log each request, not only those that fail"),
     Option("detach", text="run in the background; return when it is ready"),
@@ -94,7 +95,9 @@ def _serve(context: Context, args: Args, board: str) -> int:
         from ..board import Board
 
         project = Board(engine, project=_project(args)).project if args.workers else ""
-        daemon = assemble_daemon(engine, settings, workers=args.workers, project=project)
+        if args.vault:
+            _prepare_vault(args.vault)
+        daemon = assemble_daemon(engine, settings, workers=args.workers, project=project, vault=args.vault)
         log_format.begin(args.log, requests=args.log_requests)
         daemon.serve(lambda: _tell(context, daemon))
         if daemon.stuck:
@@ -102,6 +105,18 @@ def _serve(context: Context, args: Args, board: str) -> int:
     finally:
         engine.close()
     return 0
+
+
+def _prepare_vault(path: str) -> None:
+    """Refuse a folder that cannot be a vault before anything is served; a new vault has all projects."""
+    from ..vault.vault_folder import KEEP, open_vault
+
+    vault = open_vault(path, into=False)
+    try:
+        if "project" not in vault.settings:
+            vault.save_settings(project=None, pruned=KEEP)
+    finally:
+        vault.close()
 
 
 def _project(args: Args) -> str:
@@ -164,7 +179,7 @@ def _arguments(args: Args, board: str) -> list[str]:
         "--log",
         args.log,
     ]
-    for name in ("socket", "token_file"):
+    for name in ("socket", "token_file", "vault"):
         if args[name]:
             words += [f"--{name.replace('_', '-')}", os.path.abspath(args[name])]
     for host in args.host:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..text import cut, html, width
+from .text import cut, html, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Place = tuple[int, int]
@@ -166,23 +167,32 @@ def _title(node: dict[str, Any]) -> tuple[str, str]:
     return name, cut(said, LONGEST)
 
 
-def svg(nodes: list[dict[str, Any]], edges: list[list[int]], chosen: int) -> str:
-    """The graph as an SVG document."""
+def svg(
+    nodes: list[dict[str, Any]], edges: list[list[int]], chosen: int, link: Callable[[int], str] | None = None
+) -> str:
+    """The graph as an SVG document; with `link`, as a part of a page that has the style, with a link on each node."""
     made = GraphLayout(nodes, edges)
     wide = made.x[-1] + made.widths[-1] + EDGE if made.x else 2 * EDGE
     high = max((y for y in made.y.values()), default=0.0) + HEIGHT + EDGE
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
-        f'viewBox="0 0 {wide:.0f} {high:.0f}" role="img">',
-        f"<title>what #{chosen} comes after, and what comes after it</title>",
-        f"<style>{_STYLE}\n</style>",
+        f'viewBox="0 0 {wide:.0f} {high:.0f}" {_ROLE if link is None else _PART}>',
+        f"<title>{f'what #{chosen} comes after, and what comes after it' if chosen else 'what comes after what'}</title>",
+        f"<style>{_STYLE}\n</style>" if link is None else "",
         '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#8b93a1"/></marker></defs>',
         *(_edge(made, i) for i in range(len(made.edges))),
-        *(_node(made, number, number == chosen) for number in made.nodes),
+        *(_linked(_node(made, number, number == chosen), number, link) for number in made.nodes),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
+
+
+_ROLE, _PART = 'role="img"', 'class="task-graph" role="group"'
+
+
+def _linked(node: str, number: int, link: Callable[[int], str] | None) -> str:
+    return node if link is None else f'<a href="{html(link(number))}">{node}</a>'
 
 
 def _edge(made: GraphLayout, i: int) -> str:

@@ -1,0 +1,212 @@
+"""What an open dashboard costs: CPU of the daemon and of the browser, and bytes, while nothing happens and under load.
+
+The board has 10,000 tasks and a long log. A real Chromium shows one page for a while; then the same with a writer that
+makes a thousand events a second. The load without a browser is measured too: only what comes on top of it is the cost
+of looking. First paint is what the browser reports for each page, once it has loaded the scripts and the style.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
+
+from tiebreak.engine.sqlite.opening import allow_writing
+from tiebreak.process_tree import descendants
+
+from . import boards
+from .measure import REPOSITORY, Report, Settings, folder, progress
+from .servers import Server, server
+
+if TYPE_CHECKING:
+    from typing import Any
+
+PAGES = ("/", "/timeline", "/tasks", "/tasks?view=board", "/jobs", "/agents", "/messages", "/board")
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+PER_SECOND = 1000
+_LOG = (
+    "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :many) "
+    "INSERT INTO events (at, event, project, subject, name, kind, agent, epoch) SELECT :at - (:many - n) * 5000, "
+    "iif(n % 2, 'task.claimed', 'task.completed'), :project, 'past-' || (n / 2 % 5000), 'task ' || (n / 2 % 5000), "
+    "'task', 'agent-' || (n % 40) || '~one', 1 FROM numbers"
+)
+
+
+class Cost(NamedTuple):
+    """What was used in a while."""
+
+    daemon: float
+    """Seconds of CPU, as of one second."""
+    browser: float
+    size: float
+    """Bytes, as of one minute."""
+
+
+def run(settings: Settings) -> Report:
+    """Seconds of CPU and bytes."""
+    seconds = settings.size(30, 2)
+    report = Report(
+        "dashboard",
+        f"An open page of the daemon's, on a board with {settings.size(10_000, 200):,} tasks and "
+        f"{settings.size(1_000_000, 1000):,} events. CPU in percent of one core; busy: {PER_SECOND:,} events a second.",
+        [
+            *("page", "first paint ms"),
+            *("idle: daemon %", "browser %", "KiB a minute", "busy: daemon %", "browser %", "KiB a minute"),
+        ],
+    )
+    with folder() as place:
+        path = os.path.join(place, "board.db")
+        _fill(path, settings)
+        with server("tb", place, path) as daemon:
+            with Writer(path):
+                alone = _used(daemon, None, seconds)
+            for page in PAGES if not settings.quick else PAGES[:2]:
+                progress(f"dashboard: {page}")
+                with Window(daemon, place, page) as window:
+                    idle = _used(daemon, window, seconds)
+                    with Writer(path):
+                        busy = _used(daemon, window, seconds)
+                    _row(report, page, window.paints(), idle, busy)
+    report.notes.append(
+        f"The daemon under the same load without a browser: {100 * alone.daemon:.1f} % (it follows the file)."
+    )
+    return report
+
+
+def _row(report: Report, page: str, paints: list[float], idle: Cost, busy: Cost) -> None:
+    cells: list[object] = [page, median(paints)]
+    for cost in (idle, busy):
+        cells += [100 * cost.daemon, 100 * cost.browser, cost.size / 1024]
+    report.add(*cells)
+
+
+def _fill(path: str, settings: Settings) -> None:
+    """Tasks, and a long log."""
+    board = boards.board(path, settings.size(10_000, 200))
+    now = int(board.upkeep.now() * 1_000_000)
+    board.close()
+    loader = apsw.Connection(path)
+    allow_writing(loader)
+    loader.execute("PRAGMA synchronous = OFF")
+    with loader:
+        loader.execute(_LOG, {"many": settings.size(1_000_000, 1000), "at": now, "project": boards.PROJECT})
+    loader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    loader.close()
+
+
+def _used(daemon: Server, window: Window | None, seconds: float) -> Cost:
+    """What daemon and browser use from now on, for so long."""
+    began = time.monotonic()
+    before = daemon.cpu(), window.cpu() if window else 0.0, window.received if window else 0
+    while (left := began + seconds - time.monotonic()) > 0:
+        if window:
+            window.wait(min(left, 0.5))
+        else:
+            time.sleep(left)
+    took = time.monotonic() - began
+    after = daemon.cpu(), window.cpu() if window else 0.0, window.received if window else 0
+    return Cost((after[0] - before[0]) / took, (after[1] - before[1]) / took, (after[2] - before[2]) * 60 / took)
+
+
+class Window:
+    """A browser with one page open."""
+
+    def __init__(self, daemon: Server, place: str, page: str) -> None:
+        from playwright.sync_api import sync_playwright
+
+        self.received = 0
+        environment = {**os.environ, "XDG_STATE_HOME": place, "TIEBREAK_BOARD": f"http://127.0.0.1:{daemon.port}"}
+        tb = os.path.join(os.path.dirname(sys.executable), "tb")
+        made = subprocess.run(
+            [tb, "--json", "web", "--print"], env=environment, capture_output=True, text=True, check=True
+        )
+        self._playwright = sync_playwright().start()
+        self._before = {each.pid for each in descendants(os.getpid())}
+        self._browser = self._playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        self._page = self._browser.new_page()
+        self._page.goto(json.loads(made.stdout)["link"])
+        self._address = f"http://127.0.0.1:{daemon.port}{page}"
+        self._paints = [self._load() for _ in range(5)]
+        network = self._page.context.new_cdp_session(self._page)
+        network.send("Network.enable")
+        network.on("Network.dataReceived", self._count)
+        network.on("Network.eventSourceMessageReceived", self._count_message)
+
+    def _load(self) -> float:
+        self._page.goto(self._address)
+        self._page.wait_for_function("document.getElementById('live-status').textContent === 'Live'")
+        paints = "performance.getEntriesByName('first-contentful-paint').map((each) => each.startTime)"
+        self._page.wait_for_function(f"{paints}.length")
+        return float(self._page.evaluate(paints)[0])
+
+    def _count(self, message: dict[str, Any]) -> None:
+        self.received += int(message.get("encodedDataLength") or message.get("dataLength") or 0)
+
+    def _count_message(self, message: dict[str, Any]) -> None:
+        self.received += len(message.get("data", ""))
+
+    def paints(self) -> list[float]:
+        """Milliseconds until the first paint, for each time that the page was loaded."""
+        return self._paints
+
+    def wait(self, seconds: float) -> None:
+        """Let the browser work."""
+        self._page.wait_for_timeout(1000 * seconds)
+
+    def cpu(self) -> float:
+        """Seconds of CPU that all its processes have used."""
+        total = 0
+        for each in descendants(os.getpid()):
+            if each.pid in self._before:
+                continue
+            try:
+                with open(f"/proc/{each.pid}/stat", encoding="ascii", errors="replace") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                continue  # a process of the browser that has ended
+            with open(f"/proc/{each.pid}/comm", encoding="ascii", errors="replace") as file:
+                total += (int(fields[11]) + int(fields[12])) * ("chrom" in file.read())
+        return total / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._browser.close()
+        self._playwright.stop()
+
+
+_WRITES = """
+import sys, time, tiebreak
+board = tiebreak.open(sys.argv[1], agent="writer~one", project=sys.argv[2])
+while True:
+    began = time.monotonic()
+    board.engine.batch([(board_operation, {"note": "busy", "agent": "writer~one", "project": sys.argv[2]}, None)
+                        for board_operation in [tiebreak.operations.find("agents.warn")] * int(sys.argv[3])])
+    time.sleep(max(0.0, 0.1 - (time.monotonic() - began)))
+"""
+
+
+class Writer:
+    """A process that writes events, a tenth of a second's worth at a time."""
+
+    def __init__(self, path: str) -> None:
+        words = [sys.executable, "-c", "import tiebreak.operations\n" + _WRITES, path, boards.PROJECT]
+        self._process = subprocess.Popen([*words, str(PER_SECOND // 10)], cwd=REPOSITORY)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()

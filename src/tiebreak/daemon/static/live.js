@@ -1,0 +1,185 @@
+// Keeps the page up to date. One stream tells of every event after the page's cursor. After an event that concerns the
+// page, the page is fetched again and merged into the one that is shown: a few times a second at most, and only while
+// somebody can see it and has not paused it. A stream that breaks is opened again after the last event, so none is lost.
+import { merge } from "./merge.js";
+
+const GAP = 350; // milliseconds between two fetches; more if the page takes long
+const PATIENCE = 10_000; // milliseconds for one fetch
+const RETRY = [500, 1000, 2000, 5000]; // milliseconds before the stream is opened again
+const PAUSED = "tiebreak-paused";
+
+let main, status, button;
+let stream = null;
+let cursor = 0; // the last event that is known
+let waiting = 0; // events that concern the page and are not shown yet
+let dirty = false;
+let fetching = false;
+let timer = 0;
+let earliest = 0;
+let tries = 0;
+let trouble = ""; // "", "lost" or "signed-out"
+
+export function startLive() {
+  main = document.querySelector("main[data-cursor]");
+  status = document.getElementById("live-status");
+  button = document.getElementById("pause");
+  if (!main) return;
+  cursor = Number(main.dataset.cursor);
+  main.dataset.shownAt = String(performance.now());
+  button.addEventListener("click", togglePause);
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : comeBack()));
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", (event) => event.persisted && comeBack());
+  document.addEventListener("tiebreak:acted", (event) => heard(event.detail.cursor));
+  if (!document.hidden) open();
+  tell();
+}
+
+export const isPaused = () => sessionStorage.getItem(PAUSED) === "yes";
+
+export function togglePause() {
+  if (isPaused()) sessionStorage.removeItem(PAUSED);
+  else sessionStorage.setItem(PAUSED, "yes");
+  tell();
+  plan();
+}
+
+// ── The stream ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function open() {
+  close();
+  const query = new URLSearchParams({ after: cursor, named: "false" });
+  if (main.dataset.project) query.set("project", main.dataset.project);
+  const mine = (stream = new EventSource(`/events?${query}`));
+  mine.addEventListener("open", () => {
+    tries = 0;
+    if (trouble) {
+      trouble = "";
+      touch(); // what happened meanwhile may concern the page
+    }
+    tell();
+  });
+  mine.addEventListener("message", (message) => {
+    const event = JSON.parse(message.data);
+    cursor = Math.max(cursor, event.number);
+    if (concerns(event.event)) heard(event.number);
+  });
+  mine.addEventListener("error", () => mine === stream && broken());
+}
+
+function close() {
+  stream?.close();
+  stream = null;
+}
+
+/** The page can be seen again: open the stream and show what happened meanwhile. */
+function comeBack() {
+  open();
+  touch();
+}
+
+function broken() {
+  close(); // the browser would try again by itself, but not after an answer such as 401
+  trouble ||= "lost";
+  tell();
+  const pause = RETRY[Math.min(tries++, RETRY.length - 1)];
+  setTimeout(() => stream || document.hidden || reopen(), pause);
+}
+
+/** Find out whether the daemon is back and this browser is still signed in; then go on. */
+async function reopen() {
+  try {
+    show(await load(location.href));
+    open();
+  } catch (problem) {
+    trouble = problem.status === 401 ? "signed-out" : "lost";
+    broken();
+  }
+}
+
+const concerns = (name) => main.dataset.watch.split(" ").some((beginning) => name.startsWith(beginning));
+
+function heard(number) {
+  if (number && number <= Number(main.dataset.cursor)) return; // the page shows it already
+  waiting += 1;
+  touch();
+}
+
+// ── Fetching and merging ────────────────────────────────────────────────────────────────────────────────────────────
+
+function touch() {
+  dirty = true;
+  plan();
+}
+
+function plan() {
+  if (isPaused()) tell();
+  if (!dirty || fetching || timer || isPaused() || document.hidden || trouble) return;
+  timer = setTimeout(refresh, Math.max(0, earliest - performance.now()));
+}
+
+async function refresh() {
+  timer = 0;
+  fetching = true;
+  dirty = false;
+  waiting = 0;
+  const began = performance.now();
+  try {
+    show(await load(location.href));
+  } catch (problem) {
+    dirty = true;
+    if (problem.status === 401) trouble = "signed-out";
+    if (!problem.status || problem.status === 401 || problem.status >= 500) broken();
+  } finally {
+    const took = performance.now() - began;
+    earliest = performance.now() + Math.max(GAP, 2 * took);
+    fetching = false;
+    plan();
+  }
+}
+
+/** Fetch a page as a document. It is parsed and no script in it runs. */
+function load(url) {
+  return new Promise((done, failed) => {
+    const request = new XMLHttpRequest();
+    request.open("GET", url);
+    request.setRequestHeader("Accept", "text/html");
+    request.responseType = "document";
+    request.timeout = PATIENCE;
+    request.onload = () => (request.status === 200 && request.response ? done(request.response) : failed(request));
+    request.onerror = request.ontimeout = () => failed({ status: 0 });
+    request.send();
+  });
+}
+
+function show(fresh) {
+  const theirs = fresh.querySelector("main[data-cursor]");
+  if (!theirs || fresh.documentElement.dataset.version !== document.documentElement.dataset.version) {
+    location.reload(); // another version of the daemon
+    return;
+  }
+  const focused = document.activeElement;
+  theirs.dataset.shownAt = String(performance.now());
+  merge(main, theirs);
+  document.title = fresh.title;
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  cursor = Math.max(cursor, Number(main.dataset.cursor));
+  tell();
+  document.dispatchEvent(new CustomEvent("tiebreak:shown"));
+}
+
+// ── Telling ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function tell() {
+  const paused = isPaused();
+  const events = waiting === 1 ? "1 event waits" : `${waiting} events wait`;
+  const [state, words] =
+    trouble === "signed-out" ? ["bad", "Signed out: run tb web"]
+    : trouble ? ["bad", "Connection lost, trying again"]
+    : paused ? ["paused", `Paused, ${events}`]
+    : ["good", "Live"];
+  if (status.textContent !== words) status.textContent = words;
+  status.dataset.state = state;
+  button.setAttribute("aria-pressed", String(paused));
+  button.textContent = paused ? "Resume" : "Pause";
+}

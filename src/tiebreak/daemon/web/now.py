@@ -1,0 +1,74 @@
+"""*Now*: what needs a person, who works, who waits, who is idle, and the latest events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...need_words import TITLES, next_step
+from ...operations.needs import NEEDS
+from .page import page
+
+if TYPE_CHECKING:
+    from ...model import Counts, Event, Need
+    from .page import Visit
+
+MOST = 50
+"""Needs that are shown."""
+LATEST = 25
+"""Events that are shown."""
+SECTIONS = (
+    ("working", "Working", "Nobody is at work."),
+    ("waiting", "Waiting", "Nobody waits."),
+    ("idle", "Idle", "Nobody is idle."),
+)
+_BAD = (".failed", ".refused", ".fenced", ".broken", ".expired", ".deadlocked", ".died")
+
+
+@page("/", "now.html", "What happens now: what needs a person, who works, who waits, the latest events.", title="Now")
+async def now(visit: Visit) -> dict[str, Any]:
+    """The page that a browser lands on. It shows the same as `tb top`, with the same words in the same order."""
+    needs, handoffs, agents, counts, events, questions = await visit.together(
+        visit.read("overview.needs", limit=MOST),
+        _handoffs(visit),
+        visit.read("overview.agents"),
+        visit.read("overview.counts"),
+        visit.read("events.read", newest=True, limit=LATEST),
+        visit.read("questions.list", limit=MOST),
+    )
+    needs = sorted([*needs, *handoffs], key=lambda need: (NEEDS.index(need.kind), need.since_at or 0.0))[:MOST]
+    return {
+        "needs": needs,
+        "titles": TITLES,
+        "steps": [next_step(each) for each in needs],
+        "choices": {each.number: each.choices or () for each in questions},
+        "sections": SECTIONS,
+        "agents": {name: [each for each in agents if each.section == name] for name, *_ in SECTIONS},
+        "numbers": _numbers(counts),
+        "events": list(reversed(events)),
+        "moods": {each.number: mood(each) for each in events},
+    }
+
+
+async def _handoffs(visit: Visit) -> list[Need]:
+    """The handoffs that wait in the queue of this machine, which the board does not know of."""
+    service = visit.service
+    found: list[Need] = await service.threaded(service.machine.handoffs, service.known_as)
+    return [each for each in found if visit.project in (None, each.project)]
+
+
+def _numbers(counts: Counts) -> list[tuple[str, int, str]]:
+    return [
+        ("agents", counts.agents, ""),
+        ("at work", counts.claimed, "good"),
+        ("ready", counts.ready, ""),
+        ("blocked", counts.blocked, ""),
+        ("held", counts.holds, ""),
+        ("failed today", counts.failed, "bad"),
+    ]
+
+
+def mood(event: Event) -> str:
+    """Whether an event is good or bad news, as a class of the style."""
+    if event.event.endswith(_BAD):
+        return "bad"
+    return "good" if event.event.endswith((".completed", ".answered")) else ""

@@ -1,0 +1,253 @@
+"""What people write into a vault is kept, and one writer at a time touches it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import TB, Tb, clean_environment, until
+from tests.conformance.engines import SqlitePlace
+from tests.daemons import PATIENCE, Serving
+from tiebreak import Board, Refused
+from tiebreak.vault.note_names import ASIDE
+from tiebreak.vault.vault_folder import REMOVE, open_vault
+
+from .story import Story
+from .vaults import rebuilt, snapshot, write_vault
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[SqlitePlace]:
+    made = SqlitePlace(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def board(file: SqlitePlace) -> Board:
+    return file.open("ada~1")
+
+
+def only(folder: Path) -> Path:
+    [found] = folder.glob("*.md")
+    return found
+
+
+def test_text_below_the_mark_moves_with_a_renamed_note(board: Board, tmp_path: Path) -> None:
+    board.tasks.post("old name")
+    write_vault(board, tmp_path / "vault")
+    note = tmp_path / "vault" / "Tasks" / "1 old name.md"
+    note.write_bytes(note.read_bytes() + b"my own words \xff\r\n")
+    board.tasks.edit(1, name="new name")
+    write_vault(board, tmp_path / "vault")
+    moved = only(tmp_path / "vault" / "Tasks")
+    assert moved.name == "1 new name.md"
+    assert moved.read_bytes().endswith(b"is kept %%\nmy own words \xff\r\n")
+    assert b"# new name" in moved.read_bytes()
+
+
+def test_a_changed_generated_part_is_kept_aside_and_written_again(board: Board, tmp_path: Path) -> None:
+    board.tasks.post("work")
+    write_vault(board, tmp_path / "vault")
+    note = only(tmp_path / "vault" / "Tasks")
+    mine = note.read_bytes().replace(b"# work", b"# my title") + b"below"
+    note.write_bytes(mine)
+    for _ in range(2):
+        board.messages.send("hello", about=1)
+        write_vault(board, tmp_path / "vault")
+    assert b"# work" in note.read_bytes()
+    assert note.read_bytes().endswith(b"below")
+    assert only(tmp_path / "vault" / ASIDE).read_bytes() == mine
+
+
+def test_a_file_of_somebody_else_in_the_place_of_a_note_is_kept_aside(board: Board, tmp_path: Path) -> None:
+    write_vault(board, tmp_path / "vault")
+    (tmp_path / "vault" / "Tasks" / "1 work.md").write_text("my plan")
+    (tmp_path / "vault" / "Tasks" / "1 more thoughts.md").write_text("my thoughts")
+    board.tasks.post("work")
+    write_vault(board, tmp_path / "vault")
+    assert only(tmp_path / "vault" / ASIDE).read_text() == "my plan"
+    assert (tmp_path / "vault" / "Tasks" / "1 more thoughts.md").read_text() == "my thoughts"
+
+
+def test_windows_line_ends_are_no_change_by_people(board: Board, tmp_path: Path) -> None:
+    board.tasks.post("work")
+    write_vault(board, tmp_path / "vault")
+    note = only(tmp_path / "vault" / "Tasks")
+    note.write_bytes(note.read_bytes().replace(b"\n", b"\r\n") + b"mine")
+    board.tasks.claim(1)
+    write_vault(board, tmp_path / "vault")
+    assert note.read_bytes().endswith(b"%%\nmine")
+    assert not list((tmp_path / "vault" / ASIDE).iterdir())
+
+
+def test_a_link_in_a_vault_is_not_followed(board: Board, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "target").write_text("precious")
+    write_vault(board, tmp_path / "vault")
+    (tmp_path / "vault" / "Tasks" / "1 work.md").symlink_to(outside / "target")
+    board.tasks.post("work")
+    write_vault(board, tmp_path / "vault")
+    assert (outside / "target").read_text() == "precious"
+    (tmp_path / "vault" / "Agents").rename(tmp_path / "elsewhere")
+    (tmp_path / "vault" / "Agents").symlink_to(outside)
+    with pytest.raises(Refused, match="not a link to one"):
+        write_vault(board, tmp_path / "vault")
+    assert {each.name for each in outside.iterdir()} == {"target"}
+
+
+def test_a_second_writer_is_told_who_writes(board: Board, tmp_path: Path) -> None:
+    vault = open_vault(str(tmp_path / "vault"), into=False)
+    with pytest.raises(Refused, match=rf"pid {os.getpid()} on \S+ writes it"):
+        open_vault(str(tmp_path / "vault"), into=False)
+    vault.close()
+    open_vault(str(tmp_path / "vault"), into=False).close()
+
+
+def test_a_vault_of_another_board_is_refused(board: Board, tmp_path: Path) -> None:
+    board.tasks.post("work")
+    write_vault(board, tmp_path / "vault")
+    (tmp_path / "other").mkdir()
+    other = SqlitePlace(tmp_path / "other")
+    other.open("ada~1").tasks.post("work")
+    (tmp_path / "vault" / ".tiebreak" / "cursor.json").unlink()
+    with pytest.raises(Refused, match="of another board"):
+        write_vault(other.open("ada~1"), tmp_path / "vault")
+    other.close()
+
+
+# ── What was pruned ──────────────────────────────────────────────────────────────────────────────────
+
+
+def pruned_board(file: SqlitePlace, folder: Path, pruned: str) -> Board:
+    """A board whose vault was written, into which somebody wrote, and from which all that is old was then pruned."""
+    Story(file.open, 11, file.advance).tell(150)
+    board = file.open("ada~1")
+    for name in ("thrown away", "with words"):
+        board.tasks.cancel(board.tasks.post(name).number)
+    write_vault(board, folder, pruned=pruned)
+    [note] = folder.glob("Tasks/* with words.md")
+    note.write_bytes(note.read_bytes() + b"mine")
+    file.advance(100 * 86_400)
+    board.tasks.post("the newest")
+    while board.upkeep.prune(older_than="1d").more:
+        pass
+    write_vault(board, folder, pruned=pruned)
+    return board
+
+
+def test_notes_of_what_was_pruned_are_kept_and_marked(file: SqlitePlace, tmp_path: Path) -> None:
+    pruned_board(file, tmp_path / "vault", "keep")
+    [note] = tmp_path.glob("vault/Tasks/* thrown away.md")
+    assert note.read_bytes().startswith(b"---\npruned: true\ntiebreak:")
+    [words] = tmp_path.glob("vault/Tasks/* with words.md")
+    assert words.read_bytes().endswith(b"mine")
+    assert not snapshot(tmp_path / "vault").aside
+
+
+def test_with_remove_nothing_is_left_of_what_was_pruned_but_what_people_wrote(
+    file: SqlitePlace, tmp_path: Path
+) -> None:
+    board = pruned_board(file, tmp_path / "vault", REMOVE)
+    found, anew = snapshot(tmp_path / "vault"), rebuilt(board, tmp_path / "anew", pruned=REMOVE)
+    [words] = tmp_path.glob("vault/Tasks/* with words.md")
+    name = str(words.relative_to(tmp_path / "vault"))
+    assert found.generated.pop(name).startswith(b"---\npruned: true")
+    assert words.read_bytes().endswith(b"mine")
+    assert found.generated == anew.generated
+
+
+def test_a_renamed_project_is_written_anew(file: SqlitePlace, tmp_path: Path) -> None:
+    board = file.open("ada~1")
+    board.tasks.post("work")
+    write_vault(board, tmp_path / "vault")
+    board.projects.rename(name="renamed")
+    board.tasks.post("more work")
+    mirror = write_vault(board, tmp_path / "vault", project="demo")
+    assert mirror.vault.settings["project"] == "renamed"
+    assert snapshot(tmp_path / "vault").generated == rebuilt(board, tmp_path / "anew", project="renamed").generated
+
+
+# ── The command ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def tb(tmp_path: Path) -> Tb:
+    return Tb(tmp_path)
+
+
+def test_a_folder_with_other_files_is_refused_unless_asked_for(tb: Tb, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.md").write_text("dear diary")
+    (tmp_path / "mine" / ".obsidian").mkdir()
+    tb.ok("post", "work")
+    refused = tb("vault", "mine")
+    assert refused.code == 1
+    assert "no vault of tiebreak" in refused.err
+    assert "--into" in refused.err
+    assert json.loads(tb.ok("vault", "mine", "--into", "--json"))["written"] == 3
+    (tmp_path / "mine" / "diary.md").unlink()
+    assert json.loads(tb.ok("vault", "mine", "--json"))["written"] == 0
+
+
+def test_wrong_words_are_explained(tb: Tb, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "is no folder" in tb("vault", "file").err
+    assert tb("vault", "file").code == 2
+    assert tb("vault", "v", "--pruned", "perhaps").code == 2
+    tb.ok("post", "work")
+    tb.ok("vault", "v", "--pruned", "remove")
+    other = tb("--project", "another", "vault", "v")
+    assert other.code == 1
+    assert "it mirrors project demo" in other.err
+    assert tb("vault", "v", "--every-project").code == 1
+    assert json.loads((tmp_path / "v" / ".tiebreak" / "vault.json").read_text())["pruned"] == "remove"
+
+
+def test_a_second_command_is_refused_while_one_follows(tb: Tb, tmp_path: Path) -> None:
+    tb.ok("post", "work")
+    words = [TB, "vault", "v", "--follow", "--json"]
+    environment = clean_environment(tmp_path)
+    with subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert json.loads(following.stdout.readline())["written"] == 3
+        refused = tb("vault", "v")
+        assert refused.code == 1
+        assert f"pid {following.pid} on" in refused.err
+        tb.ok("post", "more work")
+        assert json.loads(following.stdout.readline())["written"] >= 5
+        following.send_signal(2)
+        assert following.wait(PATIENCE) == 130
+
+
+def writer_of(vault: Path) -> int:
+    return int((vault / ".tiebreak" / "lock").read_text().split()[1])
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_daemon_keeps_its_vault_up_to_date_and_its_writer_ends_with_it(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, "--vault", str(tmp_path / "v"))
+    serving.start()
+    tb = Tb(tmp_path)
+    tb.ok("post", "work")
+    until(lambda: list(tmp_path.glob("v/Tasks/1 work.md")), "the first note")
+    pid = writer_of(tmp_path / "v")
+    serving.kill()
+    until(lambda: not is_running(pid), "the writer has ended with the daemon")
+    tb.ok("post", "more work")
+    serving.start()
+    until(lambda: list(tmp_path.glob("v/Tasks/2 more work.md")), "the second note")
+    serving.stop()
+    until(lambda: not is_running(writer_of(tmp_path / "v")), "the writer has ended with the daemon")

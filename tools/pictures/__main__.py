@@ -1,0 +1,125 @@
+"""`python -m tools.pictures [NAME…]`: make the pictures anew, into docs/pictures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import sync_playwright
+from tests.daemons import Serving, serving
+
+from .recording import Said, animated, record
+from .scene import PROJECT, tell
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PLACE = Path(__file__).parents[2] / "docs" / "pictures"
+TB = os.path.join(os.path.dirname(sys.executable), "tb")
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+SIZE = {"width": 1200, "height": 800}
+PAGES = {"now": "/", "timeline": "/timeline", "task": "/tasks/3", "tasks": "/tasks", "jobs": "/jobs"}
+NAMES = (*PAGES, "top", "demo")
+
+
+def main() -> None:
+    """Make the pictures that are asked for."""
+    parser = argparse.ArgumentParser(prog="make pictures", description="Make the pictures of the README and the docs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(NAMES)}")
+    wanted = parser.parse_args().names or list(NAMES)
+    if unknown := set(wanted) - set(NAMES):
+        parser.error(f"no picture {min(unknown)!r}; there are {', '.join(NAMES)}")
+    PLACE.mkdir(exist_ok=True)
+    if pages := [name for name in PAGES if name in wanted]:
+        _pages(pages)
+    if "top" in wanted:
+        _top()
+    if "demo" in wanted:
+        _demo()
+
+
+# ── Pages ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pages(names: list[str]) -> None:
+    """Pages of a daemon that serves the board with the story, as a browser shows them."""
+    with tempfile.TemporaryDirectory() as folder:
+        tell(str(Path(folder) / "board.db"))
+        with serving(Path(folder)) as daemon, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+            page = browser.new_page(viewport=SIZE)
+            page.goto(_link(daemon))
+            for name in names:
+                _page(page, daemon.url, name)
+            browser.close()
+
+
+def _link(daemon: Serving) -> str:
+    words = [TB, "--json", "--as", "maria", "web", "--print", "--write"]
+    made = subprocess.run(words, env=daemon.environment, capture_output=True, text=True, check=True)
+    return str(json.loads(made.stdout)["link"])
+
+
+def _page(page: Page, url: str, name: str) -> None:
+    page.goto(f"{url}{PAGES[name]}?project={PROJECT}")
+    page.wait_for_function("document.getElementById('live-status')?.textContent === 'Live'")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.screenshot(path=PLACE / f"{name}-{scheme}.png")
+        print(f"{name}-{scheme}.png")
+
+
+# ── The terminal ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _top() -> None:
+    """`tb top` on the same board, as the picture that Textual draws of it."""
+    import asyncio
+
+    import tiebreak
+    from tiebreak.cli.top import entries
+    from tiebreak.top.keys import TopApp
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "board.db")
+        tell(path)
+
+        async def drawn(board: tiebreak.Board) -> str:
+            app = TopApp(board, program=[TB], commands=entries, explain=str)
+            async with app.run_test(size=(132, 38)) as pilot:
+                while not app.frames_drawn:
+                    await pilot.pause(0.05)
+                await pilot.press("down", "down")
+                await pilot.pause(0.3)
+                return app.export_screenshot(title="tb top")
+
+        with tiebreak.open(path, agent="maria~screen", project=PROJECT) as board:
+            svg = asyncio.run(drawn(board))
+    # Fonts would be loaded from another host.
+    svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
+    (PLACE / "top.svg").write_text(svg, encoding="utf-8")
+    print("top.svg")
+
+
+# ── The demo ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _demo() -> None:
+    """The demo's own words, as they appear."""
+    said = [Said(0.0, "$ tb demo"), *record([TB, "demo"], {})]
+    (PLACE / "demo.svg").write_text(animated("tb demo", said), encoding="utf-8")
+    print("demo.svg")
+
+
+main()
