@@ -43,7 +43,7 @@ def top(context: Context, args: Args) -> None:
     except ModuleNotFoundError as exc:
         from ..installation import missing_extra
 
-        raise missing_extra(f"top: {exc.name} is not installed", "top") from exc
+        raise missing_extra(f"top: {(exc.name or '').partition('.')[0]} is not installed", "top") from exc
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on the last one
         raise Refused("top: this is not a terminal", hint="`tb top --once` prints one frame")
     from .advice import in_one_line
