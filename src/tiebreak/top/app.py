@@ -164,6 +164,8 @@ class WatchApp(App[None]):
 
     def _fit(self, columns: int, rows: int) -> None:
         self.main.set_class(columns < WIDE, "narrow")
+        if columns >= WIDE:
+            self.main.remove_class("peeking")  # it is beside the list now, and Esc leaves it there
         self.main.query_one(Ticker).styles.height = max(4, min(11, rows // 5))
         self.main.query_one("#keys", StyledLines).show([FrameLine((Cell(SHORT[:columns], "dim"),))])
 
