@@ -19,7 +19,7 @@ from .recording import Said, animated, record
 from .scene import PROJECT, tell
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, ViewportSize
 
 PLACE = Path(__file__).parents[2] / "docs" / "pictures"
 TB = os.path.join(os.path.dirname(sys.executable), "tb")
@@ -28,8 +28,8 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 )
-SIZE = {"width": 1200, "height": 800}
-PAGES = {"now": "/", "timeline": "/timeline", "task": "/tasks/3", "tasks": "/tasks", "jobs": "/jobs"}
+SIZE: ViewportSize = {"width": 1200, "height": 800}
+PAGES = {"now": "/", "timeline": "/timeline", "task": "/tasks/3", "tasks": "/tasks", "jobs": "/queues"}
 NAMES = (*PAGES, "top", "demo")
 
 

@@ -86,9 +86,9 @@ class Messages(Group):
     ) -> builtins.list[Message]:
         """List messages whoever they are for, newest first; for the next page, `before` is the last number.
 
-        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists only what one agent sent or was sent, `query` only messages
-        that contain all these words (as in `messages.search`), and `last` only the last message of each thread.
-        `acked_at` is when the recipient acknowledged the message.
+        With `after`, it lists those after that number, oldest first. It is for people who oversee a project. `agent` lists
+        only what one agent sent or was sent, `query` only messages that contain all these words (as in `messages.search`),
+        and `last` only the last message of each thread. `acked_at` is when the recipient acknowledged the message.
         """
 
     @sends("messages.mark", "upto")

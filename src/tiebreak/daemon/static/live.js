@@ -4,6 +4,7 @@
 import { merge } from "./merge.js";
 
 const GAP = 350; // milliseconds between two fetches; more if the page takes long
+const STORM = 1000; // the same while events come without a pause: nobody reads a page that never stands still
 const PATIENCE = 10_000; // milliseconds for one fetch
 const RETRY = [500, 1000, 2000, 5000]; // milliseconds before the stream is opened again
 const PAUSED = "tiebreak-paused";
@@ -48,7 +49,7 @@ export function togglePause() {
 
 function open() {
   close();
-  const query = new URLSearchParams({ after: cursor, named: "false" });
+  const query = new URLSearchParams({ after: cursor, brief: "true" });
   if (main.dataset.project) query.set("project", main.dataset.project);
   const mine = (stream = new EventSource(`/events?${query}`));
   mine.addEventListener("open", () => {
@@ -60,9 +61,10 @@ function open() {
     tell();
   });
   mine.addEventListener("message", (message) => {
-    const event = JSON.parse(message.data);
-    cursor = Math.max(cursor, event.number);
-    if (concerns(event.event)) heard(event.number);
+    const { number, events } = JSON.parse(message.data);
+    cursor = Math.max(cursor, number);
+    const many = Object.entries(events).reduce((sum, [name, count]) => sum + (concerns(name) ? count : 0), 0);
+    if (many) heard(number, many);
   });
   mine.addEventListener("error", () => mine === stream && broken());
 }
@@ -99,9 +101,9 @@ async function reopen() {
 
 const concerns = (name) => main.dataset.watch.split(" ").some((beginning) => name.startsWith(beginning));
 
-function heard(number) {
+function heard(number, many = 1) {
   if (number && number <= Number(main.dataset.cursor)) return; // the page shows it already
-  waiting += 1;
+  waiting += many;
   touch();
 }
 
@@ -132,7 +134,7 @@ async function refresh() {
     if (!problem.status || problem.status === 401 || problem.status >= 500) broken();
   } finally {
     const took = performance.now() - began;
-    earliest = performance.now() + Math.max(GAP, 2 * took);
+    earliest = performance.now() + Math.max(dirty ? STORM : GAP, 2 * took);
     fetching = false;
     plan();
   }
