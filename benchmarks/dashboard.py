@@ -27,7 +27,7 @@ from .servers import Server, server
 if TYPE_CHECKING:
     from typing import Any
 
-PAGES = ("/", "/timeline", "/tasks", "/tasks?view=board", "/jobs", "/agents", "/messages", "/board")
+PAGES = ("/", "/timeline", "/tasks", "/tasks?view=board", "/queues", "/agents", "/messages", "/board")
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),

@@ -48,6 +48,35 @@ def test_a_stream_tells_the_number_the_name_and_the_whole_event(served: Serving)
     assert numbers(told) == [json.loads(event["data"])["number"] for event in told]
 
 
+def test_a_brief_stream_counts_every_event_once_in_few_messages(served: Serving) -> None:
+    begin = last(served)
+    with stream(served, "?brief=true&project=demo") as reading:
+        for i in range(5):
+            post_many(served, 100, f"brief {i}")
+        told: list[dict[str, Any]] = []
+        while sum(each["events"]["task.posted"] for each in told) < 500:
+            [message] = reading.events(1)
+            told.append(json.loads(message["data"]))
+            assert (int(message["id"]), set(message)) == (told[-1]["number"], {"id", "data"})
+    assert sum(each["events"]["task.posted"] for each in told) == 500
+    assert len(told) <= 10
+    numbers_told = [each["number"] for each in told]
+    assert numbers_told == sorted(set(numbers_told))
+    assert numbers_told[-1] - begin == 500
+
+
+def test_a_brief_stream_goes_on_where_it_was_cut(served: Serving) -> None:
+    begin = last(served)
+    post_many(served, 30)
+    with stream(served, f"?brief=true&project=demo&after={begin + 10}") as reading:
+        [message] = reading.events(1)
+    assert json.loads(message["data"]) == {"number": begin + 30, "events": {"task.posted": 20}}
+
+
+def test_a_stream_that_is_neither_brief_nor_whole_is_refused(served: Serving) -> None:
+    assert ask(served, "GET", "/events?brief=perhaps").status == 400
+
+
 @pytest.mark.parametrize("name", FILTERS)
 def test_the_server_filters(name: str, served: Serving) -> None:
     filters, other, wanted = FILTERS[name]

@@ -19,7 +19,7 @@ from .recording import Said, animated, record
 from .scene import PROJECT, tell
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, ViewportSize
 
 PLACE = Path(__file__).parents[2] / "docs" / "pictures"
 TB = os.path.join(os.path.dirname(sys.executable), "tb")
@@ -28,8 +28,8 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 )
-SIZE = {"width": 1200, "height": 800}
-PAGES = {"now": "/", "timeline": "/timeline", "task": "/tasks/3", "tasks": "/tasks", "jobs": "/jobs"}
+SIZE: ViewportSize = {"width": 1200, "height": 800}
+PAGES = {"now": "/", "timeline": "/timeline", "task": "/tasks/3", "tasks": "/tasks", "jobs": "/queues"}
 NAMES = (*PAGES, "top", "demo")
 
 
@@ -87,10 +87,9 @@ def _top() -> None:
     """`tb top` on the same board, as the picture that Textual draws of it."""
     import asyncio
 
+    import tiebreak
     from tiebreak.cli.top import entries
     from tiebreak.top.keys import TopApp
-
-    import tiebreak
 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "board.db")
@@ -101,7 +100,7 @@ def _top() -> None:
             async with app.run_test(size=(132, 38)) as pilot:
                 while not app.frames_drawn:
                     await pilot.pause(0.05)
-                await pilot.press("j", "j")
+                await pilot.press("down", "down")
                 await pilot.pause(0.3)
                 return app.export_screenshot(title="tb top")
 

@@ -2,18 +2,22 @@
 
 The number of an event is its id in the stream. A client that reconnects with `Last-Event-ID` continues after that
 event, so it misses none and sees none twice. Browsers do this by themselves.
+
+A page that only wants to know whether to draw itself again asks for a `brief` stream: at a thousand events a second,
+the events themselves would keep a browser busy.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import Invalid
 from ..kinds import RULES
-from ..limits import STREAM_HEARTBEAT
+from ..limits import MAX_LIMIT, STREAM_HEARTBEAT
 from ..model import encode
 from ..operations import find
 from .routes import CLIENT_HEADER, EVENTS, Response, route
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 """Events that are read and sent at once."""
+PAUSE = 0.1
+"""Seconds between two messages of a brief stream: a page is not drawn more often than a few times a second."""
 FILTERS = {
     name: kind for name, kind in find("events.read").parameters.items() if name not in ("after", "limit", "newest")
 }
@@ -35,9 +41,9 @@ _DIGITS = 15
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
 _QUERY = {
     "after": {**_NUMBER, "description": "only events after this number (default: only new events)"},
-    "named": {
+    "brief": {
         **RULES["bool"].schema,
-        "description": "false: each is sent without its name, so that a browser takes all of them for messages",
+        "description": "true: only how many events of each name there were, a few times a second at most",
     },
     **{name: RULES[kind.name].schema for name, kind in FILTERS.items()},
 }
@@ -66,9 +72,9 @@ async def events(service: Service, request: Request) -> Response:
     resumed = request.headers.get(b"last-event-id")
     after = resumed.decode("latin-1") if resumed else params.pop("after", None)
     params.pop("after", None)
-    named = params.pop("named", "true")
-    if named not in ("true", "false"):
-        raise Invalid("named: expected true or false")
+    brief = params.pop("brief", "false")
+    if brief not in ("true", "false"):
+        raise Invalid("brief: expected true or false")
     if after is None:
         number = await service.call("events.last", {})
     elif str(after).isdecimal() and len(str(after)) <= _DIGITS:
@@ -77,16 +83,18 @@ async def events(service: Service, request: Request) -> Response:
         raise Invalid("after: expected the number of an event")
     unknown = set(params) - set(FILTERS)
     if unknown:
-        raise Invalid(f"unknown filter {min(unknown)!a}", hint=f"there are: after, named, {', '.join(FILTERS)}")
-    params = find("events.read").checked({**params, "after": number, "limit": AT_ONCE})
+        raise Invalid(f"unknown filter {min(unknown)!a}", hint=f"there are: after, brief, {', '.join(FILTERS)}")
+    params = find("events.read").checked(
+        {**params, "after": number, "limit": MAX_LIMIT if brief == "true" else AT_ONCE}
+    )
     if request.method == "HEAD":
         return Response(type=_SSE)
     slot = service.waiters.slot(request.client)
-    return Response(type=_SSE, stream=_stream(service, request, params, slot, named == "true"))
+    return Response(type=_SSE, stream=_stream(service, request, params, slot, brief == "true"))
 
 
 async def _stream(
-    service: Service, request: Request, params: dict[str, Any], slot: Any, named: bool
+    service: Service, request: Request, params: dict[str, Any], slot: Any, brief: bool
 ) -> AsyncIterator[bytes]:
     read = find("events.read")
     with slot:
@@ -102,8 +110,10 @@ async def _stream(
                     lambda: asyncio.shield(gone),
                 )
                 if found:
-                    yield b"".join(_shown(event, named) for event in found)
+                    yield _summary(found) if brief else b"".join(map(_shown, found))
                     params["after"] = found[-1].number
+                    if brief:
+                        await asyncio.wait([gone], timeout=PAUSE)
                 elif not gone.done() and not service.draining:
                     yield b": still here\n\n"
         finally:
@@ -115,6 +125,16 @@ def _admitted(service: Service, request: Request) -> bool:
     return caller() is not Caller.BROWSER or service.access.sessions.signed_in(request.headers, request.user)
 
 
-def _shown(event: Any, named: bool) -> bytes:
-    name = b"event: %b\n" % event.event.encode() if named else b""
-    return b"id: %d\n%bdata: %b\n\n" % (event.number, name, msgspec.json.encode(encode(event)))
+def _shown(event: Any) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (
+        event.number,
+        event.event.encode(),
+        msgspec.json.encode(encode(event)),
+    )
+
+
+def _summary(events: list[Any]) -> bytes:
+    """One message about several events: the number of the last one, and how many there were of each name."""
+    counts = Counter(event.event for event in events)
+    last = events[-1].number
+    return b"id: %d\ndata: %b\n\n" % (last, msgspec.json.encode({"number": last, "events": counts}))

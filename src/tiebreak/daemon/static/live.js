@@ -4,6 +4,8 @@
 import { merge } from "./merge.js";
 
 const GAP = 350; // milliseconds between two fetches; more if the page takes long
+const STORM = 1000; // the same while events come without a pause: nobody reads a page that never stands still
+const ANYWAY = 30_000; // milliseconds after which a page is fetched without an event: some things change by time alone
 const PATIENCE = 10_000; // milliseconds for one fetch
 const RETRY = [500, 1000, 2000, 5000]; // milliseconds before the stream is opened again
 const PAUSED = "tiebreak-paused";
@@ -31,6 +33,7 @@ export function startLive() {
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", (event) => event.persisted && comeBack());
   document.addEventListener("tiebreak:acted", (event) => heard(event.detail.cursor));
+  setInterval(touch, ANYWAY);
   if (!document.hidden) open();
   tell();
 }
@@ -48,7 +51,7 @@ export function togglePause() {
 
 function open() {
   close();
-  const query = new URLSearchParams({ after: cursor, named: "false" });
+  const query = new URLSearchParams({ after: cursor, brief: "true" });
   if (main.dataset.project) query.set("project", main.dataset.project);
   const mine = (stream = new EventSource(`/events?${query}`));
   mine.addEventListener("open", () => {
@@ -60,9 +63,10 @@ function open() {
     tell();
   });
   mine.addEventListener("message", (message) => {
-    const event = JSON.parse(message.data);
-    cursor = Math.max(cursor, event.number);
-    if (concerns(event.event)) heard(event.number);
+    const { number, events } = JSON.parse(message.data);
+    cursor = Math.max(cursor, number);
+    const many = Object.entries(events).reduce((sum, [name, count]) => sum + (concerns(name) ? count : 0), 0);
+    if (many) heard(number, many);
   });
   mine.addEventListener("error", () => mine === stream && broken());
 }
@@ -89,7 +93,9 @@ function broken() {
 /** Find out whether the daemon is back and this browser is still signed in; then go on. */
 async function reopen() {
   try {
-    show(await load(location.href));
+    const fresh = await load(location.href);
+    if (isPaused()) dirty = true;
+    else show(fresh);
     open();
   } catch (problem) {
     trouble = problem.status === 401 ? "signed-out" : "lost";
@@ -99,9 +105,9 @@ async function reopen() {
 
 const concerns = (name) => main.dataset.watch.split(" ").some((beginning) => name.startsWith(beginning));
 
-function heard(number) {
+function heard(number, many = 1) {
   if (number && number <= Number(main.dataset.cursor)) return; // the page shows it already
-  waiting += 1;
+  waiting += many;
   touch();
 }
 
@@ -132,7 +138,7 @@ async function refresh() {
     if (!problem.status || problem.status === 401 || problem.status >= 500) broken();
   } finally {
     const took = performance.now() - began;
-    earliest = performance.now() + Math.max(GAP, 2 * took);
+    earliest = performance.now() + Math.max(dirty ? STORM : GAP, 2 * took);
     fetching = false;
     plan();
   }
@@ -143,7 +149,7 @@ function load(url) {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();
     request.open("GET", url);
-    request.setRequestHeader("Accept", "text/html");
+    request.setRequestHeader("Accept", "*/*"); // a refusal is then not a page
     request.responseType = "document";
     request.timeout = PATIENCE;
     request.onload = () => (request.status === 200 && request.response ? done(request.response) : failed(request));
