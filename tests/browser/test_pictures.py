@@ -17,9 +17,9 @@ from .conftest import Visitor
 HOSTILE = '<img src=x onerror="alert(1)">"\'><script>alert(2)</script>'
 
 
-MODULE = "document.querySelector('script[src*=shell]').src.replace('shell.js', 'drawing.js')"
+MODULE = "document.querySelector('script[src*=shell]').src.replace('shell.js', '%s')"
 MANY = f"""async () => {{
-  const {{ timeline }} = await import({MODULE});
+  const {{ timeline }} = await import({MODULE % "timeline_drawing.js"});
   const many = (count, make) => Array.from({{ length: count }}, (_, n) => make(n));
   const lanes = many(200, (n) => (
     {{ project: "p", subject: `${{n}}`, slot: 0, name: `file:${{n}}`, kind: "file", number: 0 }}));
@@ -35,7 +35,7 @@ MANY = f"""async () => {{
 }}"""
 """Draws 2,000 grants: how many were drawn, and in how many milliseconds."""
 SPARKS = f"""async (all) => {{
-  const {{ draw, sparkline }} = await import({MODULE});
+  const {{ draw, sparkline }} = await import({MODULE % "drawing.js"});
   return all.map((values) => {{
     const svg = draw("svg", {{ width: 100, height: 20 }});
     sparkline(svg, values);
