@@ -85,6 +85,7 @@ CASES = {
     "wait": ["wait", "--after", "0", "--timeout", "5s"],
     "events": ["events"],
     "status": ["status"],
+    "top": ["top", "--once"],
     "project": ["project"],
     "prune": ["prune"],
     "backup": ["backup", "copy.db"],

@@ -87,10 +87,9 @@ def _top() -> None:
     """`tb top` on the same board, as the picture that Textual draws of it."""
     import asyncio
 
+    import tiebreak
     from tiebreak.cli.top import entries
     from tiebreak.top.keys import TopApp
-
-    import tiebreak
 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "board.db")
@@ -101,7 +100,7 @@ def _top() -> None:
             async with app.run_test(size=(132, 38)) as pilot:
                 while not app.frames_drawn:
                     await pilot.pause(0.05)
-                await pilot.press("j", "j")
+                await pilot.press("down", "down")
                 await pilot.pause(0.3)
                 return app.export_screenshot(title="tb top")
 
