@@ -14,7 +14,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 import tiebreak
-import tiebreak.program  # noqa: F401  (adds all commands)
+import tiebreak.program
 from tiebreak.cli.advice import in_one_line
 from tiebreak.cli.top import entries
 from tiebreak.top.actions import Target

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,15 @@ def _page(page: Page, url: str, name: str) -> None:
     page.wait_for_function("document.getElementById('live-status')?.textContent === 'Live'")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        page.screenshot(path=PLACE / f"{name}-{scheme}.png")
-        print(f"{name}-{scheme}.png")
+        _capture(page, PLACE / f"{name}-{scheme}.webp")
+
+
+def _capture(page: Page, path: Path) -> None:
+    """A picture in a format that is a third as large as a PNG, which only the browser's own protocol offers."""
+    browser = page.context.new_cdp_session(page)
+    taken = browser.send("Page.captureScreenshot", {"format": "webp", "quality": 82})
+    path.write_bytes(b64decode(taken["data"]))
+    print(path.name)
 
 
 # ── The terminal ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -87,10 +95,9 @@ def _top() -> None:
     """`tb top` on the same board, as the picture that Textual draws of it."""
     import asyncio
 
+    import tiebreak
     from tiebreak.cli.top import entries
     from tiebreak.top.keys import TopApp
-
-    import tiebreak
 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "board.db")
@@ -101,7 +108,7 @@ def _top() -> None:
             async with app.run_test(size=(132, 38)) as pilot:
                 while not app.frames_drawn:
                     await pilot.pause(0.05)
-                await pilot.press("j", "j")
+                await pilot.press("down", "down")
                 await pilot.pause(0.3)
                 return app.export_screenshot(title="tb top")
 

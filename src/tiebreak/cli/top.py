@@ -43,7 +43,7 @@ def top(context: Context, args: Args) -> None:
     except ModuleNotFoundError as exc:
         from ..installation import missing_extra
 
-        raise missing_extra(f"top: {exc.name} is not installed", "top") from exc
+        raise missing_extra(f"top: {(exc.name or '').partition('.')[0]} is not installed", "top") from exc
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on the last one
         raise Refused("top: this is not a terminal", hint="`tb top --once` prints one frame")
     from .advice import in_one_line
@@ -59,7 +59,7 @@ def _print(context: Context, args: Args) -> None:
     from ..top.frame import as_text
     from ..top.snapshot import as_json, take
 
-    taken = take(context.board, args.view, find=max((args.filter or "").split(), key=len, default=""))
+    taken = take(context.board, args.view, find=(args.filter or "").strip())
     if context.json:
         context.answer(as_json(taken))
         return

@@ -12,10 +12,12 @@ import time
 from typing import NamedTuple
 
 from ..board import Board
+from ..clock import micros
 from ..errors import Lost, NotFound, Refused, TiebreakError, TimedOut, Unavailable
 from ..files import try_lock
 from ..limits import PATIENCE
-from ..model import agent_id
+from ..model import Need, agent_id, record
+from ..names import short
 from . import state_files
 from .handoff import handoff, not_replaced
 from .records import find
@@ -24,6 +26,7 @@ from .stop import retire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 MOST_TRIES = 3
@@ -75,6 +78,22 @@ def queued() -> list[str]:
     """The files in the queue, oldest first."""
     folder = state_files.folder("handoffs", "queue")
     return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".json")]
+
+
+def waiting(concerns: Callable[[dict[str, Any]], bool]) -> list[Need]:
+    """The queued handoffs whose order concerns the caller, for people who watch; the board does not know of them."""
+    try:
+        orders = [state_files.read_json(path) for path in queued()]
+    except (OSError, Unavailable):
+        return []  # without a folder of our own nothing was queued
+    return [_need(order) for order in orders if order is not None and concerns(order)]
+
+
+def _need(order: dict[str, Any]) -> Need:
+    agent, at = str(order.get("agent") or "?"), order.get("at")
+    since = micros(float(at)) if isinstance(at, (int, float)) else 0
+    row = ("handoff", str(order.get("project") or ""), short(agent), 0, None, f"hand over from {short(agent)}", agent)
+    return record(Need, (*row, since, "waits for its replacement to be started"))
 
 
 def queued_boards() -> set[str]:

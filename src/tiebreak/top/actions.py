@@ -106,7 +106,7 @@ def _of_hold(taken: Snapshot, ref: str) -> Target | None:
 
 def _of_message(taken: Snapshot, ref: str) -> Target | None:
     for each in taken.messages:
-        if f"{each.number}:{each.recipient or ''}" == ref:
+        if str(each.number) == ref:
             return Target("message", f"message {each.number}", short(each.sender), message=each.number)
     return None
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
+    from textual.events import Resize
     from textual.screen import Screen
 
     from ..board import Board
@@ -156,13 +157,15 @@ class WatchApp(App[None]):
         rows = self.main.query_one(RowList)
         rows.show(body(sections(taken, self.words), rows.size.width or columns))
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """The peek moves over the list where there is no room beside it."""
-        self._fit(self.size.width, self.size.height)
+        self._fit(event.size.width, event.size.height)
         self.call_after_refresh(self._draw)
 
     def _fit(self, columns: int, rows: int) -> None:
         self.main.set_class(columns < WIDE, "narrow")
+        if columns >= WIDE:
+            self.main.remove_class("peeking")  # it is beside the list now, and Esc leaves it there
         self.main.query_one(Ticker).styles.height = max(4, min(11, rows // 5))
         self.main.query_one("#keys", StyledLines).show([FrameLine((Cell(SHORT[:columns], "dim"),))])
 
@@ -255,4 +258,4 @@ class WatchApp(App[None]):
         if words != self.words:
             self.words = words
             self._draw()
-            self.follower.ask(find=max(words.split(), key=len, default=""))
+            self.follower.ask(find=words.strip())

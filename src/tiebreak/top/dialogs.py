@@ -61,6 +61,10 @@ class AskLine(ModalScreen[str | None]):
             yield Input(self._value, id="line", select_on_focus=False, compact=True)
             yield Static(Text(self._hint or "Enter: do it   Esc: leave it", "dim"), markup=False)
 
+    def on_mount(self) -> None:
+        """The cursor is in the line before the dialog is drawn, so no key is lost."""
+        self.set_focus(self.query_one("#line", Input))
+
     def on_input_changed(self, event: Input.Changed) -> None:
         """Tell who wants to know while it is typed."""
         if self._changed:
@@ -166,6 +170,7 @@ class Palette(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """All commands match at first."""
+        self.set_focus(self.query_one("#line", Input))
         self._draw()
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -60,7 +60,7 @@ def _row_line(row: ViewRow, columns: int, who: int, right: int) -> FrameLine:
     if right:
         shown = cut(row.right.text, right)
         pieces += [Cell(GAP + " " * (right - width(shown))), Cell(shown, row.right.style)]
-    return FrameLine(tuple(pieces), row.selected)
+    return FrameLine(_cut_pieces(tuple(pieces), columns), row.selected)
 
 
 def _fitted(cell: Cell, columns: int) -> Cell:

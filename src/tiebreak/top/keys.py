@@ -189,10 +189,12 @@ class TopApp(WatchApp):
 
     def action_reply(self) -> None:
         """Open the peek, and type into its line."""
-        if self.main.has_class("narrow") and not self.main.has_class("peeking"):
-            self.action_peek(True)
         pane = self.main.query_one(PeekPane)
-        self.call_after_refresh(pane.want_reply)
+        if pane.display:
+            pane.want_reply()
+        else:
+            self.action_peek(True)
+            self.call_after_refresh(pane.want_reply)
 
     def on_peek_pane_replied(self, replied: PeekPane.Replied) -> None:
         """Answer, comment, or reach the agent."""

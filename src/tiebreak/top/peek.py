@@ -237,19 +237,15 @@ def _queue(board: Board, wanted: Target) -> Iterator[PeekPart]:
 
 
 def _message(board: Board, wanted: Target) -> Iterator[PeekPart]:
-    sent = board.events.read(event="message.sent", agent=wanted.agent, newest=True, limit=1000)
-    to = next(
-        ((each.data or {}).get("to") for each in sent if (each.data or {}).get("message") == wanted.message), None
-    )
-    reader: dict[str, Any] = {"agent": to} if to else {}
-    found = board.messages.inbox(every=True, after=max(0, wanted.message - 1), limit=1, **reader)
-    for each in found:
+    for each in board.messages.list(after=wanted.message - 1, limit=1):
         if each.number == wanted.message:
             whom = f"to {plain(each.recipient)}" if each.recipient else "to everybody"
-            yield PeekPart("", [f"from {plain(each.sender)} {whom}, {rfc3339(each.sent_at)[:19]}Z"])
+            about = f" on #{each.task}" if each.task else ""
+            yield PeekPart("", [f"from {plain(each.sender)} {whom}{about}, {rfc3339(each.sent_at)[:19]}Z"])
             yield PeekPart("", block(each.body).splitlines()[:200])
-            return
-    yield PeekPart("", ["this message is to be read by its recipient alone, or was pruned"], "dim")
+            thread = board.messages.list(thread=each.thread, limit=UNREAD)
+            said = [f"{plain(other.sender)}: {_first(other.body)}" for other in reversed(thread) if len(thread) > 1]
+            yield PeekPart("thread", said)
 
 
 # ── History and diff ─────────────────────────────────────────────────────────────────────────────────────────

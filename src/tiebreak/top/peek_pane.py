@@ -182,7 +182,7 @@ class PeekPane(Vertical):
         line = self.query_one("#reply", Input)
         if self._replying and line.display:
             self._replying = False
-            line.focus()
+            self.screen.set_focus(line)  # at once: the next key is already for the line
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The line is typed."""

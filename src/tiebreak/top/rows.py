@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ..model import Activity, Hold, Need, Queue, Task, Wait
-    from .snapshot import SentMessage, Snapshot
+    from ..model import Activity, Hold, Message, Need, Queue, Task, Wait
+    from .snapshot import Snapshot
 
 NEEDS_YOU = "Needs you"
 TABS = {"agents": "Agents", "tasks": "Tasks", "holds": "Holds", "jobs": "Jobs", "messages": "Messages"}
@@ -86,6 +86,8 @@ def _agents(taken: Snapshot) -> Iterator[Section]:
     for key, name in SECTIONS.items():
         rows = [agent_row(each, now, taken.later) for each in taken.agents if each.section == key]
         yield Section(name, rows, "" if taken.agents else "nobody")
+    if not taken.agents and not taken.needs:
+        yield Section("New here?", [], "d posts a task, : runs any tb command, and `tb init` lets agents in")
 
 
 def need_row(need: Need, now: float) -> ViewRow:
@@ -249,14 +251,14 @@ def _messages(taken: Snapshot) -> Iterator[Section]:
     yield Section("Messages", [_message_row(each, taken.now) for each in taken.messages], "none")
 
 
-def _message_row(each: SentMessage, now: float) -> ViewRow:
+def _message_row(each: Message, now: float) -> ViewRow:
     to = f"to {each.recipient}: " if each.recipient else ""
-    text = "" if each.text == f"to {each.recipient}" else each.text
+    about = f"on #{each.task}: " if each.task else ""
     return ViewRow(
-        Selected("message", f"{each.number}:{each.recipient or ''}"),
+        Selected("message", str(each.number)),
         Cell(plain(short(each.sender))),
-        ago(now - each.at),
-        Cell(plain(f"{to}{text}")),
+        ago(now - each.sent_at),
+        Cell(plain(f"{to}{about}{each.body.strip().partition(chr(10))[0]}")),
         Cell(plain(each.channel), "dim"),
     )
 

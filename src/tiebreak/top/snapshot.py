@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import TiebreakError
 from ..limits import MAX_LIMIT
 from ..model import encode
 from ..names import JOB, QUESTION
+from ..operations.needs import NEEDS
 
 if TYPE_CHECKING:
     from ..board import Board
-    from ..model import Activity, Counts, Event, Hold, Need, Queue, Task, Wait
+    from ..model import Activity, Counts, Event, Hold, Message, Need, Queue, Task, Wait
 
 VIEWS = ("agents", "tasks", "holds", "jobs", "messages")
 """The views, by the keys 1 to 5."""
@@ -26,9 +26,7 @@ TICKER = 100
 """At most this many of the newest events."""
 MESSAGES = 50
 _SEARCHED = 20_000
-"""Among so many of the newest events, those of this project and its messages are looked for."""
-_INBOXES = 20
-"""From at most this many inboxes, the text of messages is read."""
+"""Among so many of the newest events, those of this project are looked for."""
 
 
 class Selected(NamedTuple):
@@ -36,18 +34,6 @@ class Selected(NamedTuple):
 
     kind: str
     ref: str
-
-
-@dataclass(frozen=True)
-class SentMessage:
-    """A message as the log knows it; its text where an inbox that was read has it."""
-
-    number: int
-    sender: str
-    recipient: str | None
-    channel: str
-    at: float
-    text: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ class Snapshot:
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
-    messages: list[SentMessage] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     behind: int = 0
     """How many events happened while this was read."""
     later: float = 0.0
@@ -92,7 +78,7 @@ def take(board: Board, view: str = "agents", *, find: str = "", events: bool = T
         "project": counts.project or project.partition(" ")[0],
         "view": view,
         "counts": counts,
-        "needs": [*board.overview.needs(project=project), *queued_handoffs(board)],
+        "needs": _needs(board, project),
         "agents": board.overview.agents(project=project),
     }
     if events:
@@ -102,42 +88,23 @@ def take(board: Board, view: str = "agents", *, find: str = "", events: bool = T
     return Snapshot(**base, **more, behind=_behind(board, int(counts.event)))
 
 
+def _needs(board: Board, project: str) -> list[Need]:
+    found = [*board.overview.needs(project=project), *queued_handoffs(board)]
+    return sorted(found, key=lambda need: NEEDS.index(need.kind))  # the oldest of each kind is first already
+
+
 def _behind(board: Board, cursor: int) -> int:
     """How many events of the project have happened since; most of the time none."""
     return len(board.events.read(after=cursor, limit=MAX_LIMIT)) if board.events.last() > cursor else 0
 
 
 def queued_handoffs(board: Board) -> list[Need]:
-    """The handoffs that wait in the queue of this machine; the board does not know of them."""
-    import os
+    """The handoffs of this project that wait in the queue of this machine; the board does not know of them."""
+    from ..sessions.handoff_queue import waiting
 
-    from ..model import Need
-    from ..sessions import state_files
-    from ..sessions.handoff_queue import queued
-
-    found = []
-    try:
-        for path in queued()[:ROWS]:
-            order = state_files.read_json(path) or {}
-            if order.get("project") == board.project and order.get("agent"):
-                at = float(order.get("at") or os.stat(path).st_mtime)
-                name = str(order["agent"]).partition("~")[0]
-                found.append(
-                    Need(
-                        kind="handoff",
-                        project=board.project,
-                        ref=name,
-                        number=0,
-                        task_kind=None,
-                        name=name,
-                        agent=name,
-                        since_at=at,
-                        note="waits to be started",
-                    )
-                )
-    except (OSError, TiebreakError, ValueError):
-        pass  # another process drains the queue at this moment, or this user has none
-    return found
+    address, project = str(board.engine.full_address), board.project
+    remote = address.startswith(("http:", "https:", "unix:"))  # the order names the board that the daemon serves
+    return waiting(lambda order: order.get("project") == project and (remote or order.get("board") == address))
 
 
 # ── The views ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,37 +149,7 @@ def _jobs(board: Board, find: str) -> dict[str, Any]:
 
 
 def _messages(board: Board, find: str) -> dict[str, Any]:
-    after = max(0, board.events.last() - _SEARCHED)
-    sent = board.events.read(event="message.sent", after=after, newest=True, limit=MESSAGES)
-    texts = _texts(board, sent)
-    found = [
-        SentMessage(
-            number=int(data["message"]),
-            sender=event.agent or "-",
-            recipient=data.get("to"),
-            channel=event.kind or "",
-            at=event.at,
-            text=texts.get(int(data["message"]), event.name or ""),
-        )
-        for event in reversed(sent)
-        if (data := event.data or {}).get("message")
-    ]
-    return {"messages": found}
-
-
-def _texts(board: Board, sent: list[Event]) -> dict[int, str]:
-    """The first lines of messages, by number: the log has only those that are for everybody."""
-    numbers = [int((event.data or {}).get("message") or 0) for event in sent]
-    recipients = dict.fromkeys(str((event.data or {}).get("to") or "") for event in sent)
-    named = [name for name in recipients if name][:_INBOXES]
-    if not named:
-        return {}
-    after = max(0, min(numbers) - 1)
-    found: dict[int, str] = {}
-    for name in named:
-        inbox = board.messages.inbox(agent=name, every=True, after=after, limit=MESSAGES)
-        found.update((each.number, each.body.strip().partition("\n")[0]) for each in inbox)
-    return found
+    return {"messages": board.messages.list(project=board.project_names, limit=MESSAGES)}
 
 
 _READERS = {"agents": _no_more, "tasks": _tasks, "holds": _holds, "jobs": _jobs, "messages": _messages}
@@ -234,6 +171,6 @@ def as_json(taken: Snapshot) -> dict[str, Any]:
         "holds": encode(taken.holds),
         "waits": encode(taken.waits),
         "queues": encode(taken.queues),
-        "messages": [vars(each) for each in taken.messages],
+        "messages": encode(taken.messages),
         "events": encode(taken.events),
     }
