@@ -177,7 +177,7 @@ def svg(
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
         f'viewBox="0 0 {wide:.0f} {high:.0f}" {_ROLE if link is None else _PART}>',
-        f"<title>{f'what #{chosen} comes after, and what comes after it' if chosen else 'what comes after what'}</title>",
+        f"<title>what {f'#{chosen} comes after, and what comes after it' if chosen else 'comes after what'}</title>",
         f"<style>{_STYLE}\n</style>" if link is None else "",
         '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#8b93a1"/></marker></defs>',

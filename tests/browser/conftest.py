@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 import tiebreak
 from tests.cli.command import TB
@@ -26,6 +26,8 @@ REPORT = """
 document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
 """
+
+expect.set_options(timeout=SOON)
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +101,7 @@ class Visitor:
     def go(self, page: Page, path: str) -> Page:
         """Show a page of the test's project, and wait until its stream is open."""
         page.goto(f"{self.daemon.url}{path}{'&' if '?' in path else '?'}project={self.project}")
-        page.wait_for_function("document.getElementById('live-status')?.textContent === 'Live'")
+        expect(page.locator("#live-status")).to_have_text("Live")
         return page
 
     def unexpected(self) -> list[str]:

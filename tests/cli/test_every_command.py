@@ -99,6 +99,7 @@ CASES = {
     "restore": ["restore", "monday.db", "--yes"],
     "coord": ["coord", "version"],
     "coordination": ["coordination", "status"],
+    "demo": ["demo", "--help"],
     "help": ["help"],
     "completion": ["completion", "bash"],
     "version": ["version"],

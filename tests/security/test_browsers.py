@@ -154,7 +154,7 @@ def test_the_cookie_of_an_https_link_is_never_sent_without_it(door: Door) -> Non
     assert door.ask("GET", link(door, https=True), PERSON).header("set-cookie").endswith("; Secure")
 
 
-PAGES = {"/", "/agents"}
+PAGES = {"/", "/agent", "/agents", "/board", "/messages", "/queues", "/tasks", "/tasks/{number}", "/timeline"}
 READ_BY_BROWSERS = {
     *PAGES,
     *("/docs", "/events", "/health", "/metrics", "/openapi.json", "/static/{version}/{name}", "/web/enter"),
@@ -163,7 +163,7 @@ READ_BY_BROWSERS = {
 
 def test_a_further_route_for_browsers_is_a_decision() -> None:
     assert {each.path for each in ROUTES if each.browsers} == READ_BY_BROWSERS
-    assert {each.path for each in ROUTES if each.acting} == {"/web/act"}
+    assert {each.path for each in ROUTES if each.acting} == {"/web/act", "/web/output", "/web/terminal"}
     assert all(each.method == "GET" for each in ROUTES if each.browsers or each.public is not Public.NO)
     with pytest.raises(ValueError, match="only GET"):
         route("POST", "/x", "x", group=ROUTES[0].group, strangers=False, browsers=True)

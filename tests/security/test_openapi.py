@@ -172,6 +172,8 @@ HEADERS = {
     "POST /jobs/{id}/heartbeat": {"Idempotency-Key"},
     "POST /workers/register": {"Idempotency-Key"},
     "POST /web/act": {"Tiebreak-Write", "Idempotency-Key"},
+    "GET /web/output": {"Tiebreak-Write"},
+    "GET /web/terminal": {"Tiebreak-Write"},
 }
 
 

@@ -136,3 +136,13 @@ def test_a_grant_whose_end_is_missing_does_not_overlap_the_next() -> None:
 def test_things_of_two_projects_with_one_name_are_two() -> None:
     made = Spans([event(1, "hold.taken"), event(2, "hold.released", "bob~1", 7, project="other")])
     assert [(span.lane[0], span.how) for span in made.spans] == [("demo", "open"), ("other", "released")]
+
+
+def test_no_event_that_begins_or_ends_a_grant_is_forgotten() -> None:
+    from tests.log.checker import ENDS, GRANTS, LAPSES, REMARKS, RENEWALS, RESTORED, TAKEN_AWAY
+
+    from tiebreak.operations.grant_spans import EVENTS
+
+    about_grants = GRANTS | RENEWALS | ENDS | LAPSES | TAKEN_AWAY | (RESTORED - {"schedule.restored"})
+    no_grant = {"task.edited", "hold.queued", "hold.unqueued"}
+    assert set(EVENTS) == about_grants | (REMARKS - no_grant)

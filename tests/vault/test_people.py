@@ -95,6 +95,7 @@ def test_a_link_in_a_vault_is_not_followed(board: Board, tmp_path: Path) -> None
     board.tasks.post("work")
     write_vault(board, tmp_path / "vault")
     assert (outside / "target").read_text() == "precious"
+    assert not snapshot(tmp_path / "vault").aside, "what a link leads to is nobody's note"
     (tmp_path / "vault" / "Agents").rename(tmp_path / "elsewhere")
     (tmp_path / "vault" / "Agents").symlink_to(outside)
     with pytest.raises(Refused, match="not a link to one"):

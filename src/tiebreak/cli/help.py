@@ -28,10 +28,7 @@ def overview(limit: int = 0) -> str:
         lines.append(f"{group}:" if theme in (group.lower(), "") else f"{group} ({theme}):")
         rows = [(name.ljust(before), brief(find(name).text, limit - before - 4)) for name in GROUPS[group]]
         lines += [*entries(rows, limit), ""]
-    lines += [
-        *wrapped(EXITS, limit),
-        *wrapped("`tb help THEME` lists a theme, `tb help COMMAND` or --help one (--man: roff).", limit),
-    ]
+    lines += wrapped(f"{EXITS} More: `tb help THEME`, `tb help COMMAND`, --help, --man.", limit)
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ event streams. A request passes these modules in this order:
     http_protocol       the connection: which user is connected; limits on time and size
     security            Host, Origin, and who asks: by token, or by cookie (`browser_sessions`)
     app                 finds the route, reads the body, turns errors into HTTP statuses
-    rpc · event_stream · mcp_route · hook_route · admin_routes · browser_routes · pages      the handlers of the routes
+    rpc · event_stream · mcp_route · hook_route · admin_routes · pages · web      the handlers of the routes
     service             runs operations: writes through `writer`, reads on threads, waits through `waiters`
 
 `server` assembles these parts and runs the daemon from start to shutdown; `lock` allows one daemon for each board.

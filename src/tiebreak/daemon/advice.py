@@ -77,6 +77,25 @@ REQUESTS = {
     "`{token_file}`",
 }
 
+PAGES = {
+    **REQUESTS,
+    "claim-over": "look at the task again: somebody else may have it by now",
+    "hold-over": "look at the hold again: somebody else may have it by now",
+    "not-a-question": "Now lists the open questions",
+    "number-unknown": "it may have been pruned; Tasks lists what there is",
+    "project-missing": "choose a project at the top of the page",
+    "project-known-by-path": "choose a project at the top of the page",
+    "question-answered": "it stays as it is; an agent can ask anew if the decision has to change",
+    "recipient-unknown": "Agents tells who is here",
+    "schedule-unknown": "it may have been removed; Jobs lists what there is",
+    "slot-missing": "name the slot: the holder's page lists each slot that it has",
+    "task-completed": "there is nothing left to do",
+    "task-ended": "Retry reopens it",
+    "task-held": "message {holder}, or take it away with a reason",
+    "task-unknown": "it may have been pruned; Tasks lists what there is",
+}
+"""What a person can do next who was refused by a page."""
+
 
 def body_of(error: TiebreakError, words: Mapping[str, str] = REQUESTS) -> dict[str, Any]:
     """An error as the body of an answer, in a protocol's words for each code."""

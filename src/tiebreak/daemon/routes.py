@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Invalid, TiebreakError, Unavailable
 from ..limits import MAX_ONCE, MIN_ONCE
-from .advice import REQUESTS
+from .advice import PAGES, REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -133,7 +133,7 @@ EVENTS = RouteGroup("Events", "What happens on a board, as it happens.")
 ADMINISTRATION = RouteGroup("Administration", "Health, metrics, findings and backups.")
 HOOKS = RouteGroup("Agent client hooks", "What coding agents ask before and after their tools run.")
 LANGUAGE_MODELS = RouteGroup("Language models", "The tools of the Model Context Protocol.")
-BROWSER = RouteGroup("Browser", "Pages for people, and how a browser is signed in for them.")
+BROWSER = RouteGroup("Browser", "Pages for people, and how a browser is signed in for them.", PAGES)
 DOCUMENTATION = RouteGroup("Documentation", "This description, for programs and for people.")
 OWN_GROUPS = (OPERATIONS, EVENTS, ADMINISTRATION, HOOKS, LANGUAGE_MODELS, BROWSER, DOCUMENTATION)
 

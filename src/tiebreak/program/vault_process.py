@@ -46,7 +46,7 @@ class VaultProcess:
         words = ["--board", address, "vault", self._folder, "--follow", "--json"]
         environment = {name: value for name, value in os.environ.items() if name != "TIEBREAK_PROJECT"}
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", f"{__package__}.daemon_vault", str(os.getpid()), *words),
+            *(sys.executable, "-P", "-m", f"{__package__}.tied_command", str(os.getpid()), *words),
             env={**environment, "TIEBREAK_AGENT": "vault"},
             stdin=DEVNULL,
             stdout=DEVNULL,

@@ -69,7 +69,7 @@ function ask(action, opener) {
   dialog.querySelector(".problem").replaceChildren();
   dialog.querySelector(".fields").replaceChildren(...action.fields.map(fieldOf));
   const confirm = dialog.querySelector("button.confirm");
-  confirm.textContent = action.label;
+  confirm.textContent = action.confirm;
   confirm.classList.toggle("dangerous", action.dangerous);
   confirm.disabled = false;
   form.onsubmit = async (event) => {
@@ -96,9 +96,10 @@ function fieldOf(field) {
 }
 
 function choiceOf(field) {
-  const options = field.choices.map((each, place) =>
-    make("label", {}, make("input", { type: "radio", name: field.name, value: each, required: true, checked: !place }), make("span", {}, each)),
-  );
+  const options = field.choices.map((each) => {
+    const option = make("input", { type: "radio", name: field.name, value: each, required: true, checked: each === field.default });
+    return make("label", {}, option, make("span", {}, each));
+  });
   return make("fieldset", {}, make("legend", {}, field.label), ...options);
 }
 

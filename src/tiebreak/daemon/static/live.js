@@ -5,6 +5,7 @@ import { merge } from "./merge.js";
 
 const GAP = 350; // milliseconds between two fetches; more if the page takes long
 const STORM = 1000; // the same while events come without a pause: nobody reads a page that never stands still
+const ANYWAY = 30_000; // milliseconds after which a page is fetched without an event: some things change by time alone
 const PATIENCE = 10_000; // milliseconds for one fetch
 const RETRY = [500, 1000, 2000, 5000]; // milliseconds before the stream is opened again
 const PAUSED = "tiebreak-paused";
@@ -32,6 +33,7 @@ export function startLive() {
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", (event) => event.persisted && comeBack());
   document.addEventListener("tiebreak:acted", (event) => heard(event.detail.cursor));
+  setInterval(touch, ANYWAY);
   if (!document.hidden) open();
   tell();
 }
@@ -91,7 +93,9 @@ function broken() {
 /** Find out whether the daemon is back and this browser is still signed in; then go on. */
 async function reopen() {
   try {
-    show(await load(location.href));
+    const fresh = await load(location.href);
+    if (isPaused()) dirty = true;
+    else show(fresh);
     open();
   } catch (problem) {
     trouble = problem.status === 401 ? "signed-out" : "lost";
@@ -145,7 +149,7 @@ function load(url) {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();
     request.open("GET", url);
-    request.setRequestHeader("Accept", "text/html");
+    request.setRequestHeader("Accept", "*/*"); // a refusal is then not a page
     request.responseType = "document";
     request.timeout = PATIENCE;
     request.onload = () => (request.status === 200 && request.response ? done(request.response) : failed(request));

@@ -7,8 +7,6 @@ export function merge(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.nodeType === Node.TEXT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
-  } else if (old.nodeName === "SCRIPT") {
-    old.replaceWith(document.importNode(fresh, true)); // data; its text must not be written (Trusted Types)
   } else if (old.nodeType === Node.ELEMENT_NODE) {
     mergeAttributes(old, fresh);
     if (!old.hasAttribute("data-own")) mergeChildren(old, fresh);

@@ -2,7 +2,7 @@
 
 /** The value that the template has put out by `{{ data(name, value) }}`. */
 export function data(name) {
-  const found = document.querySelector(`script[type="application/json"][data-name="${CSS.escape(name)}"]`);
+  const found = document.querySelector(`[data-name="${CSS.escape(name)}"]`);
   return found ? JSON.parse(found.textContent) : null;
 }
 

@@ -3,5 +3,5 @@ import { sparkline } from "./drawing.js";
 import { onShown } from "./page.js";
 
 onShown(() => {
-  for (const each of document.querySelectorAll("svg.spark")) sparkline(each, JSON.parse(each.dataset.values), { bars: "bars" in each.dataset });
+  for (const each of document.querySelectorAll("svg.spark")) sparkline(each, JSON.parse(each.dataset.values), { as: each.dataset.as });
 });

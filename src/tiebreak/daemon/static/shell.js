@@ -11,3 +11,4 @@ startAges();
 startCopying();
 startKeys();
 startLive();
+document.querySelector("nav.pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

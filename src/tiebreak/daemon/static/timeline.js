@@ -1,5 +1,5 @@
 // The page *Timeline*: draws its data, again after every update. Where the reader has zoomed to stays.
-import { timeline } from "./drawing.js";
+import { timeline } from "./timeline_drawing.js";
 import { data, onShown } from "./page.js";
 
 function link(thing) {

@@ -77,9 +77,11 @@ async def _do_each(service: Service, action: Action, params: dict[str, Any], per
     fields = {each.name for each in action.fields}
     new = {key: value for key, value in params.items() if key in fields}
     filters = {key.removesuffix("_is"): value for key, value in params.items() if key not in fields}
-    states = filters.pop("states", None) or list(action.each_of)
-    filters["states"] = [each for each in states if each in action.each_of]
-    found = await service.call("tasks.list", {"project": None, **filters, "limit": MOST}) if filters["states"] else []
+    if "project" not in filters:
+        raise Invalid("project: choose one first, an action on a set is done in one project")
+    find("tasks.list").checked(filters)
+    states = [each for each in filters.get("states") or action.each_of if each in action.each_of]
+    found = await service.call("tasks.list", {**filters, "states": states, "limit": MOST}) if states else []
     operation = find(action.operation)
     calls: list[Call] = [
         (operation, {**new, "ref": str(each.number), "project": each.project, "agent": person}, None) for each in found

@@ -24,6 +24,8 @@ class Field(NamedTuple):
     """`line`, `text` (several lines) or `choice`."""
     required: bool = True
     choices: tuple[str, ...] = ()
+    default: str = ""
+    """The choice that is made already."""
 
 
 class Action(NamedTuple):
@@ -41,6 +43,8 @@ class Action(NamedTuple):
     fields: tuple[Field, ...] = ()
     dangerous: bool = False
     """Whether somebody's work is lost or stopped by it: then `Cancel` has the focus at first."""
+    confirm: str = ""
+    """What the button in the dialog says, if it is not the label."""
     each_of: tuple[str, ...] = ()
     """For an action on a set of tasks: the states of the tasks that it changes."""
 
@@ -48,7 +52,8 @@ class Action(NamedTuple):
 _REASON = Field("reason", "Reason, which everybody can read")
 _PERHAPS = _REASON._replace(required=False, label="Reason (may stay empty)")
 _BODY = Field("body", "Message", "text")
-_PRIORITY = Field("priority", "Priority", "choice", choices=tuple(reversed(PRIORITIES)))
+_PRIORITY = Field("priority", "Priority", "choice", choices=tuple(reversed(PRIORITIES)), default="normal")
+_OTHER_PRIORITY = _PRIORITY._replace(label="New priority", default="high")
 FILTERS = ("project", "states", "kind", "queue", "priority_is", "tag", "agent_is", "name_contains")
 """The parameters of an action on a set of tasks: filters of `tasks.list`. `_is` tells a filter from a new value."""
 
@@ -62,13 +67,25 @@ ACTIONS: dict[str, Action] = {
         (Field("answer", "Your answer", "text"),),
     ),
     "message.send": Action(
-        "messages.send", "Message", "Send a message to {what}.", "Sent.", ("project", "to"), (_BODY,)
+        "messages.send", "Message", "Send a message to {what}.", "Sent.", ("project", "to"), (_BODY,), confirm="Send"
     ),
     "message.everyone": Action(
-        "messages.send", "Message everyone", "Send a message to every agent of {what}.", "Sent.", ("project",), (_BODY,)
+        "messages.send",
+        "Message everyone",
+        "Send a message to every agent of {what}.",
+        "Sent.",
+        ("project",),
+        (_BODY,),
+        confirm="Send",
     ),
     "message.reply": Action(
-        "messages.send", "Reply", "Reply to {what}.", "Sent.", ("project", "to", "reply_to", "channel"), (_BODY,)
+        "messages.send",
+        "Reply",
+        "Reply to {what}.",
+        "Sent.",
+        ("project", "to", "reply_to", "channel"),
+        (_BODY,),
+        confirm="Send",
     ),
     "task.post": Action(
         "tasks.post",
@@ -79,8 +96,9 @@ ACTIONS: dict[str, Action] = {
         (
             Field("name", "What is to be done"),
             Field("body", "Description (may stay empty)", "text", required=False),
-            _PRIORITY._replace(choices=("normal", "low", "high", "urgent")),
+            _PRIORITY,
         ),
+        confirm="Post",
     ),
     "task.cancel": Action(
         "tasks.cancel",
@@ -100,7 +118,7 @@ ACTIONS: dict[str, Action] = {
         (_PERHAPS,),
     ),
     "task.priority": Action(
-        "tasks.edit", "Priority", "Change the priority of {what}.", "Changed.", ("project", "ref"), (_PRIORITY,)
+        "tasks.edit", "Priority", "Change the priority of {what}.", "Changed.", ("project", "ref"), (_OTHER_PRIORITY,)
     ),
     "task.break": Action(
         "tasks.break",
@@ -171,7 +189,7 @@ ACTIONS: dict[str, Action] = {
         "Change the priority of {what}.",
         "Changed",
         FILTERS,
-        (_PRIORITY,),
+        (_OTHER_PRIORITY,),
         each_of=("blocked", "pending", "claimed"),
     ),
 }
@@ -190,13 +208,19 @@ def asked(name: str, what: str, /, *, choices: Any = (), **given: Any) -> dict[s
     if "projects" in given:
         projects = given.pop("projects")
         if given.get("project") is None:
-            fields.insert(0, Field("project", "Project", "choice", choices=tuple(projects))._asdict())
+            fields.insert(
+                0,
+                Field(
+                    "project", "Project", "choice", choices=tuple(projects), default=next(iter(projects), "")
+                )._asdict(),
+            )
     params = {key: value for key, value in given.items() if value is not None}
     if unknown := set(params) - set(action.given):
         raise ValueError(f"{name}: not a parameter that the page gives: {', '.join(sorted(unknown))}")
     return {
         "action": name,
         "label": action.label,
+        "confirm": action.confirm or action.label,
         "question": action.question.format(what=what),
         "params": params,
         "fields": fields,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Invalid, NotFound
+from ...limits import MAX_LIMIT
 from ...names import short
 from .now import SECTIONS, mood
 from .page import TEXT, page
@@ -35,6 +36,7 @@ async def agents(visit: Visit) -> dict[str, Any]:
     title="Agent",
     query={"name": {**TEXT, "description": "the agent's name"}},
     module="agent.js",
+    under="/agents",
 )
 async def agent(visit: Visit) -> dict[str, Any]:
     """All incarnations of a name together. The newest one comes first."""
@@ -45,12 +47,12 @@ async def agent(visit: Visit) -> dict[str, Any]:
         raise Invalid("project: is missing", hint="an agent belongs to a project")
     known, activities, holds, claimed, made, messages, events, sessions = await visit.together(
         visit.read("agents.list", agent=name, limit=_ROWS),
-        visit.read("overview.agents", limit=1000),
+        visit.read("overview.agents", limit=MAX_LIMIT),
         visit.read("holds.list", agent=name, limit=_ROWS),
         visit.read("tasks.list", agent=name, states=["claimed"], limit=_ROWS),
-        visit.read("events.read", agent=name, event="task.completed", newest=True, limit=_ROWS),
+        visit.latest(_ROWS, agent=name, event="task.completed"),
         visit.read("messages.list", agent=name, limit=_ROWS),
-        visit.read("events.read", agent=name, newest=True, limit=_ROWS),
+        visit.latest(_ROWS, agent=name),
         visit.read("sessions.list", session=name),
     )
     here = [each for each in activities if short(each.agent) == short(name)]
@@ -64,9 +66,9 @@ async def agent(visit: Visit) -> dict[str, Any]:
         "children": [each for each in activities if each.parent and short(each.parent) == short(name)],
         "holds": holds,
         "claimed": claimed,
-        "completed": list(reversed(made)),
+        "completed": made,
         "messages": messages,
-        "events": list(reversed(events)),
+        "events": events,
         "moods": {each.number: mood(each) for each in events},
         "session": sessions[0] if sessions else None,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ LIMITED_BY = {
 """What reaches its limit first, there."""
 _PAUSE = 10.0
 """Seconds for which a finding of the doctor is shown again instead of a new one: the check reads the whole board."""
+_looking: WeakKeyDictionary[Service, asyncio.Future[None]] = WeakKeyDictionary()
 _checked: WeakKeyDictionary[Service, tuple[float, list[tuple[str, str, str]]]] = WeakKeyDictionary()
 
 
@@ -57,10 +59,16 @@ async def board(visit: Visit) -> dict[str, Any]:
 
 
 async def _examine(service: Service) -> None:
-    at, _ = _checked.get(service, (0.0, []))
-    if time() - at > _PAUSE:
-        found = await service.threaded(lambda: service.engine.diagnose(repair=False))
-        _checked[service] = time(), found
+    """Let the doctor look, unless it has just done so. Whoever asks while it looks gets the same finding."""
+    looking = _looking.get(service)
+    if looking is None or (looking.done() and time() - _checked.get(service, (0.0, []))[0] > _PAUSE):
+        looking = _looking[service] = asyncio.ensure_future(_look(service))
+    await asyncio.shield(looking)
+
+
+async def _look(service: Service) -> None:
+    found = await service.threaded(lambda: service.engine.diagnose(repair=False))
+    _checked[service] = time(), found
 
 
 def _kind(service: Service) -> str:

@@ -29,7 +29,7 @@ _QUERY = {
     "The threads of messages, one thread, or a search.",
     title="Messages",
     query=_QUERY,
-    watch=("message.", "agent.gone", "project."),
+    watch=("message.",),
 )
 async def messages(visit: Visit) -> dict[str, Any]:
     """Each thread is shown by its last message."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST = 50
 """Needs that are shown."""
-LATEST = 25
+LATEST = 20
 """Events that are shown."""
 SECTIONS = (
     ("working", "Working", "Nobody is at work."),
@@ -32,7 +32,7 @@ async def now(visit: Visit) -> dict[str, Any]:
         _handoffs(visit),
         visit.read("overview.agents"),
         visit.read("overview.counts"),
-        visit.read("events.read", newest=True, limit=LATEST),
+        visit.latest(LATEST),
         visit.read("questions.list", limit=MOST),
     )
     needs = sorted([*needs, *handoffs], key=lambda need: (NEEDS.index(need.kind), need.since_at or 0.0))[:MOST]
@@ -44,7 +44,7 @@ async def now(visit: Visit) -> dict[str, Any]:
         "sections": SECTIONS,
         "agents": {name: [each for each in agents if each.section == name] for name, *_ in SECTIONS},
         "numbers": _numbers(counts),
-        "events": list(reversed(events)),
+        "events": events,
         "moods": {each.number: mood(each) for each in events},
     }
 

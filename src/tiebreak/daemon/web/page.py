@@ -15,6 +15,7 @@ from . import navigation, static_files, templates
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from ...model import Event
     from ..routes import Request, Schema
     from ..service import Service
 
@@ -44,6 +45,8 @@ POLICY = (
 """The headers of every page: nothing from other hosts, no script in the page itself, no frames."""
 _KNOWN_FOR = 5.0
 """Seconds for which the list of projects is remembered."""
+_RECENT = 20_000
+"""Events at the end of the log among which the latest ones of an agent or project are looked for."""
 _declared: set[str] = set()
 
 
@@ -59,12 +62,20 @@ class Visit:
         """The other query parameters. An empty one counts as missing: a form sends all its fields."""
         self.person = service.access.sessions.person(request.headers, request.user)
         """Whose browser this is; "" if it is not signed in."""
+        self.cursor = 0
+        """The number of the newest event that the page is sure to show."""
 
     async def read(self, operation: str, **params: Any) -> Any:
         """Run an operation that reads, as the caller may see it, in the project of the page unless one is given."""
         if "project" in find(operation).parameters:
             params.setdefault("project", self.project)
         return await self.service.call(operation, params)
+
+    async def latest(self, limit: int, **filters: Any) -> list[Event]:
+        """The latest events that match, newest first. Only the end of the log is looked at, however long it is."""
+        after = max(0, self.cursor - _RECENT)
+        found = await self.read("events.read", after=after, newest=True, limit=limit, **filters)
+        return list(reversed(found))
 
     @staticmethod
     async def together(*reads: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -90,11 +101,13 @@ def page(
     query: dict[str, Schema] | None = None,
     module: str = "",
     watch: tuple[str, ...] = ("",),
+    under: str = "",
 ) -> Callable[[Content], Content]:
     """Declare a function as the content of a page: it returns what its template needs.
 
     `module` is a script in `static/` for this page alone. `watch` has the beginnings of the names of the events after
-    which the page is fetched again (default: all). The content may set `title` anew.
+    which the page is fetched again (default: all). `under` is the page of the navigation that this one belongs to, if
+    it is not in there itself. The content may set `title` anew.
     """
     known = {"project": {**TEXT, "description": "only this project (default: all)"}, **(query or {})}
     _declared.add(path)
@@ -118,17 +131,16 @@ def page(
             visit = Visit(service, request, given)
             if visit.project is not None:
                 find("upkeep.status").checked({"project": visit.project})
-            if request.method == "HEAD":
-                return Response(type=HTML, headers=POLICY)
             # The cursor first: an event after it makes the page fetch itself again, one before it is in the page.
-            cursor = await service.call("events.last", {})
+            visit.cursor = await service.call("events.last", {})
             shown, projects, now = await visit.together(
                 content(visit),  # type: ignore[arg-type]
                 _projects(service),
                 service.call("upkeep.now", {}),
             )
-            frame = _frame(visit, path, projects) | {"title": title, "module": module, "watch": watch}
-            html = templates.render(template, {**frame, "cursor": cursor, "now": now, **shown})
+            fixed = {"under": under or path, "title": title, "module": module, "watch": watch}
+            frame = _frame(visit, projects) | fixed | {"cursor": visit.cursor, "now": now}
+            html = templates.render(template, frame | shown)
             return Response(html, type=HTML, headers=POLICY)
 
         return content
@@ -136,10 +148,9 @@ def page(
     return declare
 
 
-def _frame(visit: Visit, path: str, projects: list[str]) -> dict[str, Any]:
+def _frame(visit: Visit, projects: list[str]) -> dict[str, Any]:
     """What `base.html` shows around every page."""
     return {
-        "path": path,
         "project": visit.project,
         "projects": projects,
         "navigation": [each for each in navigation.PAGES if each.path in _declared],

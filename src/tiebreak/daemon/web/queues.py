@@ -21,10 +21,10 @@ MOST_SCHEDULES = 50
 LATEST = 20
 """Failed and running jobs that are shown."""
 _SPARKS = (
-    ("completed", "Done", "tasks completed each minute"),
-    ("depth", "Ready", "ready tasks at the end of each minute"),
-    ("waited", "Wait", "seconds that tasks had been ready when they were claimed, the median of each minute"),
-    ("failed", "Failed", "attempts that failed each minute"),
+    ("completed", "line", "Done", "tasks completed each minute"),
+    ("depth", "line", "Ready", "ready tasks at the end of each minute"),
+    ("waited", "dots", "Wait", "seconds that tasks had been ready when they were claimed, the median of each minute"),
+    ("failed", "bars", "Failed", "attempts that failed each minute"),
 )
 
 
@@ -61,7 +61,7 @@ def _numbers(queue: dict[str, Any]) -> dict[str, str]:
     p95 = "" if queue["p95"] is None else f", p95 {span(queue['p95'])}"
     return {
         "completed": f"{done} in an hour",
-        "depth": f"{queue['ready']}, and {queue['claimed']} claimed",
+        "depth": f"{queue['ready']} now, {queue['claimed']} claimed",
         "waited": f"{median}{p95}",
         "failed": f"{failed} in an hour",
     }

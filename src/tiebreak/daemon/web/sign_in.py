@@ -17,7 +17,7 @@ from ...names import agent, boolean, short
 from ..browser_sessions import CODE_LIFE
 from ..routes import BROWSER, HTML, Problem, Public, Response, route
 from ..rpc import parse_object
-from . import refusal_page
+from . import refusal_page, templates
 
 if TYPE_CHECKING:
     from ..routes import Request
@@ -66,6 +66,7 @@ async def new_link(service: Service, request: Request) -> Response:
         raise Problem(409, Refused("this daemon listens on its unix socket alone, which no browser can reach"))
     code = service.access.sessions.new_code(request.user(), https=https, person=person, write=write)
     path = enter_path(code)
+    await service.threaded(templates.load)  # a browser is about to come
     return Response(msgspec.json.encode({"path": path, "url": service.access.url, "seconds": CODE_LIFE}))
 
 

@@ -32,6 +32,7 @@ _ANY = "any"
     "One task: its state, its life, its attempts, its place among others, and comments.",
     title="Task",
     module="task.js",
+    under="/tasks",
     watch=("task.", "job.", "message."),
 )
 async def task(visit: Visit) -> dict[str, Any]:

@@ -27,6 +27,12 @@ def render(name: str, values: dict[str, Any]) -> bytes:
     return _environment().get_template(name).render(values).encode("utf-8", "replace")
 
 
+def load() -> None:
+    """Load all templates now, so that the first page need not wait for them."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined

@@ -1,6 +1,6 @@
-"""`python -m tiebreak.program.daemon_vault PARENT … vault …`: the writer of a daemon's vault.
+"""`python -m tiebreak.program.tied_command PARENT …`: runs `tb …` until it ends, or until its parent process dies.
 
-It runs `tb vault …`, and it stops when the daemon, its parent process, is killed.
+It is for commands that belong to another process: the writer of a daemon's vault, the daemon of a demonstration.
 """
 
 from __future__ import annotations
