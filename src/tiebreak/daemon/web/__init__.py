@@ -29,8 +29,8 @@ How to add a page
    names are errors, and an attribute `style` does nothing: widths are classes or attributes of SVG.
 3. A line in `navigation.PAGES`, if the page belongs there.
 4. If it draws: `module="tasks.js"` in `@page`, a file `static/tasks.js`, and its data in the template as
-   `{{ parts.data(name, value) }}`, which `data(name)` of `static/page.js` reads. An element with `data-own` keeps what a
-   script has put into it when the page is updated.
+   `{{ parts.data(name, value) }}`, which `data(name)` of `static/page.js` reads. An element with `data-own` keeps what
+   a script has put into it when the page is updated.
 5. A line in `tests/browser/every_page.py`: hostile text, axe and a phone are then tried on the page, too.
 
 How a page stays up to date
