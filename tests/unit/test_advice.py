@@ -24,7 +24,7 @@ SOURCES = Path(tiebreak.__file__).parent
 WORDS = {"python": PYTHON, "cli": COMMANDS, "http": REQUESTS, "mcp": CALLS}
 OPERATORS = ("daemon", "engine/move", "sessions", "vault", "worker")
 """Packages with refusals that only an operator of `tb` can meet."""
-COMMAND_LINES = ("cli", "program", "guard", "compat/coord_commands.py", "compat/gptme.py")
+COMMAND_LINES = ("top/", "cli", "program", "guard", "compat/coord_commands.py", "compat/gptme.py")
 """Where text may name commands and their options. What the guard says is for agents that have a shell."""
 A_COMMAND = re.compile(r"`tb |(?:^|[ (])--[a-z]")
 NO_REFUSAL = {

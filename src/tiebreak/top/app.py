@@ -174,7 +174,7 @@ class WatchApp(App[None]):
     def _target(self) -> Target | None:
         return actions.target(self._taken, self.main.query_one(RowList).selected) if self._taken else None
 
-    def on_row_list_moved(self) -> None:
+    def on_row_list_row_selected(self) -> None:
         """Peek at what is selected now."""
         self.main.query_one(PeekPane).show(self._target())
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import NotFound, TiebreakError
 from ..held_files import called, is_file, path_of
+from ..limits import LISTED, SHOWN
 from ..names import FINAL, short
 from ..text import ago, block, plain, rfc3339
 from .actions import session_of
@@ -96,7 +97,7 @@ def _agent(board: Board, wanted: Target) -> Iterator[PeekPart | tuple[PeekPart, 
             yield _output(board, task), task.state not in FINAL
     claims = board.tasks.list(agent=name, states=["claimed"], limit=20)
     yield PeekPart("tasks", [f"#{task.number} {plain(task.name)} · epoch {task.epoch}" for task in claims])
-    holds = board.holds.list(agent=name, limit=50)
+    holds = board.holds.list(agent=name, limit=SHOWN)
     yield PeekPart(
         "holds",
         [
@@ -151,7 +152,7 @@ def _task(board: Board, wanted: Target) -> Iterator[PeekPart | tuple[PeekPart, b
     holder = task.holder
     if holder:
         yield _diff(
-            board, [each.resource for each in board.holds.list(agent=holder, limit=50)], session_of(board, holder)
+            board, [each.resource for each in board.holds.list(agent=holder, limit=SHOWN)], session_of(board, holder)
         )
     yield _comments(board, wanted, now)
     yield _why(board, wanted, SENTENCES)
@@ -198,7 +199,7 @@ def _question(board: Board, wanted: Target) -> Iterator[PeekPart]:
 
 
 def _comments(board: Board, wanted: Target, now: float) -> PeekPart:
-    found = board.messages.comments(ref=wanted.ref, limit=100)[-UNREAD:]
+    found = board.messages.comments(ref=wanted.ref, limit=LISTED)[-UNREAD:]
     return PeekPart(
         "comments", [f"{plain(each.sender)}, {ago(now - each.sent_at)} ago: {_first(each.body)}" for each in found]
     )

@@ -39,7 +39,7 @@ class PeekPane(Vertical):
             self.wanted = wanted
             self.text = text
 
-    class Found(Message):
+    class PeekRead(Message):
         """A thread has read what is to be shown."""
 
         def __init__(self, wanted: Target, peeked: Peeked, hint: str) -> None:
@@ -120,9 +120,9 @@ class PeekPane(Vertical):
             peeked, hint = look(self._board, wanted, only_why=only_why), reply_hint(self._board, wanted)
         except TiebreakError as exc:
             peeked, hint = Peeked(plain(wanted.title), [PeekPart("", [plain(exc.message)], "warn")]), ""
-        self.post_message(self.Found(wanted, peeked, hint))
+        self.post_message(self.PeekRead(wanted, peeked, hint))
 
-    def on_peek_pane_found(self, found: Found) -> None:
+    def on_peek_pane_peek_read(self, found: PeekRead) -> None:
         """Draw what was read, unless something else is wanted by now."""
         self._reading = False
         if found.wanted == self._wanted and self.command is None:

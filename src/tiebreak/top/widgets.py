@@ -79,7 +79,7 @@ class StyledLines(Widget):
 class RowList(Widget):
     """The lines of a view. The selection stays with its thing when rows come and go."""
 
-    class Moved(Message):
+    class RowSelected(Message):
         """Another row is selected."""
 
     class Clicked(Message):
@@ -109,7 +109,7 @@ class RowList(Widget):
         self._place = same[0] if same else (places[0] if before is None and places else nearest)
         self._scroll()
         if self.selected != before:
-            self.post_message(self.Moved())
+            self.post_message(self.RowSelected())
 
     def _places(self) -> list[int]:
         return [place for place, line in enumerate(self._lines) if line.selected is not None]
@@ -133,7 +133,7 @@ class RowList(Widget):
         if place != self._place:
             self._place = place
             self._scroll()
-            self.post_message(self.Moved())
+            self.post_message(self.RowSelected())
 
     def _scroll(self) -> None:
         """Keep the selected row in sight, with its heading where it is the first one below it."""
