@@ -50,6 +50,19 @@ def test_a_newcomer_gets_from_the_command_to_the_page(tb: Tb, daemon: Serving) -
     assert "fix the login bug" in read(link)
 
 
+def test_a_link_for_acting_says_in_whose_name(tb: Tb) -> None:
+    assert tb.json("--as", "maria~1", "web", "--write")["acts_as"] == "maria"
+    assert "done as maria" in tb.ok("--as", "maria", "web", "--write")
+    assert "acts_as" not in tb.json("--as", "maria", "web")
+    assert "--out" in complaint(tb("web", "--write", "--out"), 2)
+
+
+def test_without_a_named_agent_it_is_the_login_name_that_acts(tb: Tb) -> None:
+    alone = {"TIEBREAK_AGENT": None, "LOGNAME": "José Pérez", "USER": "x"}
+    said = tb("web", "--write", env=alone).out
+    assert "done as Jos--P-rez" in said
+
+
 @pytest.mark.parametrize("way", ["file", "http", "socket"])
 def test_the_link_is_the_same_whichever_way_the_daemon_is_asked(way: str, tb: Tb, daemon: Serving) -> None:
     board = {"file": str(daemon.board), "http": daemon.url, "socket": f"unix:{daemon.socket}"}[way]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..errors import Refused, Unavailable
+from ..errors import Invalid, Refused, Unavailable
 from ..text import plain, span
 from .parser import Option, command
 
@@ -32,15 +32,18 @@ def web(context: Context, args: Args) -> None:
     """Needs a daemon (`tb serve`). Where no browser can be opened, as over SSH, it prints the link."""
     from ..remote import RemoteEngine
 
+    if args.out and args.write:
+        raise Invalid("web: --out ends what --write begins; give one of them")
     address = _daemon(args.board)
     engine = RemoteEngine(address)
+    person = _person(args)
     try:
         if args.out:
             count = _asked(engine, "/web/out", {})["signed_out"]
             browsers = "1 browser" if count == 1 else f"{count} browsers"
             context.answer({"signed_out": count, "daemon": address}, f"signed {browsers} out of {plain(address)}")
             return
-        wanted = {"https": address.startswith("https:"), "person": _person(args), "write": args.write}
+        wanted = {"https": address.startswith("https:"), "person": person, "write": args.write}
         made = _asked(engine, "/web/code", wanted)
     finally:
         engine.close()
@@ -48,7 +51,9 @@ def web(context: Context, args: Args) -> None:
     link = site + made["path"]
     opened = not args.print and not context.json and _can_open() and _open(link)
     answer = {"link": link, "daemon": address, "seconds": made["seconds"], "opened": opened}
-    context.answer(answer, _told(context, link, site, address, made["seconds"], opened))
+    if args.write:
+        answer["acts_as"] = person
+    context.answer(answer, _told(context, link, site, address, made["seconds"], opened, person if args.write else ""))
 
 
 def _person(args: Args) -> str:
@@ -137,11 +142,13 @@ def _open(link: str) -> bool:
         return False
 
 
-def _told(context: Context, link: str, site: str, address: str, seconds: float, opened: bool) -> str:
+def _told(context: Context, link: str, site: str, address: str, seconds: float, opened: bool, acts_as: str) -> str:
     daemon = plain(site) if site == address else f"{plain(site)} ({plain(address)})"
     how = f"opened a browser at {plain(site)}; if none appears:" if opened else "open this in your browser:"
     lines = [f"{context.styled('daemon', 'bold')}  {daemon}", how, f"  {plain(link)}"]
     lines.append(context.styled(f"  it works once, within {span(seconds)}", "dim"))
+    if acts_as:
+        lines.append(context.styled(f"  the browser may act: what it does is done as {plain(acts_as)}", "dim"))
     if os.environ.get("SSH_CONNECTION") and "//127.0.0.1:" in site:
         port = site.rpartition(":")[2]
         forward = f"ssh -N -L {port}:127.0.0.1:{port} {plain(os.uname().nodename)}"

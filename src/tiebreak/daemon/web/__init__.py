@@ -29,15 +29,17 @@ How to add a page
    names are errors, and an attribute `style` does nothing: widths are classes or attributes of SVG.
 3. A line in `navigation.PAGES`, if the page belongs there.
 4. If it draws: `module="tasks.js"` in `@page`, a file `static/tasks.js`, and its data in the template as
-   `{{ data(name, value) }}`, which `data(name)` of `shell.js` reads. An element with `data-own` keeps what a script has
-   put into it when the page is updated.
+   `{{ parts.data(name, value) }}`, which `data(name)` of `static/page.js` reads. An element with `data-own` keeps what
+   a script has put into it when the page is updated.
+5. A line in `tests/browser/every_page.py`: hostile text, axe and a phone are then tried on the page, too.
 
 How a page stays up to date
 ---------------------------
 `static/live.js` hears of every event by one stream. If an event's name begins with one of `watch`, the page is fetched
 again (at most a few times a second, only while it is visible and not paused) and the new `<main>` is merged into the
 old one. Elements in lists have a `data-key`, so that a row stays the same element: it keeps focus, selection and open
-details. After each merge the event `tiebreak:shown` is dispatched on `document`; a script that draws listens to it.
+details. After each merge the event `tiebreak:shown` is dispatched on `document`; a script that draws uses `onShown` of
+`static/page.js`. What changes by time alone is shown within half a minute.
 """
 
 from __future__ import annotations
