@@ -29,6 +29,7 @@ COMMAND_LINES = ("top/", "cli", "program", "guard", "compat/coord_commands.py", 
 A_COMMAND = re.compile(r"`tb |(?:^|[ (])--[a-z]")
 NO_REFUSAL = {
     "daemon/pages.py": "examples with curl",
+    "daemon/web/board.py": "a page for people, who have a terminal",
     "daemon/web/refusal_page.py": "a page for people, who have a terminal",
     "project_rules.py": "options of git",
     "sessions/remote_control.py": "a flag of another program, and a warning that `tb handoff` prints",

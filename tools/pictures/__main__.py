@@ -126,6 +126,7 @@ def _top() -> None:
 def _demo() -> None:
     """The demo's own words, as they appear."""
     said = [Said(0.0, "$ tb demo"), *record([TB, "demo"], {})]
+    said = [Said(each.at, re.sub(r"code=\S+", "code=…", each.text)) for each in said]
     (PLACE / "demo.svg").write_text(animated("tb demo", said), encoding="utf-8")
     print("demo.svg")
 

@@ -71,10 +71,10 @@ def animated(title: str, said: list[Said]) -> str:
     for i, line in enumerate(said):
         if i >= LINES:
             steps.append((line.at, i - LINES + 1))
+    steps.append((length, steps[-1][1]))
     moves = "".join(f"{100 * at / length:.2f}%{{transform:translateY({-_HEIGHT * up}px)}}" for at, up in steps)
     shown = "".join(
-        f'<text y="{_HEIGHT * i}" class="{_kind(line.text)}" style="animation-delay:{line.at:.2f}s">'
-        f"{escape(line.text)}</text>"
+        f'<text y="{_HEIGHT * i}" style="animation-delay:{line.at:.2f}s">{_coloured(line.text)}</text>'
         for i, line in enumerate(said)
         if line.text.strip()
     )
@@ -95,16 +95,21 @@ def animated(title: str, said: list[Said]) -> str:
     )
 
 
-def _kind(line: str) -> str:
-    """How a line is coloured, by its words."""
-    words = line.casefold()
-    if line.startswith("$"):
-        return "c"
-    if any(word in words for word in ("refused", "fenced", "killed", "paused", "failed", "lapsed")):
-        return "b"
-    if any(word in words for word in ("won", "completed", "recovered", "nothing lost", "holds", "yes")):
-        return "g"
-    return ""
+_COLOURS = {
+    **dict.fromkeys(("won", "recovered", "retried", "answered", "ok", "Proved:"), "g"),
+    **dict.fromkeys(("killed", "paused", "fenced", "failed", "refused"), "b"),
+    **dict.fromkeys(("$", "asked", "watch"), "c"),
+}
+
+
+def _coloured(line: str) -> str:
+    """The line with its first word in a colour that says what kind of line it is."""
+    word = line.split(maxsplit=1)[0]
+    style = _COLOURS.get(word)
+    if style is None:
+        return escape(line)
+    before, after = line.split(word, 1)
+    return f'{escape(before)}<tspan class="{style}">{escape(word)}</tspan>{escape(after)}'
 
 
 _SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .agent_history import sections
-from .markdown import caption, line, properties, time
+from .markdown import caption, line, properties, time, time_shown
 from .task_note import task_link
 
 if TYPE_CHECKING:
@@ -39,4 +39,4 @@ def _listed(id_: str, entry: dict[str, Any], source: Source, with_pruned: bool) 
     if task is None and not with_pruned:
         return ""
     shown = task_link(task) if task else line(entry["name"])
-    return f"- {shown}: {entry['fate']}, {time(entry['at'])}"
+    return f"- {shown}: {entry['fate']}, {time_shown(entry['at'])}"

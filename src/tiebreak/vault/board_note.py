@@ -35,8 +35,9 @@ def board_note(source: Source, vault: VaultFolder, projects: Iterable[str]) -> s
     groups["Needs you"] += [f"- failed: {task_link(task)}" for task in _newest(source, projects, ["failed"])]
     for title, kind in _ANNOUNCEMENTS.items():
         groups[title] = [f"- {task_link(task)}" for task in _announced(source, vault, kind)]
+    groups["Needs you"] = groups["Needs you"] or ["Nothing."]
     for title, entries in groups.items():
-        lines += [f"## {title}", "", *(entries or ["Nothing."]), ""]
+        lines += [f"## {title}", "", *entries, ""] if entries else []
     return "\n".join([*lines, ""])
 
 

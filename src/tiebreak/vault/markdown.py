@@ -80,5 +80,10 @@ def json_block(value: object) -> list[str]:
 
 
 def time(seconds: float | None) -> str | None:
-    """A time of the board, to the second."""
+    """A time of the board for a property, to the second."""
     return None if seconds is None else f"{moment(round(seconds * 1_000_000))[:19]}Z"
+
+
+def time_shown(seconds: float) -> str:
+    """A time of the board for people, in UTC."""
+    return moment(round(seconds * 1_000_000))[:19].replace("T", " ")

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..names import ANNOUNCEMENTS
-from .markdown import caption, json_block, line, link, properties, prose, time
+from .markdown import caption, json_block, line, link, properties, prose, time, time_shown
 from .note_names import task_path
 from .source import SHOWN
 
@@ -123,9 +123,9 @@ def message_lines(message: Message, source: Source) -> list[str]:
     sender = link(source.agent_path(message.sender, message.project), message.sender)
     to = message.recipient and link(source.agent_path(message.recipient, message.project), message.recipient)
     urgent = "" if message.importance == "normal" else f", {message.importance}"
-    acked = f", acknowledged {time(message.acked_at)}" if message.acked_at else ""
+    acked = f", acknowledged {time_shown(message.acked_at)}" if message.acked_at else ""
     return [
-        f"**{sender}**{f' to {to}' if to else ''}, {time(message.sent_at)}{urgent}{acked}",
+        f"**{sender}**{f' to {to}' if to else ''}, {time_shown(message.sent_at)}{urgent}{acked}",
         "",
         prose(message.body),
         "",
@@ -139,7 +139,7 @@ def _history(task: Task, source: Source) -> list[str]:
 
 def _event(event: Event, source: Source) -> str:
     words = _WORDS.get(event.event, event.event.partition(".")[2].replace("_", " "))
-    told = [time(event.at), words if event.agent else words.removesuffix(" by").removesuffix(" to")]
+    told = [time_shown(event.at), words if event.agent else words.removesuffix(" by").removesuffix(" to")]
     if event.agent:
         told.append(link(source.agent_path(event.agent, event.project), event.agent))
     if event.times > 1:

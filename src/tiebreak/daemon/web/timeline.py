@@ -1,4 +1,4 @@
-"""*Timeline*: who held what when, as a picture. `static/timeline_drawing.js` draws it; the list below says the same."""
+"""*Timeline*: who held what when, as a picture (`static/timeline_drawing.js`). The list below it says the same."""
 
 from __future__ import annotations
 
