@@ -52,7 +52,7 @@ def storm(board: tiebreak.Board, count: int) -> None:
 
 
 def test_a_storm_of_events_costs_few_frames_and_no_key_waits(busy: Agents) -> None:
-    calm, over = 0.2, threading.Event()
+    calm, over = 5.0, threading.Event()
     stormy = busy("stormy")
 
     def rages() -> None:
@@ -94,6 +94,7 @@ def test_an_event_while_a_frame_is_read_is_in_a_later_frame(
         return taken
 
     monkeypatch.setattr(following, "take", slowly)
+    monkeypatch.setattr(following, "QUIET", 1000.0)  # only the event can lead to another frame
     follower = Follower(me, frames.show, frames.lost, calm=0.0)
     follower.start()
     frames.until(lambda seen: any(each.counts.ready == 1 for each in seen.taken))

@@ -424,8 +424,8 @@ def test_brackets_scroll_the_peek(busy: Agents) -> None:
 def test_the_selection_stays_with_its_thing_when_rows_come_and_go(busy: Agents) -> None:
     async def story(watcher: Watcher) -> None:
         await watcher.selects("carol")
-        busy("bob").questions.ask("May I?")
-        await watcher.sees("bob asks: #9 May I?")
+        busy("frank").questions.ask("May I?")  # a row more above the selected one, and none less
+        await watcher.sees("frank asks: #9 May I?")
         assert watcher.peeked
         assert watcher.peeked.title == "carol"
         assert watcher.app.main.query_one(RowList).selected == ("agent", "carol")
