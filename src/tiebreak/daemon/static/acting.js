@@ -60,10 +60,13 @@ const make = (name, properties = {}, ...children) => {
   return element;
 };
 
+/** Not `crypto.randomUUID`, which browsers offer on https and loopback alone. */
+const randomKey = () => Array.from(crypto.getRandomValues(new Uint32Array(4)), (each) => each.toString(36)).join("-");
+
 function ask(action, opener) {
   const dialog = document.getElementById("act");
   const form = dialog.querySelector("form");
-  const once = crypto.randomUUID(); // a second press of the button is the same action
+  const once = randomKey(); // a second press of the button is the same action
   dialog.querySelector("h2").textContent = action.label;
   dialog.querySelector(".question").textContent = action.question;
   dialog.querySelector(".problem").replaceChildren();

@@ -3,7 +3,13 @@ export function startCopying() {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-copy]");
     if (!button) return;
-    await navigator.clipboard.writeText(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+    } catch {
+      // Neither https nor loopback, or the person forbids it: select the text, so that Ctrl-C copies it.
+      getSelection().selectAllChildren(button.previousElementSibling ?? button.parentElement);
+      return;
+    }
     button.dataset.copied = "yes";
     button.setAttribute("aria-label", "Copied");
     setTimeout(() => {
