@@ -64,7 +64,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "migrate": ("migrate",),
         "restore": ("restore",),
     },
-    "Help": {"demo": ("demo",), "help": ("help", "version"), "completion": ("completion",)},
+    "Help": {"help": ("help", "version"), "completion": ("completion",)},
 }
 _HELP = "Help"
 GROUPS: dict[str, list[str]] = {

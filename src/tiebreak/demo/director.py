@@ -243,9 +243,11 @@ def _others(count: int) -> str:
     return "1 other was" if count == 1 else f"{count} others were"
 
 
-def play(seconds: float, narrator: Narrator, *, with_daemon: bool, opened: Callable[[str], None]) -> dict[str, Any]:
-    """The whole demonstration: its facts, with `proved`."""
-    with Stage(with_daemon=with_daemon) as stage:
+def play(
+    seconds: float, narrator: Narrator, tb: list[str], *, with_daemon: bool, opened: Callable[[str], None]
+) -> dict[str, Any]:
+    """The whole demonstration: its facts, with `proved`. `tb` is the command that runs `tb`."""
+    with Stage(tb, with_daemon=with_daemon) as stage:
         opened(stage.link)
         try:
             return Director(stage, narrator, seconds).run()

@@ -37,8 +37,10 @@ class Stage:
 
     board: Board
 
-    def __init__(self, *, with_daemon: bool) -> None:
+    def __init__(self, tb: list[str], *, with_daemon: bool) -> None:
         self.folder = _new_folder()
+        self._tb = tb
+        """The command that runs `tb`, and ends it with this process."""
         self.link = ""
         """Where a browser can watch, once; empty without a daemon."""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -71,7 +73,7 @@ class Stage:
 
     def _new_link(self) -> str:
         """A link that signs one browser in, as `tb web` makes it; empty while the daemon does not serve yet."""
-        words = [sys.executable, "-m", "tiebreak", "--board", self.address, "web", "--print", "--json"]
+        words = [*self._tb, "--board", self.address, "web", "--print", "--json"]
         if not os.path.exists(f"{self.folder}/s"):
             return ""
         asked = subprocess.run(words, env=self._environment(), capture_output=True, check=False)
@@ -81,8 +83,7 @@ class Stage:
 
     def _run_tb(self, name: str, *words: str) -> None:
         """Run a `tb` command beside the others."""
-        module = "tiebreak.program.tied_command"
-        self._start(name, [sys.executable, "-P", "-m", module, str(os.getpid()), *words], {})
+        self._start(name, [*self._tb, *words], {})
 
     def run_agent(self, name: str, plan: dict[str, Any]) -> None:
         """Start one of the agents."""

@@ -1,9 +1,9 @@
 """The program `tb`: assembles the packages that know nothing of each other.
 
 The command line, the daemon, workers, sessions and the protocols of other programs are separate packages. This package
-imports all of them, and none of them imports it. It adds three things to the command line: the commands of `compat`;
-`serve`, which runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs; and
-`top`, from whose screen every other command can be run.
+imports all of them, and none of them imports it. It adds four things to the command line: the commands of `compat`;
+`serve`, which runs a daemon with the routes of `compat`, with workers, and with a task that starts queued handoffs;
+`top`, from whose screen every other command can be run; and `demo`, which runs a daemon and sixteen agents.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ def _top() -> None:
     top.program[:] = [sys.executable, "-P", "-m", "tiebreak"]
 
 
+def _demo() -> None:
+    from . import demo  # noqa: F401  (declares the command)
+
+
 def _coord() -> None:
     from ..compat import coord_commands  # declares the command
 
@@ -37,4 +41,5 @@ def _coordination() -> None:
 
 add_commands("What happens", {"top": _top})
 add_commands("The board", {"serve": _serve})
+add_commands("Help", {"demo": _demo})
 add_commands("Compatibility", {"coord": _coord, "coordination": _coordination}, theme="compat")

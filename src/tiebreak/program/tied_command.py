@@ -1,6 +1,6 @@
 """`python -m tiebreak.program.tied_command PARENT …`: runs `tb …` until it ends, or until its parent process dies.
 
-It is for commands that belong to another process: the writer of a daemon's vault, the daemon of a demonstration.
+It is for commands that belong to another process, such as the writer of a daemon's vault.
 """
 
 from __future__ import annotations

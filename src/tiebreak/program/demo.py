@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from ..cli.parser import Option, command, whole
 from ..errors import Invalid
-from .parser import Option, command, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .context import Context
-    from .parser import Args
+    from ..cli.context import Context
+    from ..cli.parser import Args
 
 NEXT = {
     "tb init": "set up this repository for the agents that you use",
@@ -53,7 +53,7 @@ def demo(context: Context, args: Args) -> int:
 
             webbrowser.open(link)
 
-    facts = play(args.seconds, narrator, with_daemon=not missing, opened=opened)
+    facts = play(args.seconds, narrator, _tb(), with_daemon=not missing, opened=opened)
     context.answer(facts)
     if not context.json:
         _tell_the_end(context, narrator, facts)
@@ -70,6 +70,14 @@ def _tell_the_end(context: Context, narrator: Any, facts: dict[str, Any]) -> Non
         f"\n{verdict}\n{facts['seconds']:g} seconds, {facts['events']} events. Nothing is left behind.\n\nNext:"
     )
     narrator.next_steps(NEXT)
+
+
+def _tb() -> list[str]:
+    """The command before the words of a `tb` that ends with this process."""
+    import os
+    import sys
+
+    return [sys.executable, "-P", "-m", f"{__package__}.tied_command", str(os.getpid())]
 
 
 def _missing_packages() -> str:
