@@ -116,6 +116,11 @@ class WatchApp(App[None]):
         """The screen below all dialogs."""
         return self.screen_stack[0]
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether the screen is being taken down: what a thread or the clock brings now has no place any more."""
+        return not self.main.query("#keys")
+
     # ── Frames ───────────────────────────────────────────────────────────────────────────────────────
 
     def _frame(self, taken: Snapshot) -> None:
@@ -130,7 +135,7 @@ class WatchApp(App[None]):
     def on_watch_app_frame_read(self) -> None:
         """Draw the newest frame, and read anew what is peeked at."""
         taken, self._newest = self._newest, None
-        if taken is None:
+        if taken is None or self._is_over:
             return
         self._taken, self._taken_at, self._broken = taken, self._clock(), ""
         self.frames_drawn += 1
@@ -146,7 +151,7 @@ class WatchApp(App[None]):
 
     def _draw(self) -> None:
         """Draw what is known, with ages as of now."""
-        if self._taken is None:
+        if self._taken is None or self._is_over:
             return
         later = self._clock() - self._taken_at
         taken = replace(self._taken, later=later)
@@ -159,6 +164,8 @@ class WatchApp(App[None]):
 
     def on_resize(self, event: Resize) -> None:
         """The peek moves over the list where there is no room beside it."""
+        if self._is_over:
+            return
         self._fit(event.size.width, event.size.height)
         self.call_after_refresh(self._draw)
 
@@ -232,6 +239,8 @@ class WatchApp(App[None]):
 
     def on_watch_app_told(self, told: Told) -> None:
         """A thread has something to say."""
+        if self._is_over:
+            return
         if told.style == "lost":
             self._broken = told.text or "?"
             self._draw()
