@@ -30,9 +30,9 @@ document.addEventListener("securitypolicyviolation", (event) =>
 expect.set_options(timeout=SOON)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The browser."""
+    """The browser. While it is there an event loop runs, so it must be gone before tests that start one themselves."""
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield started

@@ -121,10 +121,8 @@ def test_zooming_and_moving_by_keys_buttons_wheel_and_mouse(visitor: Visitor, fe
         before = value()
         act()
         name = "width" if value is wide else "x"
-        page.wait_for_function(
-            f"b => {{ const n = document.querySelector('rect.span.expired').getBBox().{name}; return {holds}; }}",
-            arg=before,
-        )
+        found = f"document.querySelector('rect.span.expired')?.getBBox().{name}"  # none while it is drawn anew
+        page.wait_for_function(f"b => {{ const n = {found}; return {holds}; }}", arg=before)
         return float(value())
 
     whole = wide()

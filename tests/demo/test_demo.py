@@ -46,7 +46,7 @@ def test_a_short_demonstration_shows_and_proves_everything(environment: dict[str
     assert facts["answered_by"] == "demo"
     assert facts["recovered_job"] == "flaky test"
     assert facts["link"].startswith("http://127.0.0.1:")
-    assert found["tasks posted"] == found["tasks completed"] == "37"  # 32 modules, 4 jobs, a question
+    assert found["tasks posted"] == found["tasks completed"] == "38"  # 32 modules, 4 jobs, a review, a question
     assert found["winners of each task"] == "1"
     assert int(found["refused claims"]) > 100
     assert int(found["tasks that another agent took over"]) >= 2

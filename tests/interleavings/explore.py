@@ -204,6 +204,14 @@ class Explorer:
                 for order in orders:
                     yield self._outcome_of(order, dead, (frozenset(passing), some))
 
+    def most_serial_orders(self) -> int:
+        """How many serial orders an outcome may have to be compared with; usually one of the first fits."""
+        ways = 1 + sum(len(list(_first_calls(script))) for script in self._scripts)
+        for sample, script in zip(self._samples, self._scripts, strict=True):
+            calls = len(units(script))
+            ways += len(_some_of(sample.skips)) * (1 + calls if calls > 1 else 1)
+        return ways * sum(1 for _ in self._orders(True, frozenset()))
+
     def _orders(self, stepped: bool, dead: frozenset[int]) -> Iterator[tuple[Turn, ...]]:
         """Every order of the calls, with the step of the clock as a turn of its own."""
         lines = [line for i, script in enumerate(self._scripts) for line in _lines(i, script)]

@@ -41,7 +41,7 @@ def main(plan: dict[str, Any]) -> None:
                 continue
             work(board, claim, plan)
             work_on_next(board, plan)
-        while board.tasks.list(kind="module", states=["pending", "claimed"], limit=1):
+        while board.tasks.list(kind="module", states=["blocked", "pending", "claimed"], limit=1):
             work_on_next(board, plan, wait="1s")
         board.agents.leave()
 
