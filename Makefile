@@ -37,7 +37,7 @@ test: .venv/.stamp ## All tests
 # Counting lines makes tests slow, so it is a run of its own over the tests that show what each part does. Left out are those
 # that repeat the same lines with many processes, faults and random input: crash, faults, model, races, security and the like.
 # `make test` judges the tests; this judges the lines alone: a test that fails here is reported, and counts what it reached.
-COVERED := $(addprefix tests/,cli compat conformance daemon docs guard mcp migrate postgres_only restore sessions unit upgrade worker)
+COVERED := $(addprefix tests/,browser cli compat conformance daemon demo docs guard mcp migrate postgres_only restore sessions top unit upgrade vault worker)
 COVERED += tests/security/test_browsers.py
 
 cover: .venv/.stamp ## Count the lines that the tests reach, and fail below the gate (fail_under in pyproject.toml)

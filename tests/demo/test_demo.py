@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PATIENCE, TB, changed_command, clean_environment, until
+from tests.cli.command import PATIENCE, TB, changed_command, clean_environment, measured, until
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Everything temporary in a folder of its own, with a short path, and a person with a board of their own."""
     with tempfile.TemporaryDirectory(prefix="tb-") as folder:
-        yield {**clean_environment(tmp_path), "TMPDIR": folder, "TIEBREAK_AGENT": "me", "NO_COLOR": "1"}
+        own = {"TMPDIR": folder, "TIEBREAK_AGENT": "me", "NO_COLOR": "1"}
+        yield {**clean_environment(tmp_path), **measured(), **own}
 
 
 def running(folder: str) -> list[str]:
