@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
+from tests import chromium
 
 from tiebreak.engine.sqlite.opening import allow_writing
 from tiebreak.process_tree import descendants
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 PAGES = ("/", "/timeline", "/tasks", "/tasks?view=board", "/queues", "/agents", "/messages", "/board")
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
 PER_SECOND = 1000
 _LOG = (
     "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :many) "
@@ -132,7 +128,7 @@ class Window:
         )
         self._playwright = sync_playwright().start()
         self._before = {each.pid for each in descendants(os.getpid())}
-        self._browser = self._playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        self._browser = chromium.start(self._playwright)
         self._page = self._browser.new_page()
         self._page.goto(json.loads(made.stdout)["link"])
         self._address = f"http://127.0.0.1:{daemon.port}{page}"

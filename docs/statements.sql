@@ -5746,12 +5746,12 @@ WHERE project = :project AND state = 'pending' AND ready_at = 0 AND aside > 0 AN
 -- upkeep.status (5), upkeep._count
 SELECT count(*)
 FROM tasks
-WHERE project = :project AND state = 'pending' AND ready_at > 0;
+WHERE project = :project AND ((state = 'claimed' AND until <= :now) AND attempts < max_attempts);
 
 -- upkeep.status (6), upkeep._count
 SELECT count(*)
 FROM tasks
-WHERE project = :project AND ((state = 'claimed' AND until <= :now) AND attempts < max_attempts);
+WHERE project = :project AND state = 'pending' AND ready_at > 0;
 
 -- upkeep.status (7), upkeep._count
 SELECT count(*)

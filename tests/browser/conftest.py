@@ -11,15 +11,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 import tiebreak
+from tests import chromium
 from tests.cli.command import TB
 from tests.daemons import PATIENCE, Serving, serving
 from tiebreak import Board
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
 SOON = PATIENCE * 1000
 """Milliseconds within which a page shows what it is going to show, also on a busy machine."""
 REPORT = """
@@ -34,7 +30,7 @@ expect.set_options(timeout=SOON)
 def browser() -> Iterator[Browser]:
     """The browser. While it is there an event loop runs, so it must be gone before tests that start one themselves."""
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        started = chromium.start(playwright)
         yield started
         started.close()
 

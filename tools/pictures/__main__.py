@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import sync_playwright
+from tests import chromium
 from tests.daemons import Serving, serving
 
 from .recording import Said, animated, record
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
 PLACE = Path(__file__).parents[2] / "docs" / "pictures"
 TB = os.path.join(os.path.dirname(sys.executable), "tb")
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
 SIZE: ViewportSize = {"width": 1200, "height": 800}
 PAGES = {"now": "/", "timeline": "/timeline", "task": "/tasks/3", "tasks": "/tasks", "jobs": "/queues"}
 NAMES = (*PAGES, "top", "demo")
@@ -58,7 +54,7 @@ def _pages(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tell(str(Path(folder) / "board.db"))
         with serving(Path(folder)) as daemon, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+            browser = chromium.start(playwright)
             page = browser.new_page(viewport=SIZE)
             page.goto(_link(daemon))
             for name in names:

@@ -19,7 +19,7 @@ from .events import last
 from .grants import LIVE
 from .projects import all_projects
 from .questions import listing as open_questions
-from .references import LAPSED, WAITS_FOR_PERSON, WINNABLE
+from .references import OPEN, WINNABLE
 from .rows import among
 from .waits import listing as waiting_agents
 
@@ -129,7 +129,10 @@ def counts(tx: Transaction, *, project: Project | None = "") -> Counts:
         (
             project or "",
             present,
-            *(_count(tx, "tasks", where, project) for where in (_CLAIMED, _READY, _BLOCKED)),
+            *(
+                _count(tx, "tasks", where, project)
+                for where in (OPEN["claimed"], OPEN["ready"], OPEN["blocked"] + OPEN["delayed"])
+            ),
             sum(count for (count,) in failed_lately(tx, project, "count(*)", MOST_COUNTED)),
             *(_count(tx, table, where, project) for table, where in (("tasks", _ASKED), ("holds", (LIVE,)))),
             last(tx),
@@ -138,14 +141,6 @@ def counts(tx: Transaction, *, project: Project | None = "") -> Counts:
     )
 
 
-# Each condition has its own index, so counting reads no rows of the table.
-_CLAIMED = ("state = 'claimed' AND until > {now}", f"{LAPSED} AND attempts >= max_attempts")
-_READY = (
-    "state = 'pending' AND ready_at = 0 AND aside = 0",
-    f"state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> {WAITS_FOR_PERSON}",
-    WINNABLE,
-)
-_BLOCKED = ("state = 'blocked'", "state = 'pending' AND ready_at > 0")
 _ASKED = ("max_attempts = 0 AND finished_at = 0",)
 
 

@@ -43,6 +43,17 @@ WAITS_FOR_QUEUE = 2
 """The value of `aside` for a hidden task of a paused queue."""
 WAITS_FOR_PERSON = 3
 """The value of `aside` for a question, which no search for the next task finds."""
+OPEN = {
+    "claimed": ("state = 'claimed' AND until > {now}", f"{LAPSED} AND attempts >= max_attempts"),
+    "ready": (
+        "state = 'pending' AND ready_at = 0 AND aside = 0",
+        f"state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> {WAITS_FOR_PERSON}",
+        WINNABLE,
+    ),
+    "delayed": ("state = 'pending' AND ready_at > 0",),
+    "blocked": ("state = 'blocked'",),
+}
+"""Conditions by which open tasks are counted. Each has its own index, so that counting reads no rows of the table."""
 ASIDE_IF_READY = (
     f"aside = CASE WHEN max_attempts = 0 THEN {WAITS_FOR_PERSON} WHEN limit_group IS NULL THEN 0 ELSE 1 END"
 )

@@ -7,7 +7,7 @@ from ..model import Status, record
 from . import operation
 from .agents import listing as agents
 from .grants import LIVE
-from .references import LAPSED, WAITS_FOR_PERSON, WINNABLE
+from .references import OPEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,16 +49,10 @@ def status(tx: Transaction, *, project: Project | None = "", count_events: bool 
     )
 
 
-# Each condition has its own index, so counting reads no rows of the table.
 _OPEN_STATES = {
-    "blocked": ["state = 'blocked'"],
-    "pending": [
-        "state = 'pending' AND ready_at = 0 AND aside = 0",
-        f"state = 'pending' AND ready_at = 0 AND aside > 0 AND aside <> {WAITS_FOR_PERSON}",
-        "state = 'pending' AND ready_at > 0",
-        WINNABLE,
-    ],
-    "claimed": ["state = 'claimed' AND until > {now}", f"{LAPSED} AND attempts >= max_attempts"],
+    "blocked": OPEN["blocked"],
+    "pending": OPEN["ready"] + OPEN["delayed"],
+    "claimed": OPEN["claimed"],
 }
 
 

@@ -1,8 +1,8 @@
 """A vault: the board as a folder of Markdown notes, for Obsidian and every other reader of Markdown.
 
-There is one note for each task, announcement, question, agent and thread of messages, and `Board.md`, which lists what
-needs a person. Notes link to each other: a bug to its fix, the fix to its acknowledgement, an agent to the tasks that
-it abandoned. The board is authoritative. A vault is a copy that can be deleted and made again.
+There is one note for each task, announcement, question, agent and thread of messages, and `Board.md`, which lists open
+questions, what failed and what is to do. Notes link to each other: a bug to its fix, the fix to its acknowledgement, an
+agent to the tasks that it abandoned. The board is authoritative. A vault is a copy that can be deleted and made again.
 
 How it stays complete, whenever its writer is killed:
 

@@ -1,4 +1,4 @@
-"""`Board.md`: what needs a person, who works on what, what waits, and the latest announcements."""
+"""`Board.md`: open questions, what failed, who works on what, what waits, and the latest announcements."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ def board_note(source: Source, vault: VaultFolder, projects: Iterable[str]) -> s
     project = None if source.project is None else caption(source.project)
     lines = properties({"tiebreak": "board", "project": project})
     lines += [f"# {project or 'All projects'}", ""]
-    groups: dict[str, list[str]] = {"Needs you": [], "Working": [], "Waiting": [], "Ready": []}
+    groups: dict[str, list[str]] = {"Questions": [], "Failed": [], "Working": [], "Waiting": [], "Ready": []}
     for task in _newest(source, projects, ["blocked", "pending", "claimed"]):
         title, text = _listed(task, source)
         groups[title].append(text)
-    groups["Needs you"] += [f"- failed: {task_link(task)}" for task in _newest(source, projects, ["failed"])]
+    groups["Failed"] = [f"- {task_link(task)}" for task in _newest(source, projects, ["failed"])]
     for title, kind in _ANNOUNCEMENTS.items():
         groups[title] = [f"- {task_link(task)}" for task in _announced(source, vault, kind)]
-    groups["Needs you"] = groups["Needs you"] or ["Nothing."]
     for title, entries in groups.items():
         lines += [f"## {title}", "", *entries, ""] if entries else []
     return "\n".join([*lines, ""])
@@ -58,7 +57,7 @@ def _announced(source: Source, vault: VaultFolder, kind: str) -> list[Task]:
 def _listed(task: Task, source: Source) -> tuple[str, str]:
     """The section that an open task belongs to, and its line there."""
     if task.kind == "question":
-        return "Needs you", f"- question: {task_link(task)}"
+        return "Questions", f"- {task_link(task)}"
     state, holder = source.state_and_holder(task)
     if state == "claimed":
         by = f" by {link(source.agent_path(holder, task.project), holder)}" if holder else ""
