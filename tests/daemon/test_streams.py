@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,19 @@ def test_a_brief_stream_goes_on_where_it_was_cut(served: Serving) -> None:
     with stream(served, f"?brief=true&project=demo&after={begin + 10}") as reading:
         [message] = reading.events(1)
     assert json.loads(message["data"]) == {"number": begin + 30, "events": {"task.posted": 20}}
+
+
+def test_a_brief_stream_pauses_between_two_messages(
+    near: Callable[..., InProcessDaemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "PAUSE", 1.0)
+    place = near()
+    with stream(place, "?brief=true") as reading:
+        began = time.monotonic()
+        for name in "ab":
+            post(place, name)
+            reading.events(1)
+        assert time.monotonic() - began >= 1.0
 
 
 def test_a_stream_that_is_neither_brief_nor_whole_is_refused(served: Serving) -> None:

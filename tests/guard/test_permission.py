@@ -53,6 +53,14 @@ def test_a_prompt_is_over_as_soon_as_the_agent_goes_on(claude: Start, event: str
     assert prompts(bob) == []
 
 
+def test_the_end_of_a_prompt_is_told_once(claude: Start) -> None:
+    ann = claude("s-ann")
+    ann.say("PermissionRequest", tool_name="Bash", tool_input=SECRET)
+    ann.say("UserPromptSubmit", prompt="go on")
+    ann.bash("true")
+    assert len(ann.board.events.read(event="agent.resumed")) == 1
+
+
 def test_a_tool_that_begins_beside_a_prompt_does_not_end_it(claude: Start) -> None:
     ann, bob = claude("s-ann"), claude("s-bob")
     ann.say("PermissionRequest", tool_name="WebFetch", tool_input={"url": "https://example.org"})
