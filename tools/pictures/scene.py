@@ -148,7 +148,7 @@ def _middle(scene: Scene) -> None:
     _claim(scene, "eager-wren", "flaky-cart", "tests/cart/test_total.py")
     lead.messages.send(body="refunds can begin as soon as payments are done", to="brave-otter")
     scene.at(12)
-    scene.by("brave-otter").messages.send(body="two more hours, the sandbox is slow", reply_to=1)
+    scene.by("brave-otter").messages.send(body="two more hours, the sandbox is slow", to="lead", reply_to=1)
     scene.by("gentle-ibis").holds.take(resources=["file:docs/payments.md"], lease=7200)
     scene.by("brave-otter").messages.send(body="the client is done, refunds are next", about="payments")
     scene.at(14)
