@@ -1,19 +1,26 @@
-"""What an open dashboard costs: CPU of the daemon and of the browser, and bytes, while nothing happens and under load.
+"""What it costs to watch: CPU of the daemon and of the watcher, and bytes, while nothing happens and under load.
 
 The board has 10,000 tasks and a long log. A real Chromium shows one page for a while; then the same with a writer that
-makes a thousand events a second. The load without a browser is measured too: only what comes on top of it is the cost
-of looking. First paint is what the browser reports for each page, once it has loaded the scripts and the style.
+makes a thousand events a second. `tb top` is watched in the same way, in a terminal of 200 × 60. The load without a
+watcher is measured too: only what comes on top of it is the cost of watching. First paint is what the browser reports
+for each page, once it has loaded the scripts and the style; for `tb top` it is the time from its start to its rows.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import apsw
 from tests import chromium
@@ -43,9 +50,22 @@ class Cost(NamedTuple):
 
     daemon: float
     """Seconds of CPU, as of one second."""
-    browser: float
+    watcher: float
     size: float
-    """Bytes, as of one minute."""
+    """Bytes, as of one minute: to the browser, or to the terminal."""
+
+
+class Watcher(Protocol):
+    """A program that shows the board."""
+
+    received: int
+    """Bytes until now."""
+
+    def wait(self, seconds: float) -> None:
+        """Let it work for so long."""
+
+    def cpu(self) -> float:
+        """Seconds of CPU that it has used."""
 
 
 def run(settings: Settings) -> Report:
@@ -53,11 +73,11 @@ def run(settings: Settings) -> Report:
     seconds = settings.size(30, 2)
     report = Report(
         "dashboard",
-        f"An open page of the daemon's, on a board with {settings.size(10_000, 200):,} tasks and "
+        f"A page of the daemon's, or `tb top`, on a board with {settings.size(10_000, 200):,} tasks and "
         f"{settings.size(1_000_000, 1000):,} events. CPU in percent of one core; busy: {PER_SECOND:,} events a second.",
         [
             *("page", "first paint ms"),
-            *("idle: daemon %", "browser %", "KiB a minute", "busy: daemon %", "browser %", "KiB a minute"),
+            *("idle: daemon %", "watcher %", "KiB a minute", "busy: daemon %", "watcher %", "KiB a minute"),
         ],
     )
     with folder() as place:
@@ -69,20 +89,33 @@ def run(settings: Settings) -> Report:
             for page in PAGES if not settings.quick else PAGES[:2]:
                 progress(f"dashboard: {page}")
                 with Window(daemon, place, page) as window:
-                    idle = _used(daemon, window, seconds)
-                    with Writer(path):
-                        busy = _used(daemon, window, seconds)
-                    _row(report, page, window.paints(), idle, busy)
+                    _row(report, page, window.paints, *_idle_and_busy(daemon, window, path, seconds))
+            for board in (path, f"http://127.0.0.1:{daemon.port}"):
+                name = f"tb top {'on the file' if board == path else 'through the daemon'}"
+                progress(f"dashboard: {name}")
+                paints = []
+                for _ in range(settings.size(4, 0)):
+                    with Terminal(board, place) as terminal:
+                        paints.append(terminal.paint)
+                with Terminal(board, place) as terminal:
+                    paints.append(terminal.paint)
+                    _row(report, name, paints, *_idle_and_busy(daemon, terminal, path, seconds))
     report.notes.append(
-        f"The daemon under the same load without a browser: {100 * alone.daemon:.1f} % (it follows the file)."
+        f"The daemon under the same load without a watcher: {100 * alone.daemon:.1f} % (it follows the file)."
     )
     return report
+
+
+def _idle_and_busy(daemon: Server, watcher: Watcher, path: str, seconds: float) -> tuple[Cost, Cost]:
+    idle = _used(daemon, watcher, seconds)
+    with Writer(path):
+        return idle, _used(daemon, watcher, seconds)
 
 
 def _row(report: Report, page: str, paints: list[float], idle: Cost, busy: Cost) -> None:
     cells: list[object] = [page, median(paints)]
     for cost in (idle, busy):
-        cells += [100 * cost.daemon, 100 * cost.browser, cost.size / 1024]
+        cells += [100 * cost.daemon, 100 * cost.watcher, cost.size / 1024]
     report.add(*cells)
 
 
@@ -100,18 +133,25 @@ def _fill(path: str, settings: Settings) -> None:
     loader.close()
 
 
-def _used(daemon: Server, window: Window | None, seconds: float) -> Cost:
-    """What daemon and browser use from now on, for so long."""
+def _used(daemon: Server, watcher: Watcher | None, seconds: float) -> Cost:
+    """What daemon and watcher use from now on, for so long."""
     began = time.monotonic()
-    before = daemon.cpu(), window.cpu() if window else 0.0, window.received if window else 0
+    before = daemon.cpu(), watcher.cpu() if watcher else 0.0, watcher.received if watcher else 0
     while (left := began + seconds - time.monotonic()) > 0:
-        if window:
-            window.wait(min(left, 0.5))
+        if watcher:
+            watcher.wait(min(left, 0.5))
         else:
             time.sleep(left)
     took = time.monotonic() - began
-    after = daemon.cpu(), window.cpu() if window else 0.0, window.received if window else 0
+    after = daemon.cpu(), watcher.cpu() if watcher else 0.0, watcher.received if watcher else 0
     return Cost((after[0] - before[0]) / took, (after[1] - before[1]) / took, (after[2] - before[2]) * 60 / took)
+
+
+def _ticks(pid: int) -> int:
+    """Of CPU, that a process has used."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 class Window:
@@ -132,7 +172,8 @@ class Window:
         self._page = self._browser.new_page()
         self._page.goto(json.loads(made.stdout)["link"])
         self._address = f"http://127.0.0.1:{daemon.port}{page}"
-        self._paints = [self._load() for _ in range(5)]
+        self.paints = [self._load() for _ in range(5)]
+        """Milliseconds until the first paint, for each time that the page was loaded."""
         network = self._page.context.new_cdp_session(self._page)
         network.send("Network.enable")
         network.on("Network.dataReceived", self._count)
@@ -151,10 +192,6 @@ class Window:
     def _count_message(self, message: dict[str, Any]) -> None:
         self.received += len(message.get("data", ""))
 
-    def paints(self) -> list[float]:
-        """Milliseconds until the first paint, for each time that the page was loaded."""
-        return self._paints
-
     def wait(self, seconds: float) -> None:
         """Let the browser work."""
         self._page.wait_for_timeout(1000 * seconds)
@@ -166,12 +203,10 @@ class Window:
             if each.pid in self._before:
                 continue
             try:
-                with open(f"/proc/{each.pid}/stat", encoding="ascii", errors="replace") as file:
-                    fields = file.read().rpartition(")")[2].split()
+                with open(f"/proc/{each.pid}/comm", encoding="ascii", errors="replace") as file:
+                    total += _ticks(each.pid) * ("chrom" in file.read())
             except OSError:
                 continue  # a process of the browser that has ended
-            with open(f"/proc/{each.pid}/comm", encoding="ascii", errors="replace") as file:
-                total += (int(fields[11]) + int(fields[12])) * ("chrom" in file.read())
         return total / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Window:
@@ -180,6 +215,50 @@ class Window:
     def __exit__(self, *_: object) -> None:
         self._browser.close()
         self._playwright.stop()
+
+
+class Terminal:
+    """`tb top` in a terminal of 200 × 60."""
+
+    def __init__(self, board: str, place: str) -> None:
+        self.received = 0
+        began = time.monotonic()
+        environment = {**os.environ, "XDG_STATE_HOME": place, "TIEBREAK_BOARD": board, "TERM": "xterm-256color"}
+        tb = os.path.join(os.path.dirname(sys.executable), "tb")
+        self._pid, self._screen = pty.fork()
+        if not self._pid:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 200, 0, 0))
+            os.execve(tb, [tb, "--project", boards.PROJECT, "top"], environment)
+        drawn = b""
+        while b"Needs you" not in drawn:
+            drawn += self._read(10)
+        self.paint = 1000 * (time.monotonic() - began)
+        """Milliseconds until it had drawn the board."""
+
+    def _read(self, seconds: float) -> bytes:
+        if not select.select([self._screen], [], [], seconds)[0]:
+            return b""
+        drawn = os.read(self._screen, 1 << 16)
+        self.received += len(drawn)
+        return drawn
+
+    def wait(self, seconds: float) -> None:
+        """Read what it draws, as a terminal would."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._read(left)
+
+    def cpu(self) -> float:
+        """Seconds of CPU that it has used."""
+        return _ticks(self._pid) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._screen)
 
 
 _WRITES = """
