@@ -4796,8 +4796,8 @@ LIMIT :limit;
 -- Return who held what when, made from the newest events, or from the newest ones before a number.
 -- ================================================================================================================
 
--- events.timeline (1), timeline._window
--- The events of the window, oldest first, and where the window before it ends.
+-- events.timeline (1), timeline._read
+-- The first or the last events between two numbers, both excluded, that say who had what.
 -- SQLite: 9223372036854775807 instead of :settled.
 SELECT number, at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, data
 FROM events
@@ -4833,6 +4833,31 @@ LIMIT :limit;
 SELECT id, number
 FROM tasks
 WHERE id IN (:id_aaa);
+
+-- events.timeline (5), timeline.timeline
+SELECT at
+FROM events
+WHERE number < :after
+ORDER BY number DESC
+LIMIT 1;
+
+-- events.timeline (6), timeline._read
+-- The first or the last events between two numbers, both excluded, that say who had what.
+-- SQLite: 9223372036854775807 instead of :settled.
+SELECT number, at, event, project, subject, name, kind, state, priority, agent, epoch, until, note, times, data
+FROM events
+WHERE project = :project
+  AND number > :floor
+  AND number < :end
+  AND number <= :settled
+  AND event IN (
+      'task.claimed', 'hold.taken', 'hold.transferred', 'task.extended', 'hold.renewed', 'task.progress',
+      'task.completed', 'task.failed', 'task.retrying', 'task.released', 'task.expired', 'hold.released',
+      'hold.expired', 'task.cancelled', 'task.broken', 'hold.broken', 'task.restored', 'hold.restored',
+      'task.refused', 'hold.refused', 'task.fenced', 'hold.fenced', 'job.orphaned', 'hold.deadlocked'
+  )
+ORDER BY number ASC
+LIMIT :limit;
 
 -- Also sends:
 --   queues.figures (1): SELECT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ MANY = f"""async () => {{
     {{ lane: n % 200, agent: `a${{n % 20}}`, epoch: 1 + Math.floor(n / 200), from: 1e9 + Math.floor(n / 200) * 60,
       to: 1e9 + Math.floor(n / 200) * 60 + 50, until: 0, how: "released", renewed: 0, note: "" }}));
   const el = document.body.appendChild(document.createElement("div"));
-  timeline(el, {{ now: 1e9 + 700, older: null, newest: 1, lanes, spans, marks: [] }});
+  timeline(el, {{ now: 1e9 + 700, end: 1e9 + 700, older: null, newest: 1, lanes, spans, marks: [] }});
   el.querySelector(".more").click();
   const began = performance.now();
   for (let n = 0; n < 10; n++) el.querySelector("[aria-label='Show all']").click();
@@ -163,6 +164,24 @@ def test_a_new_grant_appears_and_the_view_stays(visitor: Visitor, fenced: int, b
     page.wait_for_function("() => document.querySelector('[data-name=timeline]').textContent.includes('lock:deploy')")
     assert drawn(page, ".axis text").evaluate_all(labels) == before
     expect(page.get_by_role("button", name="Lanes for agents")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_picture_of_the_past_ends_with_its_window_and_says_how_grants_ended(
+    visitor: Visitor, fenced: int, board: Board, project: str
+) -> None:
+    board.holds.take(resources=["lock:deploy"], lease=600)
+    board.holds.take(resources=["lock:data"], lease=600)
+    before = board.events.last() + 1
+    board.holds.release(resources=["lock:deploy"])
+    board.holds.take(resources=["lock:later"])
+    page = visitor.sign_in(at=f"/timeline?before={before}")
+    expect(page.get_by_label("ann had lock:deploy as epoch 1")).to_have_attribute(
+        "aria-label", re.compile("gave it back")
+    )
+    expect(page.get_by_label("ann had lock:data as epoch 1")).to_have_attribute(
+        "aria-label", re.compile("still has it")
+    )
+    expect(page.get_by_label("lock:later")).to_have_count(0)
 
 
 def test_many_lanes_are_drawn_only_when_asked_for(visitor: Visitor, board: Board) -> None:

@@ -100,6 +100,45 @@ def test_windows_lead_back_to_the_first_event_without_a_gap(alice: Board) -> Non
     assert windows == 4
 
 
+def test_a_window_of_the_past_tells_how_its_grants_ended_after_it(place: Place, alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["lock:through", "lock:forever"], lease=600)
+    alice.tasks.claim(ref="before", lease=600)
+    bob.holds.take(resources=["lock:within"], lease=600)
+    bob.holds.release(resources=["lock:within"])
+    before = bob.events.last() + 1
+    place.advance(30)
+    alice.holds.release(resources=["lock:through"])
+    alice.tasks.complete(ref="before")
+    bob.holds.take(resources=["lock:through"])
+    with pytest.raises(Lost):
+        alice.holds.take(resources=["lock:through"])
+    assert sorted(spans(bob, before=before)) == [
+        ("before", "alice", 1, "completed"),
+        ("lock:forever", "alice", 1, "open"),
+        ("lock:through", "alice", 1, "released"),
+        ("lock:within", "bob", 1, "released"),
+    ]
+    found = bob.events.timeline(before=before)
+    assert found["marks"] == []
+    assert found["now"] - found["end"] == pytest.approx(30, abs=5)
+    names = {each[0] for each in spans(bob, before=before, limit=1)}
+    assert names == {"lock:within", "lock:forever", "lock:through"}, "a grant may reach over the whole window"
+
+
+def test_a_grant_that_ended_long_after_the_window_is_not_said_to_last(
+    alice: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice.holds.take(resources=["lock:deploy"], lease=600)
+    before = alice.events.last() + 1
+    for number in range(9):
+        alice.tasks.post(name=f"noise {number}")
+    alice.holds.release(resources=["lock:deploy"])
+    monkeypatch.setattr(timeline, "SCANNED", 5)
+    assert spans(alice, before=before) == [("lock:deploy", "alice", 1, "later")]
+    assert spans(alice, before=before, subject="lock:deploy") == [("lock:deploy", "alice", 1, "released")]
+    assert spans(alice, before=1) == []
+
+
 def test_other_projects_do_not_show(place: Place, alice: Board) -> None:
     place.open("carol", "other").holds.take(resources=["lock:x"])
     alice.holds.take(resources=["lock:y"])

@@ -1121,12 +1121,14 @@ class AsyncEvents(AsyncGroup):
         `lanes` are the tasks and resources, a slot of a pool each: `{project, subject, slot, name, kind, number}`. `spans`
         are the grants: `{lane, agent, epoch, from, to, until, how, renewed, note}`, where `how` it ended is `released`,
         `completed`, `failed`, `retrying`, `expired`, `broken`, `cancelled`, `transferred`, `restored` or `replaced`; it is
-        `open` while it lasts and `lapsed` if the lease has run out and nobody has written that yet. `marks` are what did
-        not happen: `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`.
-        Times are Unix seconds; 0 is unknown. `older` is the `before` of the next window back, None if there is none.
+        `open` while it lasts, `lapsed` if the lease has run out and nobody has written that yet, and `later` if it ended
+        too long after the window to be looked for. `marks` are what did not happen:
+        `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`. Times are Unix
+        seconds; 0 is unknown. The window is over at `end`. `older` is the `before` of the next window back, None if there
+        is none.
 
         `subject` selects one task (its id) or one resource. A window `before` a number does not show a grant that began
-        before it and ended after it.
+        before it and ended long after it.
         """
 
 

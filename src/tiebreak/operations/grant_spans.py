@@ -42,7 +42,8 @@ class Span:
     """One grant. Times are microseconds of board time; 0 is unknown, and an open span has no `end`.
 
     `how` it ended is the second half of the event's name: released, completed, failed, retrying, expired, broken,
-    cancelled, transferred, restored; `open` while it lasts, and `replaced` if its end is not among the events.
+    cancelled, transferred, restored; `open` while it lasts, and `replaced` if its end is not among the events. In a
+    window of the past a grant that is open is over by now, `later`, unless its row says that it is live.
     """
 
     __slots__ = ("agent", "begin", "end", "epoch", "how", "kind", "lane", "name", "note", "renewed", "until")
@@ -95,6 +96,15 @@ class Spans:
                 self.open.pop(_lane(event), None)
         elif what in _TAKEN_AWAY:
             self._take_away(event, row[_AT])
+
+    def go_on(self, events: Iterable[Event]) -> None:
+        """Read on after a window of the past: how its grants ended. Marks after it are not of the window."""
+        marks = list(self.marks)
+        for event in events:
+            self.read(event)
+        self.marks = marks
+        for span in self.open.values():
+            span.how = "later"
 
     def _take_away(self, event: Event, at: int) -> None:
         """Somebody else than the holder ended the grant, if there was one: only of a break it is certain."""

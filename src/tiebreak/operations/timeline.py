@@ -1,9 +1,10 @@
 """The timeline: who held what when, in a window of the log, for pictures. This module only reads.
 
-`grant_spans` makes spans of the events of the window. Two things are added that the window cannot tell: when a grant
-began that was made before it (one look into the index of grants), and in the newest window the grants that are live now
-and had no event for long. Everything is bounded, whatever the size of the board: the number of events, how far back
-they are looked for, and the number of live grants.
+`grant_spans` makes spans of the events of the window. Three things are added that the window cannot tell: when a grant
+began that was made before it (one look into the index of grants), the grants that are live now and had no event in the
+window, and for a window of the past how its grants ended after it (one more window is read, forward). Everything is
+bounded, whatever the size of the board: the number of events, how far they are looked for, and the number of live
+grants.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from . import Transaction
 
 SCANNED = 20_000
-"""How far back events are looked for: on a board of many projects, one of them may have had none for long."""
+"""How far events are looked for: on a board of many projects, one of them may have had none for long."""
 _WANTED = ", ".join(f"'{event}'" for event in EVENTS)
 _GRANTED = ", ".join(f"'{event}'" for event in GRANTS)
 
@@ -43,43 +44,50 @@ def timeline(
     `lanes` are the tasks and resources, a slot of a pool each: `{project, subject, slot, name, kind, number}`. `spans`
     are the grants: `{lane, agent, epoch, from, to, until, how, renewed, note}`, where `how` it ended is `released`,
     `completed`, `failed`, `retrying`, `expired`, `broken`, `cancelled`, `transferred`, `restored` or `replaced`; it is
-    `open` while it lasts and `lapsed` if the lease has run out and nobody has written that yet. `marks` are what did
-    not happen: `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`.
-    Times are Unix seconds; 0 is unknown. `older` is the `before` of the next window back, None if there is none.
+    `open` while it lasts, `lapsed` if the lease has run out and nobody has written that yet, and `later` if it ended
+    too long after the window to be looked for. `marks` are what did not happen:
+    `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`. Times are Unix
+    seconds; 0 is unknown. The window is over at `end`. `older` is the `before` of the next window back, None if there
+    is none.
 
     `subject` selects one task (its id) or one resource. A window `before` a number does not show a grant that began
-    before it and ended after it.
+    before it and ended long after it.
     """
     newest = last(tx)
-    events, older = _window(tx, project, subject, before, limit, newest)
-    made = Spans(events)
-    if before is None:
-        for span in _live(tx, project, subject):
-            _add_live(made, span, tx.now)
+    after = newest + 1 if before is None else min(before, newest + 1)
+    chosen = {"project": project, "subject": subject}
+    reach = newest if subject is not None else SCANNED  # the events of one subject have an index
+    floor = max(0, after - 1 - reach)
+    events = _read(tx, chosen, floor, after, limit, "DESC")[::-1]
+    older = events[0].number if len(events) == limit else floor + 1 if floor else None
+    made, end, past = Spans(events), tx.now, after <= newest
+    if past:
+        times = tx.all("SELECT at FROM {log} WHERE number < :after ORDER BY number DESC LIMIT 1", after=after)
+        end = times[0][0] if times else 0
+        made.go_on(_read(tx, chosen, after - 1, min(after + reach, newest + 1), limit, "ASC"))
+    for span in _live(tx, project, subject):
+        _add_live(made, span, tx.now)
+    if not past:
         for lane in {span.lane for span in made.spans}:
             made.marks += _pending(tx, lane, project)
     _find_beginnings(tx, made.spans)
-    return {"now": tx.now / 1e6, "older": older, "newest": newest, **_shown(tx, made)}
+    if past:
+        made.spans = [span for span in made.spans if span.begin <= end]
+    return {"now": tx.now / 1e6, "end": end / 1e6, "older": older, "newest": newest, **_shown(tx, made)}
 
 
-def _window(
-    tx: Transaction, project: str | None, subject: str | None, before: int | None, limit: int, newest: int
-) -> tuple[list[Event], int | None]:
-    """The events of the window, oldest first, and where the window before it ends."""
-    end = newest + 1 if before is None else min(before, newest + 1)
-    floor = 0 if subject is not None else max(0, end - 1 - SCANNED)
-    chosen = {"project": project, "subject": subject}
+def _read(tx: Transaction, chosen: dict[str, str | None], floor: int, end: int, limit: int, order: str) -> list[Event]:
+    """The first or the last events between two numbers, both excluded, that say who had what."""
     where = [f"{column} = :{column}" for column, value in chosen.items() if value is not None]
     where += ["number > :floor", "number < :end", "number <= {settled}", f"event IN ({_WANTED})"]
     rows = tx.all(
-        f"SELECT {COLUMNS} FROM {{log}} WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT :limit",
+        f"SELECT {COLUMNS} FROM {{log}} WHERE {' AND '.join(where)} ORDER BY number {order} LIMIT :limit",
         floor=floor,
         end=end,
         limit=limit,
         **chosen,
     )
-    older = rows[-1][0] if len(rows) == limit else floor + 1 if floor else None
-    return [record(Event, row) for row in reversed(rows)], older
+    return [record(Event, row) for row in rows]
 
 
 def _live(tx: Transaction, project: str | None, subject: str | None) -> list[Span]:

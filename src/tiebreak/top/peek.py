@@ -30,6 +30,7 @@ SENTENCES = 12
 DIFF_LINES = 200
 DIFF_PATIENCE = 2.0
 """Seconds for git."""
+_DIFF = ["diff", "--no-color", "--no-ext-diff", "--no-textconv"]
 LINES = 40
 """At most this many lines of one message or description."""
 UNREAD = 10
@@ -272,11 +273,14 @@ def _diff(board: Board, resources: list[str], session: Session | None) -> PeekPa
     root = (session.cwd if session and os.path.isdir(session.cwd or "") else None) or board.root()
     if not paths or root == "/":
         return PeekPart("diff", [])
-    words = ["git", "-C", root, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"]
-    done = run_bounded([*words, *(f":(top,glob){path}" for path in paths)], os.environ, None, b"", DIFF_PATIENCE)
-    if done.code:
-        return PeekPart("diff", [])  # no repository, no commit yet, or too large to be read in time
-    lines = block(done.out.expandtabs(4)).splitlines()
+    wanted = ["--", *(f":(top,glob){path}" for path in paths)]
+    lines: list[str] = []
+    for words in (["ls-files", "--others", "--exclude-standard", "--full-name"], [*_DIFF, "HEAD"]):
+        done = run_bounded(["git", "-C", root, *words, *wanted], os.environ, None, b"", DIFF_PATIENCE)
+        if done.code:
+            continue  # no repository, no commit yet, or too large to be read in time
+        found = block(done.out.expandtabs(4)).splitlines()
+        lines += found if words[0] == "diff" else [f"{path}: new, not in git yet" for path in found]
     more = [f"… {len(lines) - DIFF_LINES} more lines"] if len(lines) > DIFF_LINES else []
     return PeekPart("diff", [*lines[:DIFF_LINES], *more], "diff")
 

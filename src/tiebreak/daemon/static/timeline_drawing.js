@@ -21,6 +21,7 @@ const ENDS = {
   failed: "failed", retrying: "failed, to be tried again", expired: "lost it when the lease ran out",
   broken: "it was broken", cancelled: "it was cancelled",
   transferred: "passed it on", restored: "a backup was restored", replaced: "lost it",
+  later: "had it until after this window",
 };
 
 function legend(data) {
@@ -33,6 +34,9 @@ function legend(data) {
 
 /** Whether a grant outlived its lease. A job's heartbeats renew it without an event, so of a job nothing is known. */
 const late = (span) => (span.how === "expired" || span.how === "lapsed") && span.until > 0;
+
+/** Until when a grant is known to have lasted. */
+const stops = (span, { now, end }) => span.to || (span.how === "later" ? end : now);
 
 // ── Timeline ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -53,8 +57,8 @@ export function timeline(el, data, { by = "thing", link = () => null } = {}) {
   return view;
 }
 
-function extent({ spans, marks, now }) {
-  let [from, to] = [Infinity, now];
+function extent({ spans, marks, end }) {
+  let [from, to] = [Infinity, end];
   for (const span of spans) if (span.from) from = Math.min(from, span.from);
   for (const each of spans) if (!each.from && each.to) from = Math.min(from, each.to - 1);
   for (const mark of marks) [from, to] = [Math.min(from, mark.at), Math.max(to, mark.at)];
@@ -64,10 +68,10 @@ function extent({ spans, marks, now }) {
 }
 
 /** What to show first: everything, or of a long window the last hour in which something happened. */
-function first([from, to], { spans, marks, now }) {
+function first([from, to], { spans, marks, end }) {
   if (to - from < 6 * 3600) return [from, to];
   const last = Math.max(...spans.map((s) => s.to || s.from || 0), ...marks.map((m) => m.at), 0);
-  return [Math.max(from, Math.min(last, now) - 3600), to];
+  return [Math.max(from, Math.min(last, end) - 3600), to];
 }
 
 function build(view) {
@@ -198,7 +202,7 @@ function step(view, down, right) {
 
 /** The lanes to draw: name, spans (each with its row) and marks; late writes on top, then what happened last. */
 function lanesOf(view) {
-  const { lanes, spans, marks, now } = view.data;
+  const { lanes, spans, marks } = view.data;
   const found = new Map();
   const of = (each) => {
     const thing = view.by === "agent" ? null : lanes[each.lane];
@@ -208,7 +212,7 @@ function lanesOf(view) {
   };
   spans.forEach((span, i) => {
     const lane = of(span), key = `s${span.lane}.${span.epoch}.${i}`, start = span.from || view.extent[0];
-    const stop = span.to || now;
+    const stop = stops(span, view.data);
     lane.spans.push({ ...span, key, start, stop, thing: lanes[span.lane] });
     lane.last = Math.max(lane.last, stop);
   });
@@ -338,7 +342,7 @@ function drawLane(view, lane, top, x, into) {
     const end = late(span) && span.until < span.stop ? x(span.until) - 6 : right;
     const words = written(view.by === "agent" ? title(span.thing) : span.agent, span.epoch, end - begin - 4);
     if (words) shapes.push(draw("text", { x: begin, y: y + ROW / 2 + 3.5 }, words));
-    into.append(place(view, lane, span, (span.words ??= describe(span, data.now)), ...shapes));
+    into.append(place(view, lane, span, (span.words ??= describe(span, data)), ...shapes));
   }
   for (const mark of lane.marks) drawMark(view, lane, mark, top, x, into);
 }
@@ -375,12 +379,12 @@ function drawMark(view, lane, mark, top, x, into) {
   into.append(place(view, lane, mark, describeMark(mark), ...shapes));
 }
 
-function describe(span, now) {
+function describe(span, data) {
   const parts = [`${span.agent || "somebody"} had ${title(span.thing)} as epoch ${span.epoch}`];
-  const long = lasting((span.to || now) - span.from);
+  const stop = stops(span, data), long = lasting(stop - span.from);
   parts.push(span.from ? `from ${clock(span.from, 1)} for ${long}` : "from before this window");
   if (span.renewed) parts.push(span.renewed === 1 ? "renewed once" : `renewed ${span.renewed} times`);
-  if (late(span) && span.until < (span.to || now)) parts.push(`its lease ran out at ${clock(span.until, 1)}`);
+  if (late(span) && span.until < stop) parts.push(`its lease ran out at ${clock(span.until, 1)}`);
   parts.push(ENDS[span.how] + (span.note ? `: ${span.note}` : ""));
   return `${parts.join(", ")}.`;
 }

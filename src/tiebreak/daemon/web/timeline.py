@@ -27,6 +27,7 @@ ENDS = {
     "transferred": "passed it on",
     "restored": "lost it: a backup was restored",
     "replaced": "lost it",
+    "later": "had it until after this window",
 }
 """How a grant ended, in words."""
 _MARKS = {
@@ -60,7 +61,7 @@ async def timeline(visit: Visit) -> dict[str, Any]:
 def lines(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Grants and marks as lines of a list, newest first."""
     out = [
-        {**span, "at": span["to"] or found["now"], "said": ENDS[span["how"]], "thing": found["lanes"][span["lane"]]}
+        {**span, "at": span["to"] or found["end"], "said": ENDS[span["how"]], "thing": found["lanes"][span["lane"]]}
         for span in found["spans"]
     ]
     for mark in found["marks"]:
