@@ -19,6 +19,7 @@ import subprocess
 import sys
 import termios
 import time
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -29,7 +30,7 @@ from tiebreak.engine.sqlite.opening import allow_writing
 from tiebreak.process_tree import descendants
 
 from . import boards
-from .measure import REPOSITORY, Report, Settings, folder, progress
+from .measure import REPOSITORY, Report, Settings, folder, in_turns, progress
 from .servers import Server, server
 
 if TYPE_CHECKING:
@@ -86,20 +87,23 @@ def run(settings: Settings) -> Report:
         with server("tb", place, path) as daemon:
             with Writer(path):
                 alone = _used(daemon, None, seconds)
-            for page in PAGES if not settings.quick else PAGES[:2]:
+            pages = PAGES if not settings.quick else PAGES[:2]
+            with Window(daemon, place) as window:
+                paints = in_turns({page: partial(window.show, page) for page in pages}, settings.size(15, 1))
+            for page in pages:
                 progress(f"dashboard: {page}")
-                with Window(daemon, place, page) as window:
-                    _row(report, page, window.paints, *_idle_and_busy(daemon, window, path, seconds))
+                with Window(daemon, place) as window:
+                    window.show(page)
+                    _row(report, page, paints[page], *_idle_and_busy(daemon, window, path, seconds))
             for board in (path, f"http://127.0.0.1:{daemon.port}"):
                 name = f"tb top {'on the file' if board == path else 'through the daemon'}"
                 progress(f"dashboard: {name}")
-                paints = []
+                starts = []
                 for _ in range(settings.size(4, 0)):
                     with Terminal(board, place) as terminal:
-                        paints.append(terminal.paint)
+                        starts.append(terminal.paint)
                 with Terminal(board, place) as terminal:
-                    paints.append(terminal.paint)
-                    _row(report, name, paints, *_idle_and_busy(daemon, terminal, path, seconds))
+                    _row(report, name, [*starts, terminal.paint], *_idle_and_busy(daemon, terminal, path, seconds))
     report.notes.append(
         f"The daemon under the same load without a watcher: {100 * alone.daemon:.1f} % (it follows the file)."
     )
@@ -157,7 +161,7 @@ def _ticks(pid: int) -> int:
 class Window:
     """A browser with one page open."""
 
-    def __init__(self, daemon: Server, place: str, page: str) -> None:
+    def __init__(self, daemon: Server, place: str) -> None:
         from playwright.sync_api import sync_playwright
 
         self.received = 0
@@ -171,16 +175,15 @@ class Window:
         self._browser = chromium.start(self._playwright)
         self._page = self._browser.new_page()
         self._page.goto(json.loads(made.stdout)["link"])
-        self._address = f"http://127.0.0.1:{daemon.port}{page}"
-        self.paints = [self._load() for _ in range(5)]
-        """Milliseconds until the first paint, for each time that the page was loaded."""
+        self._address = f"http://127.0.0.1:{daemon.port}"
         network = self._page.context.new_cdp_session(self._page)
         network.send("Network.enable")
         network.on("Network.dataReceived", self._count)
         network.on("Network.eventSourceMessageReceived", self._count_message)
 
-    def _load(self) -> float:
-        self._page.goto(self._address)
+    def show(self, page: str) -> float:
+        """Load a page; returns the milliseconds until its first paint."""
+        self._page.goto(self._address + page)
         self._page.wait_for_function("document.getElementById('live-status').textContent === 'Live'")
         paints = "performance.getEntriesByName('first-contentful-paint').map((each) => each.startTime)"
         self._page.wait_for_function(f"{paints}.length")

@@ -104,6 +104,8 @@ LISTED = 100
 """How many rows an answer has by default."""
 SHOWN = 50
 """How many rows a command shows by default: as many as a person can look through."""
+MOST_COUNTED = 10_000
+"""Where a count stops: no person needs to know more exactly, and on a large board it would cost a look at every row."""
 SENTENCES = 200
 """How many sentences (`why`) or nodes (a graph) an answer has by default."""
 INSTANTS = 5

@@ -1,11 +1,14 @@
 """The words for what needs a person (`overview.needs`): what each kind is called, and the command that deals with it.
 
+Also how the counts beside it (`overview.counts`) are written.
+
 The terminal screen, the pages and `tb` without a command all show these, so that a person learns them once.
 """
 
 from __future__ import annotations
 
 from .held_files import called
+from .limits import MOST_COUNTED
 from .names import JOB, short
 
 TYPE_CHECKING = False
@@ -53,3 +56,8 @@ def sentence(need: Need) -> str:
         "handoff": f"{need.name}: {need.note or 'waits to be started'}",
         "stalled": f"{who} has {numbered}: {need.note}",
     }[need.kind]
+
+
+def counted(number: int) -> str:
+    """A count of `overview.counts`; with a `+` if the board stopped counting there."""
+    return f"{number:,}+" if number >= MOST_COUNTED else f"{number:,}"

@@ -20,7 +20,7 @@ from tiebreak.engine.sqlite.opening import allow_writing
 
 from .conftest import Visitor
 
-TASKS, EVENTS = 10_000, 100_000
+TASKS, EVENTS = 11_000, 100_000
 
 
 def rows(page: Page) -> list[str]:
@@ -189,7 +189,7 @@ def test_the_doctor_looks_only_when_asked(visitor: Visitor) -> None:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Iterator[Serving]:
-    """A daemon with 10,000 tasks and a long log."""
+    """A daemon with many tasks and a long log."""
     with serving(tmp_path) as started:
         with tiebreak.open(str(started.board), agent="ann~1", project="large") as board:
             for begin in range(0, TASKS, 1000):
@@ -227,6 +227,9 @@ def test_a_large_board_is_shown_in_windows(browser: Browser, large: Serving) -> 
     assert not set(first) & set(rows(page))
     page.get_by_role("link", name="Newer").click()
     assert rows(page) == first
+
+    visitor.go(page, "/")
+    expect(page.locator("[data-key=ready] dd")).to_have_text("10,000+")  # the board does not count further
 
     visitor.go(page, "/tasks?view=board")
     for name in ("Pending", "Claimed", "Done lately"):

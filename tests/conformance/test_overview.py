@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from tiebreak import Board, Deadlock
-from tiebreak.limits import STALLED
+from tiebreak.limits import MOST_COUNTED, STALLED
 from tiebreak.model import Activity, Need
 from tiebreak.need_words import TITLES, next_step, sentence
 from tiebreak.operations.needs import NEEDS
-from tiebreak.operations.overview import MOST_COUNTED
 
 from .engines import Place
 from .jobs_support import outcome, report

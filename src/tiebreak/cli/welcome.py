@@ -10,7 +10,7 @@ import os
 from ..errors import TiebreakError
 from ..held_files import called
 from ..names import short
-from ..need_words import next_step, sentence
+from ..need_words import counted, next_step, sentence
 from ..text import plain, span, table
 from .help_layout import columns, wrapped
 
@@ -130,7 +130,7 @@ def _needed(context: Context, needs: list[Need]) -> list[str]:
 def _at_work(context: Context, counts: Counts, agents: list[Activity], most: int) -> list[str]:
     board = context.board
     shown = [_count(counts.agents, "agent"), _count(counts.ready + counts.blocked, "open task")]
-    shown += [f"{counts.claimed} claimed", _count(counts.holds, "hold")]
+    shown += [f"{counted(counts.claimed)} claimed", _count(counts.holds, "hold")]
     head = f"{context.styled(plain(counts.project), 'bold')}: {', '.join(shown)}; you are {plain(short(board.agent))}"
     rows = [[f"  {each.agent}", _does(each)] for each in agents[:most]]
     more = len(agents) - len(rows)
@@ -149,4 +149,4 @@ def _does(agent: Activity) -> str:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{counted(number)} {what}{'' if number == 1 else 's'}"

@@ -10,7 +10,7 @@ what is looked up in the log is found by its subject.
 from __future__ import annotations
 
 from ..clock import SECOND, micros
-from ..limits import DAY, LISTED, MAX_LIMIT
+from ..limits import DAY, LISTED, MAX_LIMIT, MOST_COUNTED
 from ..model import Activity, Counts, Wait, record, row_of
 from ..names import PRIORITIES, json_text
 from . import operation
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     """The project and the full id of an agent."""
 
 SECTIONS = ("working", "waiting", "idle")
-MOST_COUNTED = 10_000
-"""Where counting stops: no person needs to know more exactly."""
 
 
 @operation("overview.agents", writes=False, strangers=True)

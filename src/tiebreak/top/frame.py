@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..names import short
+from ..need_words import counted
 from ..text import cut, plain, rfc3339, style, width
 from .rows import TABS, Cell, Section, ViewRow, sections, title
 from .snapshot import VIEWS
@@ -19,8 +20,6 @@ AGE = 4
 EVENTS_SHOWN = 8
 """Events at the end of a frame that is printed."""
 BAD_EVENTS = (".refused", ".fenced", ".broken", ".deadlocked", ".failed", ".orphaned")
-MOST = 10_000
-"""Where the board stops counting."""
 
 
 class FrameLine(NamedTuple):
@@ -112,15 +111,11 @@ def numbers(taken: Snapshot, columns: int) -> tuple[Cell, ...]:
     more.append((told.holds, "hold" if told.holds == 1 else "holds", ""))
     used = sum(width(part.text) for part in parts)
     for number, name, style_name in more:
-        part = Cell(f"{GAP if len(parts) == 2 else ' · '}{_counted(number)} {name}", style_name or "dim")
+        part = Cell(f"{GAP if len(parts) == 2 else ' · '}{counted(number)} {name}", style_name or "dim")
         used += width(part.text)
         if used <= columns:
             parts.append(part)
     return tuple(parts)
-
-
-def _counted(number: int) -> str:
-    return f"{number:,}+" if number >= MOST else f"{number:,}"
 
 
 def _cut_pieces(pieces: tuple[Cell, ...], columns: int) -> tuple[Cell, ...]:

@@ -60,10 +60,10 @@ def _numbers(queue: dict[str, Any]) -> dict[str, str]:
     median = "-" if queue["median"] is None else span(queue["median"])
     p95 = "" if queue["p95"] is None else f", p95 {span(queue['p95'])}"
     return {
-        "completed": f"{done} in an hour",
-        "depth": f"{queue['ready']} now, {queue['claimed']} claimed",
+        "completed": f"{done:,} in an hour",
+        "depth": f"{queue['ready']:,} now, {queue['claimed']:,} claimed",
         "waited": f"{median}{p95}",
-        "failed": f"{failed} in an hour",
+        "failed": f"{failed:,} in an hour",
     }
 
 

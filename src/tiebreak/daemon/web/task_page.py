@@ -60,7 +60,8 @@ async def task(visit: Visit) -> dict[str, Any]:
         "above": above,
         "life": lines,
         "shapes": {line["event"] for line in lines},
-        "present": [each.text for each in sentences if is_present(each)],
+        # The state is shown beside it: a sentence that says no more is left out.
+        "present": [each.text for each in sentences if is_present(each) and each.text != f"Now: {found.state}."],
         "attempts": [{**span, "said": ENDS[span["how"]]} for span in reversed(lanes["spans"])],
         "graph": drawn(graph["nodes"], graph["edges"], graph["number"], visit.project) if graph["edges"] else "",
         "graph_cut": graph["cut"],

@@ -13,7 +13,8 @@ from urllib.parse import quote, urlencode
 
 from ...held_files import called
 from ...names import short
-from ...text import ago, block, rfc3339, span
+from ...need_words import counted
+from ...text import ago, block, parse_rfc3339, rfc3339, span
 from . import actions, static_files
 
 if TYPE_CHECKING:
@@ -48,7 +49,16 @@ def _environment() -> Environment:
     )
     made.globals.update(href=href, static=static_files.address, actions=actions.ACTIONS, asked=actions.asked)
     made.filters.update(
-        short=_short, called=called, moment=rfc3339, span=span, ago=_ago, left=_left, pretty=_pretty, calendar=_calendar
+        at=parse_rfc3339,
+        moment=rfc3339,
+        span=span,
+        ago=_ago,
+        left=_left,
+        calendar=_calendar,
+        counted=counted,
+        called=called,
+        short=_short,
+        pretty=_pretty,
     )
     return made
 
