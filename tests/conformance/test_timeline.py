@@ -139,6 +139,24 @@ def test_a_grant_that_ended_long_after_the_window_is_not_said_to_last(
     assert spans(alice, before=1) == []
 
 
+def test_who_took_a_grant_away_is_told_and_a_holder_who_gave_back_took_nothing(alice: Board, bob: Board) -> None:
+    alice.holds.take(resources=["lock:broken", "lock:released"])
+    for key in ("broken", "cancelled"):
+        alice.tasks.claim(ref=key)
+    bob.holds.break_(resource="lock:broken", reason="stuck")
+    alice.holds.release(resources=["lock:released"])
+    bob.tasks.break_(ref="broken", reason="stuck")
+    bob.tasks.cancel(ref="cancelled")
+    found = bob.events.timeline()
+    told = {found["lanes"][each["lane"]]["name"]: (each["agent"], each["how"], each["by"]) for each in found["spans"]}
+    assert told == {
+        "lock:broken": ("alice", "broken", "bob"),
+        "lock:released": ("alice", "released", ""),
+        "broken": ("alice", "broken", "bob"),
+        "cancelled": ("alice", "cancelled", "bob"),
+    }
+
+
 def test_other_projects_do_not_show(place: Place, alice: Board) -> None:
     place.open("carol", "other").holds.take(resources=["lock:x"])
     alice.holds.take(resources=["lock:y"])
@@ -209,7 +227,22 @@ def test_figures_that_are_cut_are_missing_and_not_zero(
         place.advance(60)
     answer = alice.queues.figures(minutes=10)
     assert answer["cut"] is True
-    assert answer["queues"][0]["begun"] == [None] * 8 + [0, 0]
+    assert answer["queues"][0]["begun"] == [None] * 7 + [0, 0, 0]
+    assert answer["now"] - answer["since"] == pytest.approx(120, abs=5)
+
+
+def test_more_work_in_a_minute_than_is_counted_is_not_shown_as_none(
+    alice: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_figures, "MOST", 6)
+    for number in range(9):
+        alice.tasks.claim(ref=f"t{number}")
+        alice.tasks.complete(ref=f"t{number}")
+    answer = alice.queues.figures()
+    [found] = answer["queues"]
+    assert sum(each or 0 for each in found["completed"]) == 2, "six events: a task is posted, claimed and completed"
+    assert answer["cut"] is True
+    assert 0 <= answer["now"] - answer["since"] < 60
 
 
 def test_a_question_and_a_blocked_task_are_not_ready(alice: Board) -> None:
@@ -218,6 +251,39 @@ def test_a_question_and_a_blocked_task_are_not_ready(alice: Board) -> None:
     alice.questions.ask("which?")
     assert figures(alice, "q")["depth"][-1] == figures(alice, "q")["ready"] == 1
     assert [each["queue"] for each in alice.queues.figures()["queues"] if each["ready"]] == ["q"]
+
+
+def test_the_answer_to_a_question_is_no_work_of_a_queue(alice: Board) -> None:
+    asked = alice.questions.ask("which?")
+    alice.questions.answer(ref=str(asked.number), answer="this one")
+    assert alice.queues.figures()["queues"] == []
+
+
+def test_a_backlog_that_is_cancelled_was_there_before(place: Place, alice: Board, bob: Board) -> None:
+    for number in range(4):
+        alice.tasks.post(name=f"t{number}", key=f"t{number}", queue="q")
+    alice.tasks.post(name="comes after", key="later", after=["t0"], queue="q")
+    alice.tasks.post(name="is blocked", key="blocked", after=["t3"], queue="q")
+    alice.tasks.claim(ref="t1", lease=90_000)
+    with pytest.raises(Lost):
+        bob.tasks.claim(ref="t1")
+    place.advance(7200)
+    alice.messages.send(body="a comment tells no state", about="t2")
+    for key in ("t0", "t1", "t2", "blocked"):
+        bob.tasks.cancel(ref=key)
+    found = figures(alice, "q")
+    assert alice.tasks.get(ref="later").state == "cancelled"
+    assert (found["depth"][0], found["depth"][-2:], found["ready"]) == (3, [3, 1], 1)
+
+
+def test_a_task_cancelled_in_the_window_leaves_its_queue_once(place: Place, alice: Board) -> None:
+    for number in range(3):
+        alice.tasks.post(name=f"t{number}", key=f"t{number}", queue="q")
+    alice.tasks.claim(ref="t1")
+    place.advance(60)
+    alice.tasks.cancel(ref="t0")
+    alice.tasks.cancel(ref="t1")
+    assert figures(alice, "q")["depth"][-3:] == [0, 2, 1]
 
 
 def test_a_limit_says_how_many_run_and_how_many_wait(alice: Board) -> None:

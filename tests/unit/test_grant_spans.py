@@ -87,12 +87,13 @@ def test_a_transfer_ends_one_span_and_begins_the_next() -> None:
 def test_a_break_ends_the_span_of_the_holder_not_of_the_one_who_broke_it() -> None:
     made = Spans([event(10, "hold.taken"), event(20, "hold.broken", "carol~1", 1, note="stuck")])
     assert [told(span) for span in made.spans] == [("alice~1", 1, 10, 20, "broken")]
+    assert made.spans[0].by == "carol~1"
     assert not made.open
 
 
 def test_a_break_whose_grant_was_not_read_does_not_name_the_one_who_broke_it() -> None:
     [span] = Spans([event(20, "task.broken", "carol~1", 3)]).spans
-    assert told(span) == ("", 3, 0, 20, "broken")
+    assert (*told(span), span.by) == ("", 3, 0, 20, "broken", "carol~1")
 
 
 def test_a_cancelled_task_that_nobody_had_gets_no_span() -> None:

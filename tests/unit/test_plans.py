@@ -144,6 +144,7 @@ def test_a_picture_reads_no_table_from_end_to_end(
 ) -> None:
     board.holds.take(resources=["lock:a"])
     board.tasks.claim(ref="work")
+    board.tasks.cancel(ref="work")  # the figures look for what it was before
     board.holds.release(resources=["lock:a"])  # the window of one event has no beginning of it
     params: dict[str, Any] = {"limit": 1} if operation == "events.timeline" else {}
 
@@ -151,5 +152,5 @@ def test_a_picture_reads_no_table_from_end_to_end(
 
     bad = [step for step in steps if step.startswith("SCAN") and step.split()[1] in ("tasks", "events", "holds")]
     assert not [step for step in bad if "USING" not in step], steps
-    if operation == "events.timeline":
-        assert any("INDEX events_granted " in step for step in steps), steps
+    index = "events_granted" if operation == "events.timeline" else "events_subject"
+    assert any(f"INDEX {index} " in step for step in steps), steps

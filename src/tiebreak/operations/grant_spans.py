@@ -43,15 +43,16 @@ class Span:
 
     `how` it ended is the second half of the event's name: released, completed, failed, retrying, expired, broken,
     cancelled, transferred, restored; `open` while it lasts, and `replaced` if its end is not among the events. In a
-    window of the past a grant that is open is over by now, `later`, unless its row says that it is live.
+    window of the past a grant that is open is over by now, `later`, unless its row says that it is live. `by` is who
+    took it away, if the event knows: an agent or a person, which the log does not tell apart.
     """
 
-    __slots__ = ("agent", "begin", "end", "epoch", "how", "kind", "lane", "name", "note", "renewed", "until")
+    __slots__ = ("agent", "begin", "by", "end", "epoch", "how", "kind", "lane", "name", "note", "renewed", "until")
 
     def __init__(self, lane: SpanLane, name: str, kind: str, agent: str, epoch: int) -> None:
         self.lane, self.name, self.kind, self.agent, self.epoch = lane, name, kind, agent, epoch
         self.begin = self.end = self.until = self.renewed = 0
-        self.how, self.note = "open", ""
+        self.how, self.note, self.by = "open", "", ""
 
 
 class Denial:
@@ -115,6 +116,7 @@ class Spans:
             del self.open[span.lane]
         if span is not None:
             _end(span, at, event.event.partition(".")[2], event.note)
+            span.by = row_of(event)[_AGENT] or ""
 
     def _of(self, event: Event) -> Span:
         """The span of the grant that an event is about. If its beginning was not read, it is made here."""

@@ -1,19 +1,24 @@
 """Figures of queues: throughput, depth, latency and failures, minute by minute. This module only reads.
 
 They are counted from the newest events, at most `MOST` of them, so that they cost the same on every board. The answer
-says how far back these reach: for earlier minutes there is no figure (None), which is something else than zero.
+says how far back these reach (`since`): for earlier minutes there is no figure (None), which is something else than
+zero, and the minute of that moment counts from it on. A busy board has so many events in seconds, so whoever shows a
+sum has to say for how long.
 
 Depth is counted backwards from the tasks that are ready now: a task that became ready in a minute was not there before,
-and one that was claimed was. A delayed task becomes ready without an event, so it counts from the moment it was posted.
+and one that was claimed was. A cancelled task was ready if the log says so: its last event before tells its state. A
+delayed task becomes ready without an event, so it counts from the moment it was posted.
+
+Questions are no work of a queue, though they are stored as tasks: they count nowhere.
 """
 
 from __future__ import annotations
 
-from ..names import short
+from ..names import QUESTION, short
 from . import operation
 from .events import last
 from .references import WAITS_FOR_PERSON
-from .rows import among
+from .rows import among, given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +32,13 @@ if TYPE_CHECKING:
     """Project and queue."""
 
 MOST = 5000
-"""How many events are counted at most."""
+"""How many events are counted at most. Each costs a look at its task: ten times as many take a quarter of a second."""
 SCANNED = 50_000
 """How far back they are looked for, among events of other kinds and projects."""
 MOST_READY = 20_000
 """How many ready tasks are counted; with more, `ready` says only that there are at least so many."""
+LOOKED_BACK = 50
+"""Events of a cancelled task among which its state before is looked for: refusals and comments tell none."""
 MINUTE = 60_000_000
 
 _ARRIVES = (
@@ -54,15 +61,17 @@ def figures(tx: Transaction, *, project: Project | None = "", minutes: Count = 6
 
     `queues` has for each queue `{project, queue, ready, claimed, paused_at, paused_by, reason, begun, completed,
     failed, depth, waited, median, p95}`. `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count
-    events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
-    median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
-    before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
-    20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+    events in each minute, oldest first; questions do not count. `depth` is the number of ready tasks at the end of each
+    minute, `waited` the median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about
+    all of them. At most 5,000 events are counted, and `cut` says that there were more. All figures are about the time
+    from `since` to `now`: minutes before that are None, and the minute of `since` counts from it on. `ready` is capped
+    at 20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
     that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
     """
     begin = (tx.now // MINUTE + 1 - minutes) * MINUTE
     rows, since = _window(tx, project, begin)
     queues = _queues(tx, {row[2] for row in rows})
+    before = _before_cancelling(tx, rows)
     ready, capped = _ready(tx, project)
     claimed, paused = _claimed(tx, project), _paused(tx, project)
     names = sorted({*ready, *claimed, *paused, *(name for name, _ in queues.values())})
@@ -70,10 +79,11 @@ def figures(tx: Transaction, *, project: Project | None = "", minutes: Count = 6
     for row in rows:
         if row[2] in queues:
             name, created = queues[row[2]]
-            counts[name].read((row[0] - begin) // MINUTE, row, created)
-    known = max(0, -(-(since - begin) // MINUTE))
+            counts[name].read((row[0] - begin) // MINUTE, row[:6], created, before.get(row[6]))
+    known = max(0, min(minutes - 1, (since - begin) // MINUTE))
     return {
         "minutes": minutes,
+        "now": tx.now / 1e6,
         "since": max(since, begin) / 1e6,
         "cut": since > begin,
         "capped": capped,
@@ -100,8 +110,8 @@ class QueueCounts:
         self._since: dict[str, int] = {}
         """Since when a task is ready."""
 
-    def read(self, minute: int, row: tuple[Any, ...], created: int) -> None:
-        """Take the next event of a task that was posted at this moment."""
+    def read(self, minute: int, row: tuple[Any, ...], created: int, before: str | None = None) -> None:
+        """Take the next event of a task that was posted at this moment; of a cancelled one, its state before."""
         at, event, subject, state, epoch, until = row
         minute = min(minute, len(self.begun) - 1)
         if event in _ARRIVES and state == "pending":
@@ -113,8 +123,9 @@ class QueueCounts:
             since = self._since.pop(subject, created if epoch == 1 else 0)
             if since:
                 self.waits[minute].append(max(0, at - since) / 1e6)
-        elif event == "task.cancelled" and self._since.pop(subject, 0):
-            self.change[minute] -= 1
+        elif event == "task.cancelled":
+            self._since.pop(subject, 0)
+            self.change[minute] -= before == "pending"
         elif event == "task.completed":
             self.completed[minute] += 1
         if event in ("task.failed", "task.retrying", "task.expired"):
@@ -149,11 +160,13 @@ def _window(tx: Transaction, project: str | None, begin: int) -> tuple[list[tupl
     """The events since a moment, oldest first, and the moment from which on they are complete."""
     newest = last(tx)
     rows = tx.all(
-        "SELECT at, event, subject, state, epoch, until FROM {log} WHERE number > :floor AND number <= {settled} "
-        f"AND {_of(project)}at >= :begin AND event IN ({_WANTED}) ORDER BY number DESC LIMIT :most",
+        "SELECT at, event, subject, state, epoch, until, number, agent FROM {log} WHERE number > :floor "
+        f"AND number <= {{settled}} AND {_of(project)}at >= :begin AND event IN ({_WANTED}) "
+        "AND (kind IS NULL OR kind <> :question) ORDER BY number DESC LIMIT :most",
         floor=newest - SCANNED,
         project=project,
         begin=begin,
+        question=QUESTION,
         most=MOST,
     )
     if len(rows) == MOST:
@@ -174,6 +187,26 @@ def _queues(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[QueueName, i
     for these, params in among("id", sorted(ids)):
         rows = tx.all(f"SELECT id, project, queue, created_at FROM tasks WHERE id IN ({these})", **params)
         found.update((id_, ((project, queue), created)) for id_, project, queue, created in rows)
+    return found
+
+
+def _before_cancelling(tx: Transaction, rows: list[tuple[Any, ...]]) -> dict[int, str]:
+    """The state of each cancelled task before that, by the number of the event; one that nobody cancelled was blocked.
+
+    That is a task that came after another one: the board cancels it by itself.
+    """
+    found: dict[int, str] = {}
+    cancelled = [(number, subject) for _, event, subject, *_, number, by in rows if event == "task.cancelled" and by]
+    for table, params in given(("n", "s"), cancelled):
+        rows = tx.all(
+            f"{table}SELECT n, (SELECT state FROM (SELECT number, state FROM {{log}} WHERE subject = given.s "
+            "AND number < given.n ORDER BY number DESC LIMIT :most) AS latest WHERE state IS NOT NULL "
+            "ORDER BY number DESC LIMIT 1) FROM given",
+            most=LOOKED_BACK,
+            **params,
+        )
+        # What was pruned from the log happened long ago: a claim does not last so long.
+        found.update((number, state or "pending") for number, state in rows)
     return found
 
 
