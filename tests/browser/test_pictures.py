@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 import tiebreak
-from tests.daemons import Serving
+from tests.daemons import PATIENCE, Serving, serving
 from tiebreak import Board, Fenced, Lost
+from tiebreak.engine.sqlite.opening import allow_writing
 
 from .conftest import Visitor
 
@@ -23,12 +28,13 @@ MANY = f"""async () => {{
   const {{ timeline }} = await import({MODULE % "timeline_drawing.js"});
   const many = (count, make) => Array.from({{ length: count }}, (_, n) => make(n));
   const lanes = many(200, (n) => (
-    {{ project: "p", subject: `${{n}}`, slot: 0, name: `file:${{n}}`, kind: "file", number: 0 }}));
+    {{ project: "p", subject: `file:${{n}}`, slot: 0, name: `file:${{n}}`, kind: "file", number: 0,
+      title: `${{n}}` }}));
   const spans = many(2000, (n) => (
     {{ lane: n % 200, agent: `a${{n % 20}}`, epoch: 1 + Math.floor(n / 200), from: 1e9 + Math.floor(n / 200) * 60,
-      to: 1e9 + Math.floor(n / 200) * 60 + 50, until: 0, how: "released", renewed: 0, note: "" }}));
+      to: 1e9 + Math.floor(n / 200) * 60 + 50, until: 0, how: "released", said: "", renewed: 0, note: "" }}));
   const el = document.body.appendChild(document.createElement("div"));
-  timeline(el, {{ now: 1e9 + 700, end: 1e9 + 700, older: null, newest: 1, lanes, spans, marks: [] }});
+  timeline(el, {{ now: 1e9 + 700, end: 1e9 + 700, older: null, newest: 1, legend: [], lanes, spans, marks: [] }});
   el.querySelector(".more").click();
   const began = performance.now();
   for (let n = 0; n < 10; n++) el.querySelector("[aria-label='Show all']").click();
@@ -67,6 +73,33 @@ def fenced(daemon: Serving, board: Board, project: str) -> int:
     return task.number
 
 
+@pytest.fixture
+def busy(browser: Browser, project: str, tmp_path: Path) -> Iterator[Visitor]:
+    """A person with a browser, and a daemon of their own: what happens on a busy board is no matter of other tests."""
+    with serving(tmp_path) as daemon, closing(browser.new_context()) as context:
+        made = Visitor(context, daemon, project)
+        yield made
+        assert made.unexpected() == []
+
+
+def fill(daemon: Serving, count: int, event: str = "task.posted", project: str = "busy", subject: str = "none") -> None:
+    """Write so many events into the log, as a very busy board does."""
+    with closing(apsw.Connection(str(daemon.board))) as connection:
+        connection.set_busy_timeout(int(PATIENCE * 1000))
+        allow_writing(connection)
+        connection.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+            "INSERT INTO events (at, event, project, subject, name, kind, agent, epoch) "
+            "SELECT (SELECT max(at) FROM events) + 1, ?, ?, ?, 'noise', 'task', 'bob~1', 1 FROM n",
+            (count, event, project, subject),
+        )
+
+
+def value(page: Page, figure: str) -> Any:
+    """The words beside a sparkline of the only queue."""
+    return page.locator(".queue .figure", has_text=figure).locator(".value")
+
+
 def drawn(page: Page, what: str) -> Any:
     return page.locator(f"svg.timeline {what}")
 
@@ -81,7 +114,8 @@ def test_a_late_write_is_explained_by_the_picture_alone(visitor: Visitor, fenced
     words = drawn(page, "[data-key]").evaluate_all("all => all.map((each) => each.getAttribute('aria-label'))")
     assert any("ann had #" in each and "epoch 1" in each and "lost it when the lease ran out" in each for each in words)
     assert any("bob had #" in each and "epoch 2" in each and "renewed once" in each for each in words)
-    assert any("ann wrote to #" in each and "with epoch 1" in each and "nothing changed" in each for each in words)
+    late = "ann wrote too late, was refused and changed nothing: #"
+    assert any(each.startswith(late) and "epoch 1" in each for each in words)
     assert page.locator(".legend li").all_text_contents() == [
         "was refused: somebody else had it",
         "the lease ran out; hatched: nobody had noticed yet",
@@ -151,6 +185,79 @@ def test_the_same_by_agents(visitor: Visitor, fenced: int) -> None:
     names = page.locator("svg.timeline .names text > title")
     assert sorted(names.evaluate_all("all => all.map((each) => each.textContent)")) == ["ann", "bob"]
     expect(drawn(page, "path.ghost")).to_have_count(1)
+
+
+def test_one_name_in_two_projects_is_two_agents_and_each_has_its_page(
+    visitor: Visitor, daemon: Serving, board: Board, project: str
+) -> None:
+    projects = [f"{project}-{n}" for n in (1, 2)]
+    for each in projects:
+        with another(daemon, each, "zoe") as zoe:
+            zoe.agents.announce()
+            zoe.holds.take(resources=["file:src/pay.py"])
+    page = visitor.sign_in()
+    page.goto(f"{daemon.url}/timeline")
+    page.get_by_role("button", name="Lanes for agents").click()
+    lanes = [page.locator("svg.timeline .names a", has_text=f"zoe · {each}") for each in projects]
+    for lane, of in zip(lanes, projects, strict=True):
+        expect(lane).to_have_count(1)
+        answer = page.request.get(f"{daemon.url}{lane.get_attribute('href')}")
+        assert answer.ok, (of, answer.status)
+        assert f"project={of}" in (lane.get_attribute("href") or "")
+
+
+def test_the_picture_and_its_list_use_the_same_words_and_say_who_took_a_hold_away(
+    visitor: Visitor, daemon: Serving, board: Board, project: str
+) -> None:
+    board.holds.take(resources=["file:src/pay.py", "lock:deploy", "pool:gpu"], slots=2)
+    with another(daemon, project, "bob") as bob:
+        with pytest.raises(Lost):
+            bob.holds.take(resources=["lock:deploy"])
+        bob.holds.break_(resource="file:src/pay.py", reason="stuck")
+        bob.holds.take(resources=["file:src/pay.py"])
+    page = visitor.sign_in(at="/timeline")
+    labels = drawn(page, "[data-key]").evaluate_all("all => all.map((each) => each.getAttribute('aria-label'))")
+    page.locator(".list summary").click()
+    lines = [" ".join(each.split()) for each in page.locator(".list li").all_inner_texts()]
+    for agent, said, thing in (
+        ("ann", "lost it: taken away by bob", "src/pay.py"),
+        ("bob", "still has it", "src/pay.py"),
+        ("ann", "still has it", "pool:gpu slot 0"),
+        ("bob", "was refused", "lock:deploy"),
+    ):
+        assert any(each.startswith(f"{agent} {said}: {thing} ") for each in lines), (said, lines)
+        told = [each for each in labels if each.startswith(f"{agent} ") and said in each and f" {thing}" in each]
+        assert told, (said, labels)
+    assert page.locator(".legend li").all_text_contents() == ["was refused: somebody else had it", "taken away"]
+    assert not [each for each in labels if "file:" in each]
+    names = drawn(page, ".names text > title").evaluate_all("all => all.map((each) => each.textContent)")
+    assert sorted(names) == ["lock:deploy", "pool:gpu slot 0", "src/pay.py"]
+
+
+def test_the_first_grant_of_a_project_ends_the_sentence_that_there_is_none(visitor: Visitor, board: Board) -> None:
+    page = visitor.sign_in(at="/timeline")
+    expect(page.locator(".chosen")).to_have_text("Nobody has held anything yet.")
+    board.holds.take(resources=["lock:deploy"])
+    expect(drawn(page, "rect.span")).to_have_count(1)
+    expect(page.locator(".chosen")).not_to_have_text("Nobody has held anything yet.")
+
+
+def test_a_quiet_project_on_a_busy_board_is_not_said_to_have_no_past(busy: Visitor) -> None:
+    with another(busy.daemon, busy.project, "ann") as ann:
+        ann.agents.announce(doing="once")
+        ann.holds.take(resources=["lock:once"])
+        ann.holds.release(resources=["lock:once"])
+    fill(busy.daemon, 20_001)
+    page = busy.sign_in(at="/timeline")
+    nobody = "Nobody held anything in the latest 20,000 events on the board. There are older ones."
+    expect(page.locator(".chosen")).to_have_text(nobody)
+    page.locator(".list summary").click()
+    expect(page.locator(".list .none")).to_contain_text(nobody)
+    page.locator(".list .none a").click()
+    expect(page.get_by_label("ann had lock:once as epoch 1")).to_have_count(1)
+    busy.go(page, "/agent?name=ann")
+    told = page.locator("section[aria-labelledby=latest]")
+    expect(told).to_contain_text("None of the latest 20,000 events of the board is about this.")
 
 
 def test_a_new_grant_appears_and_the_view_stays(visitor: Visitor, fenced: int, board: Board) -> None:
@@ -256,6 +363,25 @@ def test_what_is_not_known_is_a_gap_and_not_zero(visitor: Visitor, board: Board)
     assert len(parts[0]) == 1
     assert parts[0][0].startswith("M50.0")
     assert len(parts[1]) == 2
+
+
+def test_a_queue_that_does_much_in_a_moment_says_how_much_and_in_how_long(busy: Visitor) -> None:
+    with another(busy.daemon, busy.project, "ann") as ann:
+        task = ann.tasks.claim(ref="work")
+    fill(busy.daemon, 6_000, "task.completed", busy.project, task.id)
+    page = busy.sign_in(at="/queues")
+    found = re.fullmatch(r"5,000 in the last (\d+ms|\d+(\.\d)?s|\d+m\d\ds)", value(page, "Done").inner_text())
+    assert found, value(page, "Done").inner_text()
+    assert value(page, "Failed").inner_text().startswith("0 in the last ")
+    expect(page.locator("svg.spark:has(.last)")).to_have_count(2)  # of what is done and what is ready
+    expect(page.locator("main")).to_contain_text("all figures are about what happened in the last ")
+    assert "hour" not in page.locator("main").inner_html()
+
+
+def test_an_hour_that_was_counted_whole_is_called_an_hour(visitor: Visitor, board: Board) -> None:
+    board.tasks.claim(ref="t")
+    board.tasks.complete(ref="t")
+    expect(value(visitor.sign_in(at="/queues"), "Done")).to_have_text("1 in an hour")
 
 
 # ── For everybody ────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,7 @@
 // The timeline: who held what when, from the answer of `events.timeline`. It explains fencing by itself: a lease that ran
 // out is hatched, the next grant has the next epoch, and the late write hangs on a dashed line that ends beside it.
+// How grants ended, what marks and shapes mean, and what lanes are called comes with the data (`web/timeline.py`): the
+// list below the picture says the same.
 import { LETTER, SHAPES, clock, draw, fits, html, lasting, palette } from "./drawing.js";
 
 const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
@@ -9,26 +11,11 @@ const MARGIN = 600; // pixels above and below the window in which lanes are draw
 const HELP =
   "Timeline: arrow keys go from grant to grant, plus and minus zoom, Shift and arrow keys move, 0 shows all";
 const HINT = "Point at a grant or a mark, or go there with the arrow keys: here is what it was.";
-const LEGEND = {
-  refused: "was refused: somebody else had it",
-  lapsed: "the lease ran out; hatched: nobody had noticed yet",
-  fenced: "a late write with an old epoch: refused, nothing changed",
-  broken: "taken away by a person",
-  deadlocked: "a wait that could never end",
-};
-const ENDS = {
-  open: "still has it", lapsed: "the lease has run out", released: "gave it back", completed: "completed it",
-  failed: "failed", retrying: "failed, to be tried again", expired: "lost it when the lease ran out",
-  broken: "it was broken", cancelled: "it was cancelled",
-  transferred: "passed it on", restored: "a backup was restored", replaced: "lost it",
-  later: "had it until after this window",
-};
-
 function legend(data) {
   const shown = new Set(data.marks.map((mark) => mark.what));
   for (const span of data.spans) shown.add(late(span) ? "lapsed" : span.how);
-  const items = Object.keys(LEGEND).filter((what) => shown.has(what)).map((what) =>
-    html("li", {}, draw("svg", { width: 20, height: 18, "aria-hidden": "true" }, SHAPES[what](10, 9)), LEGEND[what]));
+  const items = data.legend.filter(([what]) => shown.has(what)).map(([what, words]) =>
+    html("li", {}, draw("svg", { width: 20, height: 18, "aria-hidden": "true" }, SHAPES[what](10, 9)), words));
   return html("ul", { className: "legend" }, ...items);
 }
 
@@ -42,7 +29,8 @@ const stops = (span, { now, end }) => span.to || (span.how === "later" ? end : n
 
 const views = new WeakMap(); // the element of each timeline: where its reader has zoomed to
 
-/** Draw who held what when into an element. `data` is the answer of `events.timeline`; drawn again, the view stays. */
+/** Draw who held what when into an element. `data` is the answer of `events.timeline` with the words for it (`in_words`
+ *  in `web/timeline.py`); drawn again, the view stays. */
 export function timeline(el, data, { by = "thing", link = () => null } = {}) {
   const view = views.get(el) ?? { by, all: false, whole: true };
   views.set(el, view);
@@ -89,7 +77,7 @@ function build(view) {
   view.svg = draw("svg", { class: "timeline", role: "group", "aria-label": HELP });
   view.note = html("p", { className: "chosen", textContent: HINT });
   view.note.setAttribute("aria-live", "polite");
-  view.legend = legend({ marks: [], spans: [] });
+  view.legend = html("ul", { className: "legend" });
   view.more = html("button", { type: "button", className: "more", onclick: () => { view.all = true; render(view); } });
   el.replaceChildren(
     html("div", { className: "drawing-tools" }, view.modes.thing, view.modes.agent, html("span", { className: "gap" }),
@@ -204,20 +192,22 @@ function step(view, down, right) {
 function lanesOf(view) {
   const { lanes, spans, marks } = view.data;
   const found = new Map();
-  const of = (each) => {
-    const thing = view.by === "agent" ? null : lanes[each.lane];
-    const key = thing ? each.lane : each.agent || "?";
-    if (!found.has(key)) found.set(key, { key, thing, title: thing ? title(thing) : key, spans: [], marks: [], last: 0 });
+  const laneOf = (each) => {
+    const thing = lanes[each.lane], { project, of } = thing, { agent } = each;
+    // The same name in two projects is two agents.
+    const key = view.by === "agent" ? JSON.stringify([project, agent]) : each.lane;
+    const about = view.by === "agent" ? { agent, project, of, title: agent || "somebody" } : thing;
+    if (!found.has(key)) found.set(key, { key, about, title: title(about), spans: [], marks: [], last: 0 });
     return found.get(key);
   };
   spans.forEach((span, i) => {
-    const lane = of(span), key = `s${span.lane}.${span.epoch}.${i}`, start = span.from || view.extent[0];
+    const lane = laneOf(span), key = `s${span.lane}.${span.epoch}.${i}`, start = span.from || view.extent[0];
     const stop = stops(span, view.data);
     lane.spans.push({ ...span, key, start, stop, thing: lanes[span.lane] });
     lane.last = Math.max(lane.last, stop);
   });
   marks.forEach((mark, i) => {
-    const lane = of(mark);
+    const lane = laneOf(mark);
     lane.marks.push({ ...mark, key: `m${mark.lane}.${i}`, thing: lanes[mark.lane] });
     lane.last = Math.max(lane.last, mark.at);
   });
@@ -225,9 +215,9 @@ function lanesOf(view) {
   return [...found.values()].sort((a, b) => b.ghosts - a.ghosts || b.last - a.last || a.title.localeCompare(b.title));
 }
 
-function title(lane) {
-  if (lane.number) return `#${lane.number} ${lane.name}`;
-  return lane.kind === "pool" ? `${lane.name} · slot ${lane.slot}` : lane.name;
+/** What a thing or an agent is called; its project follows if the page has several. */
+function title({ title, of }) {
+  return of ? `${title} · ${of}` : title;
 }
 
 /** Put spans that overlap into rows of their own, and find the grant that each late write was made with. */
@@ -272,7 +262,7 @@ function render(view) {
     const shortened = fits(lane.title, narrow ? wide - 8 : view.left - 12);
     const at = { x: narrow ? 4 : 8, y: y + (narrow ? 16 : PAD + 17) };
     const label = draw("text", at, shortened, draw("title", {}, lane.title));
-    const href = view.link(lane.thing ?? { agent: lane.key });
+    const href = view.link(lane.about);
     names.append(href ? draw("a", { href }, label) : label);
     // Lanes far from what can be seen stay empty until somebody scrolls there: there may be thousands of spans.
     const near = above + y + high > -MARGIN && above + y < innerHeight + MARGIN;
@@ -290,7 +280,9 @@ function render(view) {
   const chosen = svg.querySelector(`[data-key="${CSS.escape(view.key ?? "")}"]`) ?? svg.querySelector("[data-key]");
   chosen?.setAttribute("tabindex", "0");
   if (focused && view.key) chosen?.focus({ preventScroll: true });
-  if (!data.spans.length && !data.marks.length) view.note.textContent = "Nobody has held anything yet.";
+  const empty = !data.spans.length && !data.marks.length;
+  if (empty || view.empty) view.note.textContent = empty ? data.nobody : HINT;
+  view.empty = empty;
 }
 
 function axis(view, x, bottom) {
@@ -340,7 +332,7 @@ function drawLane(view, lane, top, x, into) {
     if (span.how === "broken") shapes.push(SHAPES.broken(right, y + ROW / 2 - 1));
     const begin = Math.max(left, view.left) + 9;
     const end = late(span) && span.until < span.stop ? x(span.until) - 6 : right;
-    const words = written(view.by === "agent" ? title(span.thing) : span.agent, span.epoch, end - begin - 4);
+    const words = written(view.by === "agent" ? span.thing.title : span.agent, span.epoch, end - begin - 4);
     if (words) shapes.push(draw("text", { x: begin, y: y + ROW / 2 + 3.5 }, words));
     into.append(place(view, lane, span, (span.words ??= describe(span, data)), ...shapes));
   }
@@ -385,14 +377,11 @@ function describe(span, data) {
   parts.push(span.from ? `from ${clock(span.from, 1)} for ${long}` : "from before this window");
   if (span.renewed) parts.push(span.renewed === 1 ? "renewed once" : `renewed ${span.renewed} times`);
   if (late(span) && span.until < stop) parts.push(`its lease ran out at ${clock(span.until, 1)}`);
-  parts.push(ENDS[span.how] + (span.note ? `: ${span.note}` : ""));
+  parts.push(span.said + (span.note ? `: ${span.note}` : ""));
   return `${parts.join(", ")}.`;
 }
 
 function describeMark(mark) {
-  const { agent, epoch } = mark, what = title(mark.thing), note = mark.note ? `: ${mark.note}` : "";
-  const when = `${mark.times > 1 ? `${mark.times} times, last ` : ""}at ${clock(mark.at, 1)}`;
-  if (mark.what === "refused") return `${agent} was refused ${what} ${when}${note}.`;
-  if (mark.what === "deadlocked") return `${agent} was told that its wait for ${what} could never end, ${when}${note}.`;
-  return `${agent} wrote to ${what} too late, with epoch ${epoch} ${when}. It was refused and nothing changed.`;
+  const when = `${mark.times > 1 ? "last " : ""}at ${clock(mark.at, 1)}`;
+  return `${mark.agent || "somebody"} ${mark.said}: ${title(mark.thing)}, epoch ${mark.epoch}, ${when}${mark.note ? `: ${mark.note}` : ""}.`;
 }

@@ -71,8 +71,18 @@ class Visit:
             params.setdefault("project", self.project)
         return await self.service.call(operation, params)
 
+    @property
+    def no_events(self) -> str:
+        """What to say if `latest` found nothing: a search that was cut does not know what happened before."""
+        if self.cursor <= _RECENT:
+            return "Nothing has happened yet."
+        return f"None of the latest {_RECENT:,} events of the board is about this."
+
     async def latest(self, limit: int, **filters: Any) -> list[Event]:
-        """The latest events that match, newest first. Only the end of the log is looked at, however long it is."""
+        """The latest events that match, newest first. Only the end of the log is looked at, however long it is.
+
+        Every template can say with `no_events` that there are none.
+        """
         after = max(0, self.cursor - _RECENT)
         found = await self.read("events.read", after=after, newest=True, limit=limit, **filters)
         return list(reversed(found))
@@ -158,6 +168,7 @@ def _frame(visit: Visit, projects: list[str]) -> dict[str, Any]:
         "version": __version__,
         "static_version": static_files.VERSION,
         "person": visit.person,
+        "no_events": visit.no_events,
     }
 
 

@@ -44,26 +44,36 @@ async def queues(visit: Visit) -> dict[str, Any]:
         visit.read("tasks.list", kind=JOB, states=["claimed"], limit=LATEST),
         visit.read("tasks.list", kind=JOB, states=["failed"], limit=LATEST),
     )
+    long = _counted_for(figures)
     return {
         "figures": figures,
         "sparks": _SPARKS,
-        "numbers": {(each["project"], each["queue"]): _numbers(each) for each in figures["queues"]},
+        "period": f"in the last {long or 'hour'}",
+        "numbers": {
+            (each["project"], each["queue"]): _numbers(each, f"in the last {long}" if long else "in an hour")
+            for each in figures["queues"]
+        },
         "schedules": [await _schedule(visit, each, i) for i, each in enumerate(schedules)],
         "running": running,
         "failed": failed,
     }
 
 
-def _numbers(queue: dict[str, Any]) -> dict[str, str]:
-    """The figure beside each sparkline, in words."""
+def _counted_for(figures: dict[str, Any]) -> str:
+    """For how long events were counted, in words; "" if it was the hour that was asked for."""
+    return span(figures["now"] - figures["since"]) if figures["cut"] else ""
+
+
+def _numbers(queue: dict[str, Any], period: str) -> dict[str, str]:
+    """The figure beside each sparkline, in words. A sum is worth nothing without the time in which it was reached."""
     done, failed = (sum(each or 0 for each in queue[name]) for name in ("completed", "failed"))
     median = "-" if queue["median"] is None else span(queue["median"])
     p95 = "" if queue["p95"] is None else f", p95 {span(queue['p95'])}"
     return {
-        "completed": f"{done:,} in an hour",
+        "completed": f"{done:,} {period}",
         "depth": f"{queue['ready']:,} now, {queue['claimed']:,} claimed",
         "waited": f"{median}{p95}",
-        "failed": f"{failed:,} in an hour",
+        "failed": f"{failed:,} {period}",
     }
 
 

@@ -1,9 +1,13 @@
-"""*Timeline*: who held what when, as a picture (`static/timeline_drawing.js`). The list below it says the same."""
+"""*Timeline*: who held what when, as a picture (`static/timeline_drawing.js`). The list below it says the same.
+
+All words of the picture are made here and sent with its data, so the picture and the list cannot differ.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...held_files import called
 from .page import TEXT, page
 from .templates import href
 
@@ -14,16 +18,16 @@ MOST = 500
 """Events that one picture is made from. Older ones are a link away."""
 LISTED = 100
 """Lines of the list below the picture."""
-ENDS = {
-    "open": "has it",
-    "lapsed": "has it, but the lease has run out",
+_ENDS = {
+    "open": "still has it",
+    "lapsed": "still has it, but the lease has run out",
     "released": "gave it back",
     "completed": "completed it",
     "failed": "failed",
     "retrying": "failed, to be tried again",
     "expired": "lost it when the lease ran out",
-    "broken": "lost it: it was taken away",
-    "cancelled": "lost it: it was cancelled",
+    "broken": "lost it: taken away",
+    "cancelled": "lost it: cancelled",
     "transferred": "passed it on",
     "restored": "lost it: a backup was restored",
     "replaced": "lost it",
@@ -32,9 +36,18 @@ ENDS = {
 """How a grant ended, in words."""
 _MARKS = {
     "refused": "was refused",
-    "fenced": "wrote too late and was refused",
+    "fenced": "wrote too late, was refused and changed nothing",
     "deadlocked": "was told that its wait could never end",
 }
+"""What did not happen, in words."""
+_LEGEND = (
+    ("refused", "was refused: somebody else had it"),
+    ("lapsed", "the lease ran out; hatched: nobody had noticed yet"),
+    ("fenced", "a late write with an old epoch: refused, nothing changed"),
+    ("broken", "taken away"),
+    ("deadlocked", "a wait that could never end"),
+)
+"""What the shapes in the picture mean, in this order."""
 
 
 @page(
@@ -50,21 +63,62 @@ async def timeline(visit: Visit) -> dict[str, Any]:
     """A window of the log; the newest one shows what is held now, too."""
     before = visit.count("before")
     found = await visit.read("events.timeline", before=before or None, limit=MOST)
+    shown = in_words(found, all_projects=visit.project is None)
+    shown["nobody"] = _nobody(found, before)
     return {
-        "found": found,
+        "found": shown,
         "older": href("/timeline", project=visit.project, before=found["older"]) if found["older"] else "",
         "newest": href("/timeline", project=visit.project) if before else "",
-        "lines": lines(found)[:LISTED],
+        "lines": lines(shown)[:LISTED],
     }
+
+
+def ended(span: dict[str, Any]) -> str:
+    """How a grant ended, in words, and by whom if somebody took it away."""
+    by = f" by {span['by']}" if span["by"] else ""
+    return _ENDS[span["how"]] + by
+
+
+def in_words(found: dict[str, Any], *, all_projects: bool) -> dict[str, Any]:
+    """The answer of `events.timeline` with the words for lanes, grants, marks and shapes.
+
+    With all projects, a lane says of which one it is: agents and files of two projects may have the same name.
+    """
+    return {
+        **found,
+        "lanes": [
+            {**lane, "title": _title(lane), "of": lane["project"].rpartition("/")[2] if all_projects else ""}
+            for lane in found["lanes"]
+        ],
+        "spans": [{**span, "said": ended(span)} for span in found["spans"]],
+        "marks": [{**mark, "said": _denied(mark)} for mark in found["marks"]],
+        "legend": _LEGEND,
+    }
+
+
+def _title(lane: dict[str, Any]) -> str:
+    """What a lane is called: a task, or a resource as everywhere else. A task that was pruned has no number."""
+    if ":" in lane["subject"]:
+        return called(lane["name"]) + (f" slot {lane['slot']}" if lane["kind"] == "pool" else "")
+    return f"#{lane['number']} {lane['name']}" if lane["number"] else str(lane["name"])
+
+
+def _denied(mark: dict[str, Any]) -> str:
+    times = f" {mark['times']} times" if mark["times"] > 1 else ""
+    return _MARKS[mark["what"]] + times
+
+
+def _nobody(found: dict[str, Any], before: int) -> str:
+    """What to say if nobody held anything in the window: how far it was looked, unless that was everything."""
+    after = min(before or found["newest"] + 1, found["newest"] + 1)
+    if found["older"]:
+        which = "before this" if before else "on the board"
+        return f"Nobody held anything in the latest {after - found['older']:,} events {which}. There are older ones."
+    return "Nobody held anything before this." if before else "Nobody has held anything yet."
 
 
 def lines(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Grants and marks as lines of a list, newest first."""
-    out = [
-        {**span, "at": span["to"] or found["end"], "said": ENDS[span["how"]], "thing": found["lanes"][span["lane"]]}
-        for span in found["spans"]
-    ]
-    for mark in found["marks"]:
-        times = f" {mark['times']} times" if mark["times"] > 1 else ""
-        out.append({**mark, "from": 0, "said": _MARKS[mark["what"]] + times, "thing": found["lanes"][mark["lane"]]})
-    return sorted(out, key=lambda line: -line["at"])
+    out = [{**span, "at": span["to"] or found["end"]} for span in found["spans"]]
+    out += [{**mark, "from": 0} for mark in found["marks"]]
+    return sorted(({**line, "thing": found["lanes"][line["lane"]]} for line in out), key=lambda line: -line["at"])
