@@ -3548,7 +3548,7 @@ SELECT (SELECT max(number) FROM events WHERE number <= :settled);
 -- queues.figures (2), queue_figures._window
 -- The events since a moment, oldest first, and the moment from which on they are complete.
 -- SQLite: 9223372036854775807 instead of :settled.
-SELECT at, event, subject, state, epoch, until
+SELECT at, event, subject, state, epoch, until, number, agent
 FROM events
 WHERE number > :floor
   AND number <= :settled
@@ -3558,6 +3558,7 @@ WHERE number > :floor
       'task.posted', 'task.ready', 'task.retrying', 'task.released', 'task.expired', 'task.broken',
       'task.reopened', 'task.claimed', 'task.cancelled', 'task.completed', 'task.failed'
   )
+  AND (kind IS NULL OR kind <> :question)
 ORDER BY number DESC
 LIMIT :most;
 

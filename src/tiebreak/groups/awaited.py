@@ -600,10 +600,11 @@ class AsyncQueues(AsyncGroup):
 
         `queues` has for each queue `{project, queue, ready, claimed, paused_at, paused_by, reason, begun, completed,
         failed, depth, waited, median, p95}`. `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count
-        events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
-        median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
-        before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
-        20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+        events in each minute, oldest first; questions do not count. `depth` is the number of ready tasks at the end of each
+        minute, `waited` the median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about
+        all of them. At most 5,000 events are counted, and `cut` says that there were more. All figures are about the time
+        from `since` to `now`: minutes before that are None, and the minute of `since` counts from it on. `ready` is capped
+        at 20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
         that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
         """
 
@@ -1119,13 +1120,13 @@ class AsyncEvents(AsyncGroup):
         """Return who held what when, made from the newest events, or from the newest ones before a number.
 
         `lanes` are the tasks and resources, a slot of a pool each: `{project, subject, slot, name, kind, number}`. `spans`
-        are the grants: `{lane, agent, epoch, from, to, until, how, renewed, note}`, where `how` it ended is `released`,
+        are the grants: `{lane, agent, epoch, from, to, until, how, by, renewed, note}`, where `how` it ended is `released`,
         `completed`, `failed`, `retrying`, `expired`, `broken`, `cancelled`, `transferred`, `restored` or `replaced`; it is
         `open` while it lasts, `lapsed` if the lease has run out and nobody has written that yet, and `later` if it ended
-        too long after the window to be looked for. `marks` are what did not happen:
-        `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`. Times are Unix
-        seconds; 0 is unknown. The window is over at `end`. `older` is the `before` of the next window back, None if there
-        is none.
+        too long after the window to be looked for. `by` is who broke, cancelled or restored it, "" if nobody or unknown.
+        `marks` are what did not happen: `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced`
+        or `deadlocked`. Times are Unix seconds; 0 is unknown. The window is over at `end`. `older` is the `before` of the
+        next window back, None if there is none.
 
         `subject` selects one task (its id) or one resource. A window `before` a number does not show a grant that began
         before it and ended long after it.

@@ -57,13 +57,13 @@ class Events(Group):
         """Return who held what when, made from the newest events, or from the newest ones before a number.
 
         `lanes` are the tasks and resources, a slot of a pool each: `{project, subject, slot, name, kind, number}`. `spans`
-        are the grants: `{lane, agent, epoch, from, to, until, how, renewed, note}`, where `how` it ended is `released`,
+        are the grants: `{lane, agent, epoch, from, to, until, how, by, renewed, note}`, where `how` it ended is `released`,
         `completed`, `failed`, `retrying`, `expired`, `broken`, `cancelled`, `transferred`, `restored` or `replaced`; it is
         `open` while it lasts, `lapsed` if the lease has run out and nobody has written that yet, and `later` if it ended
-        too long after the window to be looked for. `marks` are what did not happen:
-        `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced` or `deadlocked`. Times are Unix
-        seconds; 0 is unknown. The window is over at `end`. `older` is the `before` of the next window back, None if there
-        is none.
+        too long after the window to be looked for. `by` is who broke, cancelled or restored it, "" if nobody or unknown.
+        `marks` are what did not happen: `{lane, at, what, agent, epoch, times, note}`, where `what` is `refused`, `fenced`
+        or `deadlocked`. Times are Unix seconds; 0 is unknown. The window is over at `end`. `older` is the `before` of the
+        next window back, None if there is none.
 
         `subject` selects one task (its id) or one resource. A window `before` a number does not show a grant that began
         before it and ended long after it.

@@ -33,9 +33,10 @@ class Queues(Group):
 
         `queues` has for each queue `{project, queue, ready, claimed, paused_at, paused_by, reason, begun, completed,
         failed, depth, waited, median, p95}`. `begun`, `completed` and `failed` (attempts that failed or lapsed, too) count
-        events in each minute, oldest first. `depth` is the number of ready tasks at the end of each minute, `waited` the
-        median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about all of them. Minutes
-        before `since` are None: at most 5,000 events are counted, and `cut` says that there were more. `ready` is capped at
-        20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
+        events in each minute, oldest first; questions do not count. `depth` is the number of ready tasks at the end of each
+        minute, `waited` the median of the seconds that the tasks begun in it had been ready; `median` and `p95` are about
+        all of them. At most 5,000 events are counted, and `cut` says that there were more. All figures are about the time
+        from `since` to `now`: minutes before that are None, and the minute of `since` counts from it on. `ready` is capped
+        at 20,000, which `capped` says. Times are Unix seconds, None if there is none. `limits` has the groups with a limit
         that have ready or claimed tasks: `{project, group, size, claimed, ready}`.
         """
