@@ -115,7 +115,7 @@ def test_a_late_write_is_explained_by_the_picture_alone(visitor: Visitor, fenced
     assert any("ann had #" in each and "epoch 1" in each and "lost it when the lease ran out" in each for each in words)
     assert any("bob had #" in each and "epoch 2" in each and "renewed once" in each for each in words)
     late = "ann wrote too late, was refused and changed nothing: #"
-    assert any(each.startswith(late) and "epoch 1" in each for each in words)
+    assert any(each.startswith(late) and "epoch 1" in each and "it was claimed by then" in each for each in words)
     assert page.locator(".legend li").all_text_contents() == [
         "was refused: somebody else had it",
         "the lease ran out; hatched: nobody had noticed yet",
@@ -228,6 +228,7 @@ def test_the_picture_and_its_list_use_the_same_words_and_say_who_took_a_hold_awa
         assert any(each.startswith(f"{agent} {said}: {thing} ") for each in lines), (said, lines)
         told = [each for each in labels if each.startswith(f"{agent} ") and said in each and f" {thing}" in each]
         assert told, (said, labels)
+    assert any(each.endswith(", lost it: taken away by bob: stuck.") for each in labels), labels
     assert page.locator(".legend li").all_text_contents() == ["was refused: somebody else had it", "taken away"]
     assert not [each for each in labels if "file:" in each]
     names = drawn(page, ".names text > title").evaluate_all("all => all.map((each) => each.textContent)")
@@ -249,11 +250,11 @@ def test_a_quiet_project_on_a_busy_board_is_not_said_to_have_no_past(busy: Visit
         ann.holds.release(resources=["lock:once"])
     fill(busy.daemon, 20_001)
     page = busy.sign_in(at="/timeline")
-    nobody = "Nobody held anything in the latest 20,000 events on the board. There are older ones."
+    nobody = "Nobody held anything in this project during the latest 20,000 events of the board. There are older ones."
     expect(page.locator(".chosen")).to_have_text(nobody)
     page.locator(".list summary").click()
-    expect(page.locator(".list .none")).to_contain_text(nobody)
-    page.locator(".list .none a").click()
+    expect(page.locator(".list .none")).to_have_text(nobody)
+    page.get_by_role("link", name="Older").click()
     expect(page.get_by_label("ann had lock:once as epoch 1")).to_have_count(1)
     busy.go(page, "/agent?name=ann")
     told = page.locator("section[aria-labelledby=latest]")

@@ -136,7 +136,7 @@ def test_a_comment_and_a_claim_that_is_taken_away_show_on_the_tasks_page(visitor
     expect(page.get_by_role("region", name="Comments")).to_contain_text("Look at the cookies first.")
     confirm(page, "Take away", "ann is on holiday")
     expect(page.locator(".now-line")).to_contain_text("pending")
-    expect(page.get_by_role("region", name="Attempts")).to_contain_text("it was taken away")
+    expect(page.get_by_role("region", name="Attempts")).to_contain_text("lost it: taken away by maria")
 
 
 def test_output_is_shown_only_to_those_who_may_act(visitor: Visitor, board: Board) -> None:

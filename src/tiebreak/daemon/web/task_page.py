@@ -8,7 +8,7 @@ from ...errors import Invalid
 from ...names import JOB, QUESTION
 from .page import page
 from .task_graph import drawn
-from .timeline import ended
+from .timeline import ended, why
 
 if TYPE_CHECKING:
     from ...model import Event, Sentence, Task
@@ -62,7 +62,7 @@ async def task(visit: Visit) -> dict[str, Any]:
         "shapes": {line["event"] for line in lines},
         # The state is shown beside it: a sentence that says no more is left out.
         "present": [each.text for each in sentences if is_present(each) and each.text != f"Now: {found.state}."],
-        "attempts": [{**span, "said": ended(span)} for span in reversed(lanes["spans"])],
+        "attempts": [{**span, "said": ended(span), "note": why(span)} for span in reversed(lanes["spans"])],
         "graph": drawn(graph["nodes"], graph["edges"], graph["number"], visit.project) if graph["edges"] else "",
         "graph_cut": graph["cut"],
         "comments": comments,

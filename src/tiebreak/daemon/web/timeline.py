@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...held_files import called
+from ...operations.resources import breaking_note_begins
 from .page import TEXT, page
 from .templates import href
 
@@ -64,7 +65,7 @@ async def timeline(visit: Visit) -> dict[str, Any]:
     before = visit.count("before")
     found = await visit.read("events.timeline", before=before or None, limit=MOST)
     shown = in_words(found, all_projects=visit.project is None)
-    shown["nobody"] = _nobody(found, before)
+    shown["nobody"] = _nobody(found, before, "in this project " if visit.project else "")
     return {
         "found": shown,
         "older": href("/timeline", project=visit.project, before=found["older"]) if found["older"] else "",
@@ -79,6 +80,11 @@ def ended(span: dict[str, Any]) -> str:
     return _ENDS[span["how"]] + by
 
 
+def why(span: dict[str, Any]) -> str:
+    """Why a grant ended, if it was said. The note about a break begins with the holder, who is named beside it."""
+    return str(span["note"]).removeprefix(breaking_note_begins(span["agent"]))
+
+
 def in_words(found: dict[str, Any], *, all_projects: bool) -> dict[str, Any]:
     """The answer of `events.timeline` with the words for lanes, grants, marks and shapes.
 
@@ -90,8 +96,8 @@ def in_words(found: dict[str, Any], *, all_projects: bool) -> dict[str, Any]:
             {**lane, "title": _title(lane), "of": lane["project"].rpartition("/")[2] if all_projects else ""}
             for lane in found["lanes"]
         ],
-        "spans": [{**span, "said": ended(span)} for span in found["spans"]],
-        "marks": [{**mark, "said": _denied(mark)} for mark in found["marks"]],
+        "spans": [{**span, "said": ended(span), "note": why(span)} for span in found["spans"]],
+        "marks": [{**mark, **_denied(mark)} for mark in found["marks"]],
         "legend": _LEGEND,
     }
 
@@ -103,18 +109,20 @@ def _title(lane: dict[str, Any]) -> str:
     return f"#{lane['number']} {lane['name']}" if lane["number"] else str(lane["name"])
 
 
-def _denied(mark: dict[str, Any]) -> str:
+def _denied(mark: dict[str, Any]) -> dict[str, str]:
+    """What did not happen and why, in words. Of a late write, the note is the state that it found: one word."""
     times = f" {mark['times']} times" if mark["times"] > 1 else ""
-    return _MARKS[mark["what"]] + times
+    found = mark["note"] if mark["what"] == "fenced" and " " not in mark["note"] else ""
+    return {"said": _MARKS[mark["what"]] + times, "note": f"it was {found} by then" if found else mark["note"]}
 
 
-def _nobody(found: dict[str, Any], before: int) -> str:
+def _nobody(found: dict[str, Any], before: int, here: str) -> str:
     """What to say if nobody held anything in the window: how far it was looked, unless that was everything."""
-    after = min(before or found["newest"] + 1, found["newest"] + 1)
-    if found["older"]:
-        which = "before this" if before else "on the board"
-        return f"Nobody held anything in the latest {after - found['older']:,} events {which}. There are older ones."
-    return "Nobody held anything before this." if before else "Nobody has held anything yet."
+    if not found["older"]:
+        return f"Nobody held anything {here}before this." if before else "Nobody has held anything yet."
+    looked = min(before or found["newest"] + 1, found["newest"] + 1) - found["older"]
+    which = f"{looked:,} events of the board before this" if before else f"latest {looked:,} events of the board"
+    return f"Nobody held anything {here}during the {which}. There are older ones."
 
 
 def lines(found: dict[str, Any]) -> list[dict[str, Any]]:
