@@ -127,6 +127,6 @@ def _nobody(found: dict[str, Any], before: int, here: str) -> str:
 
 def lines(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Grants and marks as lines of a list, newest first."""
-    out = [{**span, "at": span["to"] or found["end"]} for span in found["spans"]]
-    out += [{**mark, "from": 0} for mark in found["marks"]]
+    out = [{**span, "at": span["to"] or found["end"], "is_over": bool(span["to"])} for span in found["spans"]]
+    out += [{**mark, "from": 0, "is_over": True} for mark in found["marks"]]
     return sorted(({**line, "thing": found["lanes"][line["lane"]]} for line in out), key=lambda line: -line["at"])
