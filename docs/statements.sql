@@ -5552,14 +5552,14 @@ WHERE number > (SELECT max(number) FROM events) - :recent
 ORDER BY number;
 
 -- overview.needs (11), needs._stalled
--- The claims of agents that are here, without a sign of progress for `STALLED`.
-SELECT subject, max(at)
+-- The claims of agents that are here, without a sign of progress for `STALLED`; what others do to them is none.
+SELECT subject, agent, max(at)
 FROM events
 WHERE subject IN (:t_aaa) AND event IN ('task.progress', 'task.edited', 'message.sent')
-GROUP BY subject;
+GROUP BY subject, agent;
 
 -- overview.needs (12), needs._stalled
--- The claims of agents that are here, without a sign of progress for `STALLED`.
+-- The claims of agents that are here, without a sign of progress for `STALLED`; what others do to them is none.
 SELECT at
 FROM outputs
 WHERE task = :task

@@ -9,7 +9,7 @@ import pytest
 from tiebreak import Board, Deadlock
 from tiebreak.limits import MOST_COUNTED, STALLED
 from tiebreak.model import Activity, Need
-from tiebreak.need_words import TITLES, next_step, sentence
+from tiebreak.need_words import TITLES, next_step, number_of, sentence
 from tiebreak.operations.needs import NEEDS
 
 from .engines import Place
@@ -108,6 +108,7 @@ def test_a_deadlock_is_told_until_the_wait_is_over(alice: Board, bob: Board, pla
     need = only(alice)
     assert (need.kind, need.ref, need.name, need.agent) == ("deadlock", "file:a.py", "a.py", "bob")
     assert "alice waits for b.py (held by bob)" in (need.note or "")
+    assert need.epoch == 1, "of the hold that is in the way"
     alice.holds.release(resources=["file:a.py"])
     bob.holds.take(resources=["file:a.py"])
     assert bob.overview.needs() == []
@@ -132,10 +133,11 @@ def test_what_a_dead_agent_still_has_is_told_until_it_lapses(alice: Board, bob: 
     alice.agents.leave()
     need = only(bob)
     assert (need.kind, need.ref, need.agent, need.number) == ("dead", str(task.number), "alice", task.number)
+    assert (need.name, need.epoch) == ("work", task.epoch)
     assert need.note == f"is gone and still has #{task.number}, a.py"
     assert all(each.agent != "alice" for each in bob.overview.agents())
     place.advance(301)
-    assert only(bob).ref == "file:a.py"
+    assert (only(bob).ref, only(bob).name, only(bob).epoch) == ("file:a.py", "a.py", 1)
     assert next_step(only(bob)) == "tb why a.py"
     place.advance(300)
     assert bob.overview.needs() == []
@@ -160,6 +162,16 @@ def test_a_claim_without_progress_for_hours_is_told_and_one_with_progress_is_not
     )
 
 
+def test_what_a_person_does_to_a_task_is_not_its_holders_progress(alice: Board, bob: Board, place: Place) -> None:
+    silent = alice.tasks.claim("silent", create=True, lease=86_400)
+    place.advance(STALLED + 60)
+    bob.tasks.edit(silent.number, priority="urgent")
+    bob.messages.send(body="how far are you?", about=silent.number)
+    assert only(bob).epoch == silent.epoch
+    alice.messages.send(body="half of it works", about=silent.number)
+    assert kinds(bob) == []
+
+
 def test_a_job_that_writes_output_makes_progress(alice: Board, bob: Board, place: Place) -> None:
     alice.jobs.submit(command="make", key="build")
     [job] = bob.jobs.next(lease=86_400)
@@ -179,7 +191,20 @@ def test_whoever_stands_still_comes_first_and_then_the_oldest(alice: Board, bob:
     needs = alice.overview.needs()
     assert [need.kind for need in needs] == ["permission", "question", "question", "failed"]
     assert [need.number for need in needs[1:3]] == [first.number, second.number]
-    assert [need.kind for need in alice.overview.needs(limit=2)] == ["permission", "question"]
+    assert [need.kind for need in alice.overview.needs(limit=1)] == ["permission", "question", "failed"]
+
+
+def test_many_failures_hide_nothing_else_and_the_newest_are_shown(alice: Board, place: Place) -> None:
+    silent = alice.tasks.claim("silent", create=True, lease=86_400)
+    place.advance(STALLED + 60)
+    for name in ("first", "second", "third"):
+        alice.tasks.claim(name, create=True)
+        alice.tasks.fail(name, retry=False)
+        place.advance(1)
+    needs = alice.overview.needs(limit=2)
+    assert [need.name for need in needs] == ["second", "third", silent.name]
+    assert number_of(needs, 2) == "3+"
+    assert number_of(alice.overview.needs(), 50) == "4"
 
 
 def test_another_project_is_seen_only_by_those_who_ask_for_all(place: Place, alice: Board) -> None:
@@ -250,7 +275,7 @@ def test_sections_come_in_order_and_the_longest_first(alice: Board, bob: Board, 
     carol.waits.enter(resources=["file:free.py"])
     found = [(each.agent, each.section) for each in alice.overview.agents()]
     assert found == [("bob", "working"), ("alice", "working"), ("carol", "waiting"), ("dora", "idle")]
-    assert [each.agent for each in alice.overview.agents(limit=2)] == ["bob", "alice"]
+    assert [each.agent for each in alice.overview.agents(limit=1)] == ["bob", "carol", "dora"], "nobody is hidden"
 
 
 def test_an_agent_that_says_what_it_does_works_while_it_is_seen(alice: Board, bob: Board, place: Place) -> None:
