@@ -4027,11 +4027,24 @@ SET until = :now + :lease
 WHERE project = :project AND number = :number AND agent = :agent
 RETURNING number;
 
+-- waits.enter (5), waits._told_lately
+-- Whether the log has told of this deadlock within `_TOLD_ONCE`.
+SELECT 1
+FROM events
+WHERE subject = :resource
+  AND project = :project
+  AND agent = :agent
+  AND event = 'hold.deadlocked'
+  AND at > :now - :once
+  AND number > (SELECT max(number) FROM events) - :recent
+LIMIT 1;
+
 -- Also sends:
 --   holds.take (18): SELECT FROM waits
 --   holds.take (19): SELECT FROM holds
 --   holds.take (20): SELECT FROM pools
 --   holds.take (21): SELECT FROM waits
+--   holds.take (22): DELETE FROM waits
 
 -- ================================================================================================================
 -- waits.leave (writes)

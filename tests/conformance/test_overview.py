@@ -104,7 +104,6 @@ def test_a_deadlock_is_told_until_the_wait_is_over(alice: Board, bob: Board, pla
     alice.waits.enter(resources=["file:b.py"])
     with pytest.raises(Deadlock):
         bob.waits.enter(resources=["file:a.py"])
-    bob.tasks.post(name="anything")  # refusals are written together with a later change
     need = only(alice)
     assert (need.kind, need.ref, need.name, need.agent) == ("deadlock", "file:a.py", "a.py", "bob")
     assert "alice waits for b.py (held by bob)" in (need.note or "")
@@ -114,13 +113,35 @@ def test_a_deadlock_is_told_until_the_wait_is_over(alice: Board, bob: Board, pla
     assert bob.overview.needs() == []
 
 
+def test_a_deadlock_is_told_once_though_an_agent_tries_in_a_loop(alice: Board, bob: Board, place: Place) -> None:
+    alice.holds.take(resources=["file:a.py"], lease=600)
+    bob.holds.take(resources=["file:b.py"], lease=600)
+    alice.waits.enter(resources=["file:b.py"])
+    before = bob.events.last()
+    for _ in range(5):
+        with pytest.raises(Deadlock):
+            bob.waits.enter(resources=["file:a.py"])
+    assert [event.event for event in bob.events.read(after=before)] == ["hold.deadlocked"]
+    assert len(bob.waits.list()) == 1, "who was refused has no place"
+    bob.tasks.post(name="anything")  # the rest is written together with a later change
+    told = [event.times for event in bob.events.read(after=before) if event.event == "hold.deadlocked"]
+    assert told in ([1, 4], [1, 1, 1, 1, 1]), "and each try is counted"
+    for _ in range(3):
+        place.advance(25)
+        [waiting] = alice.waits.list()
+        alice.waits.enter(resources=["file:b.py"], place=waiting.number)
+    before = bob.events.last()
+    with pytest.raises(Deadlock):
+        bob.waits.enter(resources=["file:a.py"])
+    assert [event.event for event in bob.events.read(after=before)] == ["hold.deadlocked"], "later it is told again"
+
+
 def test_an_old_deadlock_is_not_shown_for_ever(alice: Board, bob: Board, place: Place) -> None:
     alice.holds.take(resources=["file:a.py"])
     bob.holds.take(resources=["file:b.py"])
     alice.waits.enter(resources=["file:b.py"])
     with pytest.raises(Deadlock):
         bob.waits.enter(resources=["file:a.py"])
-    bob.tasks.post(name="anything")
     assert kinds(bob) == ["deadlock"]
     place.advance(601)
     assert bob.overview.needs() == []
