@@ -4798,6 +4798,8 @@ LIMIT :limit;
 
 -- Also sends:
 --   holds.list (1): SELECT FROM holds
+--   holds.transfer (2): SELECT FROM agents
+--   holds.transfer (3): SELECT FROM events
 --   holds.take (2): SELECT FROM waits
 --   holds.take (18): SELECT FROM waits
 --   holds.take (19): SELECT FROM holds

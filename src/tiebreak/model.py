@@ -476,7 +476,8 @@ class Need(Record):
 
     `ref` names it in other calls: the number of a task, a resource, or the name of an agent. `number` is that of the
     task, or 0, and `task_kind` its kind. `epoch` is that of the grant that it is about, or 0: who takes it away names
-    it, so that nobody else loses it meanwhile. `agent` is whom it is about, and `note` says in one line why.
+    it, so that nobody else loses it meanwhile. `agent` is whom it is about, `spawned` whether `tb` started it (so that
+    its terminal can be reached), and `note` says in one line why.
     """
 
     kind: str
@@ -487,6 +488,7 @@ class Need(Record):
     epoch: int
     name: str
     agent: Holder | None
+    spawned: bool
     since_at: Time
     note: str | None
 

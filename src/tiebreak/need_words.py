@@ -35,9 +35,10 @@ def next_step(need: Need) -> str:
     """The command that deals with it, to be pasted into a terminal. It never destroys anything."""
     from shlex import quote
 
-    ref = quote(need.ref if need.number else called(need.ref))
+    ref = need.ref if need.number else called(need.ref)
+    ref = quote(ref if ref[:1] != "-" else need.ref)  # a name that looks like an option keeps its `file:`
     return {
-        "permission": f"tb attach {ref}",
+        "permission": f"tb attach {ref}" if need.spawned else "tb agents",
         "question": f"tb answer {ref}",
         "deadlock": f"tb why {ref}",
         "dead": f"tb why {ref}",
@@ -52,7 +53,7 @@ def sentence(need: Need) -> str:
     who = short(need.agent) if need.agent else ""
     numbered = f"#{need.number} {need.name}" if need.number else need.name
     return {
-        "permission": f"{who} waits at a prompt: {need.name}",
+        "permission": f"{who} waits at a prompt: {need.name}{f' ({need.note})' if need.note else ''}",
         "question": f"{who or 'somebody'} asks: {numbered}",
         "deadlock": f"{who} could not wait for {need.name}: {need.note or 'a deadlock'}",
         "dead": f"{who} {need.note}",

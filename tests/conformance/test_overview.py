@@ -61,6 +61,23 @@ def test_an_agent_at_a_prompt_needs_a_person_until_it_goes_on(alice: Board, bob:
     assert of(bob, "alice").section == "idle"
 
 
+def test_who_was_not_started_by_tb_is_not_to_be_attached_to(alice: Board, bob: Board) -> None:
+    alice.agents.announce(program="claude", host="dev1", pid=4711)
+    alice.agents.prompt(note="wants to use Bash")
+    need = only(bob)
+    assert next_step(need) == "tb agents"
+    assert sentence(need) == "alice waits at a prompt: wants to use Bash (in its own terminal: claude pid 4711 on dev1)"
+    values = {name: getattr(need, name) for name in Need.fields}
+    assert next_step(Need(**{**values, "spawned": True})) == "tb attach alice"
+
+
+def test_a_file_that_looks_like_an_option_is_named_in_full(alice: Board, bob: Board) -> None:
+    alice.agents.announce()
+    alice.holds.take(resources=["file:-odd name.py"])
+    alice.agents.leave()
+    assert next_step(only(bob)) == "tb why 'file:-odd name.py'"
+
+
 def test_the_prompt_of_an_agent_that_left_needs_nobody(alice: Board, bob: Board) -> None:
     alice.agents.announce()
     alice.agents.prompt(note="wants to use Bash")
@@ -156,6 +173,8 @@ def test_what_a_dead_agent_still_has_is_told_until_it_lapses(alice: Board, bob: 
     assert (need.kind, need.ref, need.agent, need.number) == ("dead", str(task.number), "alice", task.number)
     assert (need.name, need.epoch) == ("work", task.epoch)
     assert need.note == f"is gone and still has #{task.number}, a.py"
+    for ref in (f"#{task.number}", "file:a.py"):
+        assert bob.events.why(ref=ref)[-1].text.startswith("Now: alice is gone. Until the lease runs out")
     assert all(each.agent != "alice" for each in bob.overview.agents())
     place.advance(301)
     assert (only(bob).ref, only(bob).name, only(bob).epoch) == ("file:a.py", "a.py", 1)

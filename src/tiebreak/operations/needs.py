@@ -11,7 +11,7 @@ from ..held_files import called
 from ..limits import MAX_LIMIT, SHOWN, STALLED
 from ..model import Need, record, row_of
 from ..names import QUESTION, short
-from . import operation
+from . import SPAWNED, operation
 from .agents import RECENT_EVENTS
 from .overview import Grants, failed_lately, open_prompts
 from .questions import listing as open_questions
@@ -77,15 +77,25 @@ def _need(
     task_kind: str | None = None,
     epoch: int = 0,
 ) -> Need:
-    return record(Need, (kind, project, ref, number, task_kind, epoch, name, agent, since, note))
+    spawned = SPAWNED in (agent or "")
+    return record(Need, (kind, project, ref, number, task_kind, epoch, name, agent, spawned, since, note))
 
 
 def _prompts(tx: Transaction, grants: Grants) -> list[Need]:
     """The agents that stand at a permission prompt of their client."""
     return [
-        _need("permission", project, short(agent), note or "asks for permission", at, agent)
-        for (project, agent), (at, note) in open_prompts(tx, grants).items()
+        _need("permission", key[0], short(key[1]), note or "asks for permission", at, key[1], _where(grants, key))
+        for key, (at, note) in open_prompts(tx, grants).items()
     ]
+
+
+def _where(grants: Grants, key: tuple[str, str]) -> str | None:
+    """Where an agent runs that `tb` has not started: a person has to go there."""
+    known = grants.agents.get(key)
+    if known is None or SPAWNED in key[1]:
+        return None
+    facts = [known.program, known.pid and f"pid {known.pid}", known.host and f"on {known.host}"]
+    return f"in its own terminal: {' '.join(str(each) for each in facts if each)}" if any(facts) else None
 
 
 def _deadlocks(tx: Transaction, project: str | None, grants: Grants) -> list[Need]:

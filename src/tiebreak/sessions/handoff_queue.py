@@ -94,7 +94,7 @@ def _need(order: dict[str, Any]) -> Need:
     since = micros(float(at)) if isinstance(at, (int, float)) else 0
     what = ("handoff", str(order.get("project") or ""), short(agent), 0, None, 0)
     note = "waits for its replacement to be started"
-    return record(Need, (*what, f"hand over from {short(agent)}", agent, since, note))
+    return record(Need, (*what, f"hand over from {short(agent)}", agent, True, since, note))
 
 
 def queued_boards() -> set[str]:
