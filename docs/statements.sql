@@ -4028,11 +4028,24 @@ SET until = :now + :lease
 WHERE project = :project AND number = :number AND agent = :agent
 RETURNING number;
 
+-- waits.enter (5), waits._told_lately
+-- Whether the log has told of this deadlock within `_TOLD_ONCE`.
+SELECT 1
+FROM events
+WHERE subject = :resource
+  AND project = :project
+  AND agent = :agent
+  AND event = 'hold.deadlocked'
+  AND at > :now - :once
+  AND number > (SELECT max(number) FROM events) - :recent
+LIMIT 1;
+
 -- Also sends:
 --   holds.take (18): SELECT FROM waits
 --   holds.take (19): SELECT FROM holds
 --   holds.take (20): SELECT FROM pools
 --   holds.take (21): SELECT FROM waits
+--   holds.take (22): DELETE FROM waits
 
 -- ================================================================================================================
 -- waits.leave (writes)
@@ -4786,6 +4799,8 @@ LIMIT :limit;
 
 -- Also sends:
 --   holds.list (1): SELECT FROM holds
+--   holds.transfer (2): SELECT FROM agents
+--   holds.transfer (3): SELECT FROM events
 --   holds.take (2): SELECT FROM waits
 --   holds.take (18): SELECT FROM waits
 --   holds.take (19): SELECT FROM holds
@@ -5553,14 +5568,14 @@ WHERE number > (SELECT max(number) FROM events) - :recent
 ORDER BY number;
 
 -- overview.needs (11), needs._stalled
--- The claims of agents that are here, without a sign of progress for `STALLED`.
-SELECT subject, max(at)
+-- The claims of agents that are here, without a sign of progress for `STALLED`; what others do to them is none.
+SELECT subject, agent, max(at)
 FROM events
 WHERE subject IN (:t_aaa) AND event IN ('task.progress', 'task.edited', 'message.sent')
-GROUP BY subject;
+GROUP BY subject, agent;
 
 -- overview.needs (12), needs._stalled
--- The claims of agents that are here, without a sign of progress for `STALLED`.
+-- The claims of agents that are here, without a sign of progress for `STALLED`; what others do to them is none.
 SELECT at
 FROM outputs
 WHERE task = :task

@@ -475,7 +475,9 @@ class Need(Record):
     """Something that waits for a person. `kind` is one of `operations.needs.NEEDS`.
 
     `ref` names it in other calls: the number of a task, a resource, or the name of an agent. `number` is that of the
-    task, or 0, and `task_kind` its kind. `agent` is whom it is about, and `note` says in one line why.
+    task, or 0, and `task_kind` its kind. `epoch` is that of the grant that it is about, or 0: who takes it away names
+    it, so that nobody else loses it meanwhile. `agent` is whom it is about, `spawned` whether `tb` started it (so that
+    its terminal can be reached), and `note` says in one line why.
     """
 
     kind: str
@@ -483,8 +485,10 @@ class Need(Record):
     ref: str
     number: int
     task_kind: str | None
+    epoch: int
     name: str
     agent: Holder | None
+    spawned: bool
     since_at: Time
     note: str | None
 

@@ -1,6 +1,6 @@
 """The words for what needs a person (`overview.needs`): what each kind is called, and the command that deals with it.
 
-Also how the counts beside it (`overview.counts`) are written.
+Also how the counts beside it (`overview.counts`) are written, and which events are good or bad news.
 
 The terminal screen, the pages and `tb` without a command all show these, so that a person learns them once.
 """
@@ -25,15 +25,20 @@ TITLES = {
     "stalled": "no progress",
 }
 """One or two words for each kind."""
+COUNTS = ("failed", "ready", "claimed", "blocked", "holds")
+"""The counts that are shown, by the names that they have in `Counts`; `failed` is red."""
+_BAD = (".refused", ".fenced", ".broken", ".expired", ".deadlocked", ".failed", ".orphaned", ".died")
+_GOOD = (".completed", ".answered")
 
 
 def next_step(need: Need) -> str:
     """The command that deals with it, to be pasted into a terminal. It never destroys anything."""
     from shlex import quote
 
-    ref = quote(need.ref if need.number else called(need.ref))
+    ref = need.ref if need.number else called(need.ref)
+    ref = quote(ref if ref[:1] != "-" else need.ref)  # a name that looks like an option keeps its `file:`
     return {
-        "permission": f"tb attach {ref}",
+        "permission": f"tb attach {ref}" if need.spawned else "tb agents",
         "question": f"tb answer {ref}",
         "deadlock": f"tb why {ref}",
         "dead": f"tb why {ref}",
@@ -48,7 +53,7 @@ def sentence(need: Need) -> str:
     who = short(need.agent) if need.agent else ""
     numbered = f"#{need.number} {need.name}" if need.number else need.name
     return {
-        "permission": f"{who} waits at a prompt: {need.name}",
+        "permission": f"{who} waits at a prompt: {need.name}{f' ({need.note})' if need.note else ''}",
         "question": f"{who or 'somebody'} asks: {numbered}",
         "deadlock": f"{who} could not wait for {need.name}: {need.note or 'a deadlock'}",
         "dead": f"{who} {need.note}",
@@ -61,3 +66,15 @@ def sentence(need: Need) -> str:
 def counted(number: int) -> str:
     """A count of `overview.counts`; with a `+` if the board stopped counting there."""
     return f"{number:,}+" if number >= MOST_COUNTED else f"{number:,}"
+
+
+def number_of(needs: list[Need], limit: int) -> str:
+    """How many there are; with a `+` if one kind has more than the `limit` that was asked for."""
+    kinds = [each.kind for each in needs]
+    more = any(kinds.count(kind) >= limit for kind in set(kinds))
+    return f"{len(needs)}+" if more else str(len(needs))
+
+
+def mood(event: str) -> str:
+    """Whether an event is good or bad news: the name of a style, empty for most."""
+    return "bad" if event.endswith(_BAD) else "good" if event.endswith(_GOOD) else ""

@@ -9,7 +9,7 @@ import pytest
 from tiebreak import Board, Deadlock
 from tiebreak.limits import MOST_COUNTED, STALLED
 from tiebreak.model import Activity, Need
-from tiebreak.need_words import TITLES, next_step, sentence
+from tiebreak.need_words import TITLES, next_step, number_of, sentence
 from tiebreak.operations.needs import NEEDS
 
 from .engines import Place
@@ -61,6 +61,23 @@ def test_an_agent_at_a_prompt_needs_a_person_until_it_goes_on(alice: Board, bob:
     assert of(bob, "alice").section == "idle"
 
 
+def test_who_was_not_started_by_tb_is_not_to_be_attached_to(alice: Board, bob: Board) -> None:
+    alice.agents.announce(program="claude", host="dev1", pid=4711)
+    alice.agents.prompt(note="wants to use Bash")
+    need = only(bob)
+    assert next_step(need) == "tb agents"
+    assert sentence(need) == "alice waits at a prompt: wants to use Bash (in its own terminal: claude pid 4711 on dev1)"
+    values = {name: getattr(need, name) for name in Need.fields}
+    assert next_step(Need(**{**values, "spawned": True})) == "tb attach alice"
+
+
+def test_a_file_that_looks_like_an_option_is_named_in_full(alice: Board, bob: Board) -> None:
+    alice.agents.announce()
+    alice.holds.take(resources=["file:-odd name.py"])
+    alice.agents.leave()
+    assert next_step(only(bob)) == "tb why 'file:-odd name.py'"
+
+
 def test_the_prompt_of_an_agent_that_left_needs_nobody(alice: Board, bob: Board) -> None:
     alice.agents.announce()
     alice.agents.prompt(note="wants to use Bash")
@@ -104,13 +121,36 @@ def test_a_deadlock_is_told_until_the_wait_is_over(alice: Board, bob: Board, pla
     alice.waits.enter(resources=["file:b.py"])
     with pytest.raises(Deadlock):
         bob.waits.enter(resources=["file:a.py"])
-    bob.tasks.post(name="anything")  # refusals are written together with a later change
     need = only(alice)
     assert (need.kind, need.ref, need.name, need.agent) == ("deadlock", "file:a.py", "a.py", "bob")
     assert "alice waits for b.py (held by bob)" in (need.note or "")
+    assert need.epoch == 1, "of the hold that is in the way"
     alice.holds.release(resources=["file:a.py"])
     bob.holds.take(resources=["file:a.py"])
     assert bob.overview.needs() == []
+
+
+def test_a_deadlock_is_told_once_though_an_agent_tries_in_a_loop(alice: Board, bob: Board, place: Place) -> None:
+    alice.holds.take(resources=["file:a.py"], lease=600)
+    bob.holds.take(resources=["file:b.py"], lease=600)
+    alice.waits.enter(resources=["file:b.py"])
+    before = bob.events.last()
+    for _ in range(5):
+        with pytest.raises(Deadlock):
+            bob.waits.enter(resources=["file:a.py"])
+    assert [event.event for event in bob.events.read(after=before)] == ["hold.deadlocked"]
+    assert len(bob.waits.list()) == 1, "who was refused has no place"
+    bob.tasks.post(name="anything")  # the rest is written together with a later change
+    told = [event.times for event in bob.events.read(after=before) if event.event == "hold.deadlocked"]
+    assert told in ([1, 4], [1, 1, 1, 1, 1]), "and each try is counted"
+    for _ in range(3):
+        place.advance(25)
+        [waiting] = alice.waits.list()
+        alice.waits.enter(resources=["file:b.py"], place=waiting.number)
+    before = bob.events.last()
+    with pytest.raises(Deadlock):
+        bob.waits.enter(resources=["file:a.py"])
+    assert [event.event for event in bob.events.read(after=before)] == ["hold.deadlocked"], "later it is told again"
 
 
 def test_an_old_deadlock_is_not_shown_for_ever(alice: Board, bob: Board, place: Place) -> None:
@@ -119,7 +159,6 @@ def test_an_old_deadlock_is_not_shown_for_ever(alice: Board, bob: Board, place: 
     alice.waits.enter(resources=["file:b.py"])
     with pytest.raises(Deadlock):
         bob.waits.enter(resources=["file:a.py"])
-    bob.tasks.post(name="anything")
     assert kinds(bob) == ["deadlock"]
     place.advance(601)
     assert bob.overview.needs() == []
@@ -132,10 +171,13 @@ def test_what_a_dead_agent_still_has_is_told_until_it_lapses(alice: Board, bob: 
     alice.agents.leave()
     need = only(bob)
     assert (need.kind, need.ref, need.agent, need.number) == ("dead", str(task.number), "alice", task.number)
+    assert (need.name, need.epoch) == ("work", task.epoch)
     assert need.note == f"is gone and still has #{task.number}, a.py"
+    for ref in (f"#{task.number}", "file:a.py"):
+        assert bob.events.why(ref=ref)[-1].text.startswith("Now: alice is gone. Until the lease runs out")
     assert all(each.agent != "alice" for each in bob.overview.agents())
     place.advance(301)
-    assert only(bob).ref == "file:a.py"
+    assert (only(bob).ref, only(bob).name, only(bob).epoch) == ("file:a.py", "a.py", 1)
     assert next_step(only(bob)) == "tb why a.py"
     place.advance(300)
     assert bob.overview.needs() == []
@@ -160,6 +202,16 @@ def test_a_claim_without_progress_for_hours_is_told_and_one_with_progress_is_not
     )
 
 
+def test_what_a_person_does_to_a_task_is_not_its_holders_progress(alice: Board, bob: Board, place: Place) -> None:
+    silent = alice.tasks.claim("silent", create=True, lease=86_400)
+    place.advance(STALLED + 60)
+    bob.tasks.edit(silent.number, priority="urgent")
+    bob.messages.send(body="how far are you?", about=silent.number)
+    assert only(bob).epoch == silent.epoch
+    alice.messages.send(body="half of it works", about=silent.number)
+    assert kinds(bob) == []
+
+
 def test_a_job_that_writes_output_makes_progress(alice: Board, bob: Board, place: Place) -> None:
     alice.jobs.submit(command="make", key="build")
     [job] = bob.jobs.next(lease=86_400)
@@ -179,7 +231,20 @@ def test_whoever_stands_still_comes_first_and_then_the_oldest(alice: Board, bob:
     needs = alice.overview.needs()
     assert [need.kind for need in needs] == ["permission", "question", "question", "failed"]
     assert [need.number for need in needs[1:3]] == [first.number, second.number]
-    assert [need.kind for need in alice.overview.needs(limit=2)] == ["permission", "question"]
+    assert [need.kind for need in alice.overview.needs(limit=1)] == ["permission", "question", "failed"]
+
+
+def test_many_failures_hide_nothing_else_and_the_newest_are_shown(alice: Board, place: Place) -> None:
+    silent = alice.tasks.claim("silent", create=True, lease=86_400)
+    place.advance(STALLED + 60)
+    for name in ("first", "second", "third"):
+        alice.tasks.claim(name, create=True)
+        alice.tasks.fail(name, retry=False)
+        place.advance(1)
+    needs = alice.overview.needs(limit=2)
+    assert [need.name for need in needs] == ["second", "third", silent.name]
+    assert number_of(needs, 2) == "3+"
+    assert number_of(alice.overview.needs(), 50) == "4"
 
 
 def test_another_project_is_seen_only_by_those_who_ask_for_all(place: Place, alice: Board) -> None:
@@ -250,7 +315,7 @@ def test_sections_come_in_order_and_the_longest_first(alice: Board, bob: Board, 
     carol.waits.enter(resources=["file:free.py"])
     found = [(each.agent, each.section) for each in alice.overview.agents()]
     assert found == [("bob", "working"), ("alice", "working"), ("carol", "waiting"), ("dora", "idle")]
-    assert [each.agent for each in alice.overview.agents(limit=2)] == ["bob", "alice"]
+    assert [each.agent for each in alice.overview.agents(limit=1)] == ["bob", "carol", "dora"], "nobody is hidden"
 
 
 def test_an_agent_that_says_what_it_does_works_while_it_is_seen(alice: Board, bob: Board, place: Place) -> None:

@@ -9,8 +9,9 @@ import os
 
 from ..errors import TiebreakError
 from ..held_files import called
+from ..limits import SHOWN
 from ..names import short
-from ..need_words import counted, next_step, sentence
+from ..need_words import counted, next_step, number_of, sentence
 from ..text import plain, span, table
 from .help_layout import columns, wrapped
 
@@ -120,7 +121,7 @@ def _needed(context: Context, needs: list[Need]) -> list[str]:
     """What needs a person, each with the command that deals with it."""
     if not needs:
         return []
-    count = f"{len(needs)} {'thing needs' if len(needs) == 1 else 'things need'} you"
+    count = f"{number_of(needs, SHOWN)} {'thing needs' if len(needs) == 1 else 'things need'} you"
     rows = [[f"  {next_step(each)}", plain(sentence(each))] for each in needs[:_NEEDS]]
     more = len(needs) - len(rows)
     lines = [context.styled(count, "warn"), table(rows, limit=columns())]

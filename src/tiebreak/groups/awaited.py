@@ -1239,19 +1239,20 @@ class AsyncOverview(AsyncGroup):
 
     @awaits
     async def needs(self, *, project: str | None = "", limit: int = 50) -> builtins.list[Need]:
-        """List what needs a person: the most urgent kind first, then the oldest.
+        """List what needs a person: the most urgent kind first, then the oldest. Each kind has at most `limit`.
 
         Open questions, agents at a permission prompt, deadlocks, dead agents that still hold something, tasks that failed
-        within a day, and claims without a sign of progress for hours.
+        within a day (if there are more, the newest), and claims without a sign of progress for hours.
         """
 
     @awaits
     async def agents(self, *, project: str | None = "", limit: int = 100) -> builtins.list[Activity]:
         """List the agents that are here and what each does: those at work first, then those that wait, then idle ones.
 
-        Within each, the one that does it longest comes first. An agent is at work if it has a claim or a hold, or was seen
-        within a minute and says what it does. It waits if it is in the wait queue, has asked a person, or stands at a
-        permission prompt. Dead agents are not listed; `overview.needs` names those that still hold something.
+        Of each there are at most `limit`; the one that does it longest comes first. An agent is at work if it has a claim
+        or a hold, or was seen within a minute and says what it does. It waits if it is in the wait queue, has asked a
+        person, or stands at a permission prompt. Dead agents are not listed; `overview.needs` names those that still hold
+        something.
         """
 
     @awaits

@@ -11,7 +11,7 @@ from ..held_files import called
 from ..limits import MAX_LIMIT, SHOWN, STALLED
 from ..model import Need, record, row_of
 from ..names import QUESTION, short
-from . import operation
+from . import SPAWNED, operation
 from .agents import RECENT_EVENTS
 from .overview import Grants, failed_lately, open_prompts
 from .questions import listing as open_questions
@@ -35,16 +35,25 @@ _DEADLOCK_SHOWN = 600 * SECOND
 
 @operation("overview.needs", writes=False, strangers=True)
 def needs(tx: Transaction, *, project: Project | None = "", limit: Limit = SHOWN) -> list[Need]:
-    """List what needs a person: the most urgent kind first, then the oldest.
+    """List what needs a person: the most urgent kind first, then the oldest. Each kind has at most `limit`.
 
     Open questions, agents at a permission prompt, deadlocks, dead agents that still hold something, tasks that failed
-    within a day, and claims without a sign of progress for hours.
+    within a day (if there are more, the newest), and claims without a sign of progress for hours.
     """
     grants = Grants(tx, project)
-    found = [*_prompts(tx, grants), *map(_asked, open_questions(tx, project=project, limit=limit))]
-    found += [*_deadlocks(tx, project), *_dead(grants), *_failed(tx, project), *_stalled(tx, grants)]
-    found.sort(key=lambda need: (NEEDS.index(need.kind), need.since_at, need.ref))
-    return found[:limit]
+    kinds = [
+        _prompts(tx, grants),
+        [*map(_asked, open_questions(tx, project=project, limit=limit))],
+        _deadlocks(tx, project, grants),
+        _dead(grants),
+        _failed(tx, project),
+        _stalled(tx, grants),
+    ]
+    found: list[Need] = []
+    for each in kinds:
+        each.sort(key=lambda need: (need.since_at, need.ref))
+        found += each[-limit:] if each and each[0].kind == "failed" else each[:limit]
+    return found
 
 
 def _asked(question: Question) -> Need:
@@ -66,19 +75,30 @@ def _need(
     note: str | None = None,
     number: int = 0,
     task_kind: str | None = None,
+    epoch: int = 0,
 ) -> Need:
-    return record(Need, (kind, project, ref, number, task_kind, name, agent, since, note))
+    spawned = SPAWNED in (agent or "")
+    return record(Need, (kind, project, ref, number, task_kind, epoch, name, agent, spawned, since, note))
 
 
 def _prompts(tx: Transaction, grants: Grants) -> list[Need]:
     """The agents that stand at a permission prompt of their client."""
     return [
-        _need("permission", project, short(agent), note or "asks for permission", at, agent)
-        for (project, agent), (at, note) in open_prompts(tx, grants).items()
+        _need("permission", key[0], short(key[1]), note or "asks for permission", at, key[1], _where(grants, key))
+        for key, (at, note) in open_prompts(tx, grants).items()
     ]
 
 
-def _deadlocks(tx: Transaction, project: str | None) -> list[Need]:
+def _where(grants: Grants, key: tuple[str, str]) -> str | None:
+    """Where an agent runs that `tb` has not started: a person has to go there."""
+    known = grants.agents.get(key)
+    if known is None or SPAWNED in key[1]:
+        return None
+    facts = [known.program, known.pid and f"pid {known.pid}", known.host and f"on {known.host}"]
+    return f"in its own terminal: {' '.join(str(each) for each in facts if each)}" if any(facts) else None
+
+
+def _deadlocks(tx: Transaction, project: str | None, grants: Grants) -> list[Need]:
     """The waits that were refused as deadlocks lately, unless the agent has got what it waited for."""
     here = " AND project = :project" if project else ""
     rows = tx.all(
@@ -89,11 +109,13 @@ def _deadlocks(tx: Transaction, project: str | None) -> list[Need]:
         shown=_DEADLOCK_SHOWN,
         project=project,
     )
+    epochs = {(key[0], each["resource"]): each["epoch"] for key, holds in grants.holds.items() for each in holds}
     found: dict[tuple[str, str, str], Need] = {}
     for event, where, resource, agent, at, note in rows:
         key = (where, resource, agent)
         if event == "hold.deadlocked":
-            found[key] = _need("deadlock", where, resource, called(resource), at, agent, note)
+            epoch = epochs.get((where, resource), 0)
+            found[key] = _need("deadlock", where, resource, called(resource), at, agent, note, epoch=epoch)
         else:
             found.pop(key, None)
     return list(found.values())
@@ -109,9 +131,13 @@ def _dead(grants: Grants) -> list[Need]:
         names = [f"#{each.number}" for each in claims] + [called(each["resource"]) for each in holds]
         note = f"is gone and still has {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
         since = max(micros(known.left_at or 0.0), micros(known.seen_at))
-        ref = str(claims[0].number) if claims else holds[0]["resource"]
-        first = (claims[0].number, claims[0].kind) if claims else (0, None)
-        found.append(_need("dead", key[0], ref, short(key[1]), since, key[1], note, *first))
+        if claims:
+            task = claims[0]
+            rest = (since, key[1], note, task.number, task.kind, task.epoch)
+            found.append(_need("dead", key[0], str(task.number), task.name, *rest))
+        else:
+            resource, epoch = holds[0]["resource"], holds[0]["epoch"]
+            found.append(_need("dead", key[0], resource, called(resource), since, key[1], note, epoch=epoch))
     return found
 
 
@@ -127,7 +153,7 @@ def _failed(tx: Transaction, project: str | None) -> list[Need]:
 
 
 def _stalled(tx: Transaction, grants: Grants) -> list[Need]:
-    """The claims of agents that are here, without a sign of progress for `STALLED`."""
+    """The claims of agents that are here, without a sign of progress for `STALLED`; what others do to them is none."""
     limit = tx.now - int(STALLED * SECOND)
     old = {
         claim.id: (key, claim)
@@ -138,11 +164,11 @@ def _stalled(tx: Transaction, grants: Grants) -> list[Need]:
     progress = {id_: claim.claimed_at for id_, (_, claim) in old.items()}
     for these, params in among("t", sorted(old)):
         rows = tx.all(
-            f"SELECT subject, max(at) FROM {{log}} WHERE subject IN ({these}) "
-            "AND event IN ('task.progress', 'task.edited', 'message.sent') GROUP BY subject",
+            f"SELECT subject, agent, max(at) FROM {{log}} WHERE subject IN ({these}) "
+            "AND event IN ('task.progress', 'task.edited', 'message.sent') GROUP BY subject, agent",
             **params,
         )
-        progress.update((id_, max(at, progress[id_])) for id_, at in rows)
+        progress.update((id_, max(at, progress[id_])) for id_, agent, at in rows if agent == old[id_][0][1])
     found = []
     for id_, ((project, agent), claim) in old.items():
         written = tx.first(
@@ -151,5 +177,6 @@ def _stalled(tx: Transaction, grants: Grants) -> list[Need]:
         since = max(progress[id_], written[0] if written else 0)
         if since < limit:
             ref, note = str(claim.number), "no sign of progress"
-            found.append(_need("stalled", project, ref, claim.name, since, agent, note, claim.number, claim.kind))
+            task = (claim.number, claim.kind, claim.epoch)
+            found.append(_need("stalled", project, ref, claim.name, since, agent, note, *task))
     return found

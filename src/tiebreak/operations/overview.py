@@ -41,17 +41,18 @@ SECTIONS = ("working", "waiting", "idle")
 def activity(tx: Transaction, *, project: Project | None = "", limit: Limit = LISTED) -> list[Activity]:
     """List the agents that are here and what each does: those at work first, then those that wait, then idle ones.
 
-    Within each, the one that does it longest comes first. An agent is at work if it has a claim or a hold, or was seen
-    within a minute and says what it does. It waits if it is in the wait queue, has asked a person, or stands at a
-    permission prompt. Dead agents are not listed; `overview.needs` names those that still hold something.
+    Of each there are at most `limit`; the one that does it longest comes first. An agent is at work if it has a claim
+    or a hold, or was seen within a minute and says what it does. It waits if it is in the wait queue, has asked a
+    person, or stands at a permission prompt. Dead agents are not listed; `overview.needs` names those that still hold
+    something.
     """
     grants = Grants(tx, project)
     waits = _all_waits(tx, grants, project)
     keys = {key for key, agent in grants.agents.items() if agent.status != "gone"}
     keys |= {key for key in (*grants.claims, *grants.holds) if key not in grants.agents}
     found = [_activity(tx, key, grants, waits.get(key)) for key in keys]
-    found.sort(key=lambda each: (SECTIONS.index(each.section), each.since_at, each.agent, each.project))
-    return found[:limit]
+    found.sort(key=lambda each: (each.since_at, each.agent, each.project))
+    return [each for section in SECTIONS for each in [one for one in found if one.section == section][:limit]]
 
 
 def _all_waits(

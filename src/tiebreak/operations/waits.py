@@ -9,19 +9,22 @@ agent, and `holds.take` refuses all agents whose turn it is not. Entering is dec
 holds, which `holds.take` and `holds.transfer` take too. Leaving deletes the caller's own row and needs no scope.
 
 A call that closes a cycle of waiters finds the cycle, and the youngest waiter in it is told. That is nearly always the
-caller, which then gets no place. If a grant closes the cycle (a hold was handed over to an agent that waits), the
-youngest waiter is woken by an event and finds the cycle in its own row (`cycle`).
+caller, which then gets no place. A person must see a deadlock although the board stands still, so it is written to the
+log at once; one that is tried again and again is counted like any other refusal. If a grant closes the cycle (a hold
+was handed over to an agent that waits), the youngest waiter is woken by an event and finds the cycle in its own row
+(`cycle`).
 """
 
 from __future__ import annotations
 
-from ..clock import micros
+from ..clock import SECOND, micros
 from ..errors import Deadlock, Invalid, Lost, Refused
 from ..held_files import called
 from ..limits import MAX_LIMIT, MAX_PLACES, PLACE_LEASE
 from ..model import Wait, record
 from ..names import json_text, short
 from . import holds_scopes, operation
+from .agents import RECENT_EVENTS
 from .events import append
 from .resources import kind_of, refuse
 from .wait_queue import WaitQueue, has_waiters
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from . import Transaction
     from .wait_queue import Waiter
 
+_TOLD_ONCE = 60 * SECOND
+"""A deadlock that is found again within this time is counted, not told again: an agent may try in a loop."""
 _THIS = "project = :project AND number = :number AND agent = :agent"
 
 
@@ -54,11 +59,15 @@ def enter(
         raise Invalid("resources: name at least one")
     tx.serialize("holds", project)
     _delete_lapsed_places(tx, project)
-    number = _renew_place(tx, place, agent, project) or _add_place(tx, resources, agent, project, note, process)
+    kept = _renew_place(tx, place, agent, project)
+    number = kept or _add_place(tx, resources, agent, project, note, process)
     queue = WaitQueue(tx, project)
     cycle = queue.find_cycle(agent)
     if cycle and max(waiter.number for waiter, _, _ in cycle) == number:
-        raise _deadlock(tx, project, cycle, number)
+        raise _deadlock(tx, project, cycle, number, queued=kept > 0)
+    if not kept:
+        for resource in sorted(set(resources)):
+            _wait_event(tx, "hold.queued", project, resource, agent, note)
     me = next((waiter for waiter in queue.waiters if waiter.number == number), None)
     if me is None:
         raise Refused("the process that waits is gone", hint="let the process that waits renew its own place")
@@ -112,8 +121,6 @@ def _add_place(
         process=process,
         lease=micros(PLACE_LEASE),
     )
-    for resource in wanted:
-        _wait_event(tx, "hold.queued", project, resource, agent, note)
     return number
 
 
@@ -216,11 +223,37 @@ def _sentence(steps: list[dict[str, str]]) -> str:
     return ", ".join(f"{s['agent']} waits for {called(s['waits_for'])} (held by {s['held_by']})" for s in steps)
 
 
-def _deadlock(tx: Transaction, project: str, cycle: list[tuple[Waiter, str, str]], number: int) -> Deadlock:
+def _deadlock(
+    tx: Transaction, project: str, cycle: list[tuple[Waiter, str, str]], number: int, *, queued: bool
+) -> Deadlock:
+    """The refusal of a wait that could never end. Its place is given up, and the log tells of it."""
     youngest, resource, _ = next(step for step in cycle if step[0].number == number)
     steps = _steps(cycle)
-    _refused(tx, "hold.deadlocked", project, resource, youngest.agent, _sentence(steps)[:1000])
-    return _deadlock_error(json_text(steps) or "[]")
+    error, note = _deadlock_error(json_text(steps) or "[]"), _sentence(steps)[:1000]
+    error.kept = not _told_lately(tx, project, resource, youngest.agent)
+    if error.kept:
+        given_up = remove_place(tx, number, youngest.agent, project)
+        _wait_event(tx, "hold.deadlocked", project, resource, youngest.agent, note)
+        for each in given_up if queued else ():  # the log has told that it was in the queue
+            _wait_event(tx, "hold.unqueued", project, each, youngest.agent, "a deadlock")
+    else:
+        _refused(tx, "hold.deadlocked", project, resource, youngest.agent, note)
+    return error
+
+
+def _told_lately(tx: Transaction, project: str, resource: str, agent: str) -> bool:
+    """Whether the log has told of this deadlock within `_TOLD_ONCE`."""
+    row = tx.first(
+        "SELECT 1 FROM {log} WHERE subject = :resource AND project = :project AND agent = :agent "
+        "AND event = 'hold.deadlocked' AND at > {now} - :once AND number > (SELECT max(number) FROM {log}) - :recent "
+        "LIMIT 1",
+        resource=resource,
+        project=project,
+        agent=agent,
+        once=_TOLD_ONCE,
+        recent=RECENT_EVENTS,
+    )
+    return row is not None
 
 
 def _deadlock_error(stored: str) -> Deadlock:

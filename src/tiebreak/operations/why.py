@@ -87,7 +87,21 @@ def story(tx: Transaction, ref: str, project: str, limit: int) -> list[Sentence]
         now += f" by {_blockers(tx, task)}"
     elif task.finished_at:
         now += f" since {ago(tx.now / 1e6 - task.finished_at)}"
-    return [*sentences, record(Sentence, (0, tx.now, now + "."))]
+    sentences.append(record(Sentence, (0, tx.now, now + ".")))
+    if task.state == "claimed" and not task.lapsed:
+        sentences += _gone(tx, row_of(task)[task.fields.index("holder")], task.project)
+    return sentences
+
+
+def _gone(tx: Transaction, holder: str, project: str) -> list[Sentence]:
+    """A sentence about a holder that will not come back, if that is known."""
+    from .agents import listing
+
+    known = [each for each in listing(tx, project=project, agent=holder) if each.id == holder]
+    if not known or known[0].status != "gone":
+        return []
+    text = f"Now: {short(holder)} is gone. Until the lease runs out, only breaking it makes it free."
+    return [record(Sentence, (0, tx.now, text))]
 
 
 def _blockers(tx: Transaction, task: Task) -> str:
@@ -116,6 +130,7 @@ def _of_resource(tx: Transaction, wanted: str, project: str, limit: int) -> list
         left = span((hold.until or 0) - tx.now / 1e6)
         text = f"Now: {hold.resource} is held by {hold.holder} for another {left} (epoch {hold.epoch})."
         sentences.append(record(Sentence, (0, tx.now, text)))
+        sentences += _gone(tx, row_of(hold)[hold.fields.index("holder")], project)
     if not live:
         sentences.append(record(Sentence, (0, tx.now, "Now: free.")))
     return sentences + _waiters(tx, wanted, project)

@@ -92,8 +92,9 @@ def waiting(concerns: Callable[[dict[str, Any]], bool]) -> list[Need]:
 def _need(order: dict[str, Any]) -> Need:
     agent, at = str(order.get("agent") or "?"), order.get("at")
     since = micros(float(at)) if isinstance(at, (int, float)) else 0
-    row = ("handoff", str(order.get("project") or ""), short(agent), 0, None, f"hand over from {short(agent)}", agent)
-    return record(Need, (*row, since, "waits for its replacement to be started"))
+    what = ("handoff", str(order.get("project") or ""), short(agent), 0, None, 0)
+    note = "waits for its replacement to be started"
+    return record(Need, (*what, f"hand over from {short(agent)}", agent, True, since, note))
 
 
 def queued_boards() -> set[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..limits import SHOWN
 from ..names import short
-from ..need_words import counted
+from ..need_words import COUNTS, counted, mood, number_of
 from ..text import cut, plain, rfc3339, style, width
 from .rows import TABS, Cell, Section, ViewRow, sections, title
 from .snapshot import VIEWS
@@ -19,7 +20,6 @@ AGE = 4
 """Columns of an age: `59s`, `23h`, `364d`."""
 EVENTS_SHOWN = 8
 """Events at the end of a frame that is printed."""
-BAD_EVENTS = (".refused", ".fenced", ".broken", ".deadlocked", ".failed", ".orphaned")
 
 
 class FrameLine(NamedTuple):
@@ -103,15 +103,17 @@ def numbers(taken: Snapshot, columns: int) -> tuple[Cell, ...]:
     """The board in numbers; what needs a person comes first, and what does not fit is left out."""
     count = {key: sum(each.section == key for each in taken.agents) for key in ("working", "waiting", "idle")}
     told = taken.counts
-    needs = len(taken.needs)
-    parts = [Cell(f"{needs} need you" if needs != 1 else "1 needs you", "bad" if needs else "good")]
+    needs = number_of(taken.needs, SHOWN)
+    parts = [Cell(f"{needs} need you" if needs != "1" else "1 needs you", "bad" if taken.needs else "good")]
     parts += [Cell(f"{GAP}{count['working']} working · {count['waiting']} waiting · {count['idle']} idle")]
-    more = [(told.failed, "failed", "bad")] if told.failed else []
-    more += [(told.ready, "ready", ""), (told.claimed, "claimed", ""), (told.blocked, "blocked", "")]
-    more.append((told.holds, "hold" if told.holds == 1 else "holds", ""))
     used = sum(width(part.text) for part in parts)
-    for number, name, style_name in more:
-        part = Cell(f"{GAP if len(parts) == 2 else ' · '}{counted(number)} {name}", style_name or "dim")
+    for name in COUNTS:
+        number = getattr(told, name)
+        if name == "failed" and not number:
+            continue
+        words = "hold" if name == "holds" and number == 1 else name
+        style_name = "bad" if name == "failed" else "dim"
+        part = Cell(f"{GAP if len(parts) == 2 else ' · '}{counted(number)} {words}", style_name)
         used += width(part.text)
         if used <= columns:
             parts.append(part)
@@ -141,7 +143,7 @@ def tabs(view: str, words: str, columns: int) -> FrameLine:
 
 def event_line(event: Event, columns: int) -> FrameLine:
     """One event of the ticker."""
-    marks = "bad" if event.event.endswith(BAD_EVENTS) else "accent"
+    marks = mood(event.event) or "accent"
     note = f" ({plain(event.note)})" if event.note else ""
     times = f" ×{event.times}" if event.times > 1 else ""
     pieces = (

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..held_files import called
+from ..limits import SHOWN
 from ..names import short
-from ..need_words import TITLES, next_step, sentence
+from ..need_words import TITLES, next_step, number_of, sentence
 from ..text import ago, plain
 from .snapshot import ROWS, Selected
 
@@ -59,13 +60,15 @@ class Section(NamedTuple):
     rows: list[ViewRow]
     empty: str = ""
     """What to say if there are none; without it the section is left out then."""
+    number: str = ""
+    """How many there are, if that is not the number of rows."""
 
 
 def sections(taken: Snapshot, words: str = "") -> list[Section]:
     """The sections of the snapshot's view, with only the rows that a filter finds."""
     found = list(_VIEWS[taken.view](taken))
     if words:
-        found = [each._replace(rows=[row for row in each.rows if row.has(words)], empty="") for each in found]
+        found = [Section(each.title, [row for row in each.rows if row.has(words)]) for each in found]
         if not any(each.rows for each in found):
             return [Section(TABS[taken.view], [], "nothing matches the filter")]
     return [each for each in found if each.rows or each.empty]
@@ -73,8 +76,8 @@ def sections(taken: Snapshot, words: str = "") -> list[Section]:
 
 def title(section: Section) -> str:
     """A heading, with how many there are."""
-    more = "+" if len(section.rows) >= ROWS else ""
-    return f"{section.title}  {len(section.rows)}{more}" if section.rows else f"{section.title}  {section.empty}"
+    number = section.number or f"{len(section.rows)}{'+' if len(section.rows) >= ROWS else ''}"
+    return f"{section.title}  {number if section.rows else section.empty}"
 
 
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +85,8 @@ def title(section: Section) -> str:
 
 def _agents(taken: Snapshot) -> Iterator[Section]:
     now = taken.now
-    yield Section(NEEDS_YOU, [need_row(each, now) for each in taken.needs], "nothing")
+    needs = [need_row(each, now) for each in taken.needs]
+    yield Section(NEEDS_YOU, needs, "nothing", number_of(taken.needs, SHOWN))
     for key, name in SECTIONS.items():
         rows = [agent_row(each, now, taken.later) for each in taken.agents if each.section == key]
         yield Section(name, rows, "" if taken.agents else "nobody")

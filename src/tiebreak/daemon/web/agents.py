@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import Invalid, NotFound
 from ...limits import MAX_LIMIT
 from ...names import short
-from .now import SECTIONS, mood
+from ...need_words import mood
+from .now import SECTIONS
 from .page import TEXT, page
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ async def agents(visit: Visit) -> dict[str, Any]:
         visit.read("overview.agents", limit=MOST), visit.read("agents.list", status="gone", limit=_ROWS)
     )
     by_section = {name: [each for each in found if each.section == name] for name, *_ in SECTIONS}
-    return {"sections": SECTIONS, "agents": by_section, "gone": known, "most": MOST, "total": len(found)}
+    return {"sections": SECTIONS, "agents": by_section, "gone": known, "most": MOST}
 
 
 @page(
@@ -69,6 +70,6 @@ async def agent(visit: Visit) -> dict[str, Any]:
         "completed": made,
         "messages": messages,
         "events": events,
-        "moods": {each.number: mood(each) for each in events},
+        "moods": {each.number: mood(each.event) for each in events},
         "session": sessions[0] if sessions else None,
     }

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...need_words import TITLES, next_step
+from ...limits import LISTED
+from ...need_words import COUNTS, TITLES, mood, next_step, number_of
 from ...operations.needs import NEEDS
 from .page import page
 
 if TYPE_CHECKING:
-    from ...model import Counts, Event, Need
+    from ...model import Counts, Need
     from .page import Visit
 
-MOST = 50
-"""Needs that are shown."""
+MOST = 20
+"""Needs of one kind that are shown."""
 LATEST = 20
 """Events that are shown."""
 SECTIONS = (
@@ -21,7 +22,8 @@ SECTIONS = (
     ("waiting", "Waiting", "Nobody waits."),
     ("idle", "Idle", "Nobody is idle."),
 )
-_BAD = (".failed", ".refused", ".fenced", ".broken", ".expired", ".deadlocked", ".died")
+_ALL = {"failed": {"state": "failed"}, "question": {"kind": "question", "state": "pending"}}
+"""Where all of a kind are listed, if more are there than are shown."""
 
 
 @page("/", "now.html", "What happens now: what needs a person, who works, who waits, the latest events.", title="Now")
@@ -35,9 +37,12 @@ async def now(visit: Visit) -> dict[str, Any]:
         visit.latest(LATEST),
         visit.read("questions.list", limit=MOST),
     )
-    needs = sorted([*needs, *handoffs], key=lambda need: (NEEDS.index(need.kind), need.since_at or 0.0))[:MOST]
+    needs = sorted([*needs, *handoffs], key=lambda need: (NEEDS.index(need.kind), need.since_at or 0.0))
+    kinds = [each.kind for each in needs]
     return {
         "needs": needs,
+        "number_of_needs": number_of(needs, MOST),
+        "all_of": {TITLES[kind]: query for kind, query in _ALL.items() if kinds.count(kind) >= MOST},
         "titles": TITLES,
         "steps": [next_step(each) for each in needs],
         "choices": {each.number: each.choices or () for each in questions},
@@ -45,7 +50,8 @@ async def now(visit: Visit) -> dict[str, Any]:
         "agents": {name: [each for each in agents if each.section == name] for name, *_ in SECTIONS},
         "numbers": _numbers(counts),
         "events": events,
-        "moods": {each.number: mood(each) for each in events},
+        "most": LISTED,
+        "moods": {each.number: mood(each.event) for each in events},
     }
 
 
@@ -57,18 +63,5 @@ async def _handoffs(visit: Visit) -> list[Need]:
 
 
 def _numbers(counts: Counts) -> list[tuple[str, int, str]]:
-    return [
-        ("agents", counts.agents, ""),
-        ("at work", counts.claimed, "good"),
-        ("ready", counts.ready, ""),
-        ("blocked", counts.blocked, ""),
-        ("held", counts.holds, ""),
-        ("failed today", counts.failed, "bad"),
-    ]
-
-
-def mood(event: Event) -> str:
-    """Whether an event is good or bad news, as a class of the style."""
-    if event.event.endswith(_BAD):
-        return "bad"
-    return "good" if event.event.endswith((".completed", ".answered")) else ""
+    numbers = [(name, getattr(counts, name), "bad" if name == "failed" else "") for name in COUNTS]
+    return [("agents", counts.agents, ""), *numbers]
