@@ -106,7 +106,12 @@ class Narrator:
 
     def _has_person(self) -> bool:
         """Whether somebody looks and can type: on a terminal, and not in its background."""
-        return self._live and sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+        if not (self._live and sys.stdin.isatty()):
+            return False
+        try:
+            return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+        except OSError:
+            return True  # a terminal without a foreground and a background
 
     @contextmanager
     def keys_wait(self) -> Iterator[None]:
