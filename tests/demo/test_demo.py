@@ -110,8 +110,9 @@ def test_with_json_the_link_is_there_while_somebody_serves_it(environment: dict[
         assert demo.stdout is not None
         link = json.loads(demo.stdout.readline())["link"]
         try:
-            with urllib.request.urlopen(link, timeout=PATIENCE) as page:
-                assert page.status == 200
+            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with browser.open(link, timeout=PATIENCE) as page:
+                assert b"tiebreak" in page.read()
         finally:
             demo.send_signal(signal.SIGINT)
             assert demo.wait(PATIENCE) == 130

@@ -79,6 +79,7 @@ class Scene:
         try:
             self.by(agent).call(operation, params)
         except TiebreakError:
+            self.by(agent).agents.heartbeat()  # a refusal is written to the log with the next change of its agent
             return
         raise AssertionError(f"{operation} of {agent} was not refused")
 
@@ -225,7 +226,7 @@ def _end(scene: Scene) -> None:
         "Keep the old API?", choices=["yes", "no"], about="payments", key="keep-old-api"
     )
     scene.at(38)
-    scene.by("keen-badger").agents.prompt(note="make test")
+    scene.by("keen-badger").agents.prompt(note="wants Bash")
     scene.at(LENGTH - 0.4)
     for agent in (*AGENTS, "lead"):
         if agent not in ("proud-stork", "keen-badger", "brave-otter"):
