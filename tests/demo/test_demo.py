@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def test_a_short_demonstration_shows_and_proves_everything(environment: dict[str
     words = [TB, "demo", "--seconds", "10", "--json"]
     done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    facts = json.loads(done.stdout)
+    first, facts = map(json.loads, done.stdout.splitlines())
+    assert first == {"link": facts["link"]}
     found = {check["name"]: check["found"] for check in facts["checks"]}
     assert facts["proved"] is True
     assert facts["agents"] == 16
@@ -100,6 +102,20 @@ def test_a_reader_that_goes_away_ends_the_demonstration(environment: dict[str, s
         assert demo.stderr.read() == b""
     assert running(environment["TMPDIR"]) == []
     assert os.listdir(environment["TMPDIR"]) == []
+
+
+def test_with_json_the_link_is_there_while_somebody_serves_it(environment: dict[str, str], tmp_path: Path) -> None:
+    words = [TB, "demo", "--json"]
+    with subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        link = json.loads(demo.stdout.readline())["link"]
+        try:
+            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with browser.open(link, timeout=PATIENCE) as page:
+                assert b"tiebreak" in page.read()
+        finally:
+            demo.send_signal(signal.SIGINT)
+            assert demo.wait(PATIENCE) == 130
 
 
 def test_a_length_that_makes_no_sense_is_refused(environment: dict[str, str]) -> None:

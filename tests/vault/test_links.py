@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.engines import Place
+from tiebreak import Lost
 
 from .vaults import rebuilt, snapshot, write_vault
 
@@ -93,4 +96,50 @@ def test_other_projects_are_in_a_vault_only_if_it_has_all(place: Place, tmp_path
     assert sorted(notes(tmp_path / "one")) == ["Agents/ada.md", "Board.md", "Tasks/1 here.md"]
     agents = [name for name in notes(tmp_path / "all") if name.startswith("Agents/")]
     assert len(agents) == 2
+    titles = {note.partition("\n# ")[2].partition("\n")[0] for name, note in notes(tmp_path / "all").items()}
+    assert {"ada in demo", "ada in other"} <= titles, "the names of the files do not tell which is which"
     assert {"Tasks/1 here.md", "Tasks/2 there.md", "Messages/1 hello there.md"} < set(notes(tmp_path / "all"))
+
+
+def test_an_agent_that_has_left_does_nothing_any_more(place: Place, tmp_path: Path) -> None:
+    ada, ben = place.open("ada"), place.open("ben")
+    for board in (ada, ben):
+        board.agents.announce(doing="the login")
+    ben.agents.leave()
+    write_vault(ada, tmp_path / "vault")
+    found = notes(tmp_path / "vault")
+    assert "**Doing:** the login" in found["Agents/ada.md"]
+    assert "Doing" not in found["Agents/ben.md"]
+    ben.agents.announce(doing="the logout")
+    write_vault(ada, tmp_path / "vault")
+    assert "**Doing:** the logout" in notes(tmp_path / "vault")["Agents/ben.md"]
+
+
+def test_the_reason_of_an_earlier_attempt_is_no_reason_of_the_present_one(place: Place, tmp_path: Path) -> None:
+    ada, ben = place.open("ada"), place.open("ben")
+    ada.tasks.post("work")
+    ada.tasks.claim(1, lease=1)
+    place.advance(2)
+    ben.tasks.sweep()
+    write_vault(ada, tmp_path / "vault")
+    assert "**Reason:** " in notes(tmp_path / "vault")["Tasks/1 work.md"]
+    ben.tasks.claim(1)
+    write_vault(ada, tmp_path / "vault")
+    assert "**Reason:** " not in notes(tmp_path / "vault")["Tasks/1 work.md"]
+
+
+def test_a_refusal_that_was_written_late_stands_where_it_happened(place: Place, tmp_path: Path) -> None:
+    ada, ben = place.open("ada"), place.open("ben")
+    ada.tasks.post("work")
+    ada.tasks.claim(1)
+    place.advance(60)
+    with pytest.raises(Lost):
+        ben.tasks.claim(1)
+    place.advance(60)
+    ada.tasks.complete(1)
+    ben.tasks.post("another change")
+    write_vault(ada, tmp_path / "vault")
+    history = notes(tmp_path / "vault")["Tasks/1 work.md"].partition("## History\n\n")[2].strip().splitlines()
+    assert [line.split("[[")[0].split(maxsplit=3)[3].strip() for line in history if line.startswith("-")] == [
+        *("posted by", "claimed by", "refused to", "completed by")
+    ]

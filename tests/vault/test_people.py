@@ -14,8 +14,9 @@ from tests.cli.command import TB, Tb, clean_environment, until
 from tests.conformance.engines import SqlitePlace
 from tests.daemons import PATIENCE, Serving
 from tiebreak import Board, Refused
+from tiebreak.vault.mirror import Mirror
 from tiebreak.vault.note_names import ASIDE
-from tiebreak.vault.vault_folder import REMOVE, open_vault
+from tiebreak.vault.vault_folder import KEEP, REMOVE, open_vault
 
 from .story import Story
 from .vaults import rebuilt, snapshot, write_vault
@@ -65,14 +66,99 @@ def test_a_changed_generated_part_is_kept_aside_and_written_again(board: Board, 
     assert only(tmp_path / "vault" / ASIDE).read_bytes() == mine
 
 
-def test_a_file_of_somebody_else_in_the_place_of_a_note_is_kept_aside(board: Board, tmp_path: Path) -> None:
-    write_vault(board, tmp_path / "vault")
-    (tmp_path / "vault" / "Tasks" / "1 work.md").write_text("my plan")
-    (tmp_path / "vault" / "Tasks" / "1 more thoughts.md").write_text("my thoughts")
+# ── Files of people that have the name of a note ────────────────────────────────────────────────────────
+
+
+def with_own_files(vault: Path) -> dict[Path, str]:
+    """A folder in which somebody has files of their own, where notes belong and elsewhere."""
+    own = {vault / name: f"my {name}" for name in ("Board.md", "diary.md", "Tasks/1 work.md", "Agents/ada.md")}
+    for path, text in own.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return own
+
+
+def into(board: Board, folder: Path) -> None:
+    vault = open_vault(str(folder), into=True)
+    vault.save_settings(project="demo", pruned=KEEP)
+    Mirror(board, vault).catch_up()
+    vault.close()
+
+
+def test_files_of_people_are_never_replaced_and_links_lead_to_the_notes_beside_them(
+    board: Board, tmp_path: Path
+) -> None:
+    own = with_own_files(tmp_path / "vault")
     board.tasks.post("work")
+    into(board, tmp_path / "vault")
+    board.tasks.post("more", after=[1])
+    board.tasks.claim(1)
     write_vault(board, tmp_path / "vault")
-    assert only(tmp_path / "vault" / ASIDE).read_text() == "my plan"
-    assert (tmp_path / "vault" / "Tasks" / "1 more thoughts.md").read_text() == "my thoughts"
+    assert {path: path.read_text() for path in own} == own
+    found = snapshot(tmp_path / "vault")
+    assert not found.aside
+    assert {path.relative_to(tmp_path / "vault") for path in own} == {Path(name) for name in found.others}
+    assert set(found.generated) == {
+        *("Board (tiebreak).md", "Tasks/1 work (tiebreak).md", "Tasks/2 more.md", "Agents/ada (tiebreak).md")
+    }
+    assert b"[[Tasks/1 work (tiebreak)|#1 work]]" in found.generated["Tasks/2 more.md"]
+    assert b"[[Tasks/1 work (tiebreak)|#1 work]] by [[Agents/ada (tiebreak)|" in found.generated["Board (tiebreak).md"]
+    assert b"[[Tasks/1 work (tiebreak)|" in found.generated["Agents/ada (tiebreak).md"]
+
+
+def test_a_file_that_appears_in_the_place_of_a_note_stays_and_all_links_change(board: Board, tmp_path: Path) -> None:
+    board.tasks.post("before", after=[])
+    write_vault(board, tmp_path / "vault")
+    (tmp_path / "vault" / "Tasks" / "2 work.md").write_text("my plan")
+    (tmp_path / "vault" / "Tasks" / "2 more thoughts.md").write_text("my thoughts")
+    mine = tmp_path / "vault" / "Tasks" / "1 before.md"
+    mine.write_text("only this")  # the mark is gone with the rest
+    board.tasks.post("work", after=[1])
+    write_vault(board, tmp_path / "vault")
+    found = snapshot(tmp_path / "vault")
+    assert found.others == {
+        "Tasks/1 before.md": b"only this",
+        "Tasks/2 more thoughts.md": b"my thoughts",
+        "Tasks/2 work.md": b"my plan",
+    }
+    assert not found.aside
+    assert b"[[Tasks/2 work (tiebreak)|" in found.generated["Tasks/1 before (tiebreak).md"]
+    assert b"[[Tasks/1 before (tiebreak)|" in found.generated["Tasks/2 work (tiebreak).md"]
+    assert write_vault(board, tmp_path / "vault").vault.changed == 0
+
+
+def test_a_note_that_gets_another_name_takes_the_words_of_people_along(board: Board, tmp_path: Path) -> None:
+    own = with_own_files(tmp_path / "vault")
+    board.tasks.post("work")
+    into(board, tmp_path / "vault")
+    for name in ("Board (tiebreak).md", "Tasks/1 work (tiebreak).md", "Agents/ada (tiebreak).md"):
+        with (tmp_path / "vault" / name).open("a") as note:
+            note.write("mine")
+    for path in own:
+        path.unlink()
+    (tmp_path / "vault" / ".tiebreak" / "cursor.json").unlink()
+    write_vault(board, tmp_path / "vault")
+    found = snapshot(tmp_path / "vault")
+    assert set(found.generated) == {"Board.md", "Tasks/1 work.md", "Agents/ada.md"}
+    assert list(found.kept.values()) == [b"mine"] * 3
+
+
+def test_what_the_pruned_log_told_of_an_agent_survives_a_change_of_names(file: SqlitePlace, tmp_path: Path) -> None:
+    board = file.open("ada~1")
+    board.tasks.post("old work")
+    board.tasks.claim(1)
+    board.tasks.complete(1)
+    write_vault(board, tmp_path / "vault")
+    file.advance(100 * 86_400)
+    board.tasks.post("new work")
+    while board.upkeep.prune(older_than="1d").more:
+        pass
+    write_vault(board, tmp_path / "vault")
+    (tmp_path / "vault" / "Board.md").write_text("mine")
+    board.tasks.post("newer work")
+    write_vault(board, tmp_path / "vault")
+    assert "old work: completed" in (tmp_path / "vault" / "Agents" / "ada.md").read_text()
+    assert (tmp_path / "vault" / "Board.md").read_text() == "mine"
 
 
 def test_windows_line_ends_are_no_change_by_people(board: Board, tmp_path: Path) -> None:
@@ -96,6 +182,7 @@ def test_a_link_in_a_vault_is_not_followed(board: Board, tmp_path: Path) -> None
     write_vault(board, tmp_path / "vault")
     assert (outside / "target").read_text() == "precious"
     assert not snapshot(tmp_path / "vault").aside, "what a link leads to is nobody's note"
+    assert (tmp_path / "vault" / "Tasks" / "1 work.md").is_symlink(), "the link is somebody's own"
     (tmp_path / "vault" / "Agents").rename(tmp_path / "elsewhere")
     (tmp_path / "vault" / "Agents").symlink_to(outside)
     with pytest.raises(Refused, match="not a link to one"):
@@ -164,6 +251,40 @@ def test_with_remove_nothing_is_left_of_what_was_pruned_but_what_people_wrote(
     assert found.generated == anew.generated
 
 
+def test_a_vault_that_kept_what_was_pruned_removes_it_when_told_so(file: SqlitePlace, tmp_path: Path) -> None:
+    board = pruned_board(file, tmp_path / "vault", KEEP)
+    write_vault(board, tmp_path / "vault", pruned=REMOVE)
+    found, anew = snapshot(tmp_path / "vault"), rebuilt(board, tmp_path / "anew", pruned=REMOVE)
+    [words] = tmp_path.glob("vault/Tasks/* with words.md")
+    assert found.generated.pop(str(words.relative_to(tmp_path / "vault"))).startswith(b"---\npruned: true")
+    assert found.generated == anew.generated
+    assert words.read_bytes().endswith(b"mine")
+
+
+def test_a_vault_that_removed_what_was_pruned_keeps_it_when_told_so(file: SqlitePlace, tmp_path: Path) -> None:
+    board = pruned_board(file, tmp_path / "vault", REMOVE)
+    board.tasks.cancel(board.tasks.post("kept now").number)
+    write_vault(board, tmp_path / "vault", pruned=KEEP)
+    file.advance(100 * 86_400)
+    board.tasks.post("even newer")
+    while board.upkeep.prune(older_than="1d").more:
+        pass
+    write_vault(board, tmp_path / "vault", pruned=KEEP)
+    [note] = tmp_path.glob("vault/Tasks/* kept now.md")
+    assert note.read_bytes().startswith(b"---\npruned: true\n")
+
+
+def test_a_writer_that_is_killed_after_another_choice_about_pruned_notes_still_makes_it(
+    file: SqlitePlace, tmp_path: Path
+) -> None:
+    board = pruned_board(file, tmp_path / "vault", KEEP)
+    vault = open_vault(str(tmp_path / "vault"), into=False)
+    vault.save_settings(pruned=REMOVE)
+    vault.close()  # killed before it wrote a note
+    write_vault(board, tmp_path / "vault", pruned=REMOVE)
+    assert not list(tmp_path.glob("vault/Tasks/* thrown away.md"))
+
+
 def test_a_renamed_project_is_written_anew(file: SqlitePlace, tmp_path: Path) -> None:
     board = file.open("ada~1")
     board.tasks.post("work")
@@ -191,7 +312,10 @@ def test_a_folder_with_other_files_is_refused_unless_asked_for(tb: Tb, tmp_path:
     refused = tb("vault", "mine")
     assert refused.code == 1
     assert "no vault of tiebreak" in refused.err
-    assert "--into" in refused.err
+    assert "`tb vault DIR --into`" in refused.err
+    served = tb("serve", "--addr", "none", "--vault", "mine")
+    assert served.code == 1
+    assert "`tb vault DIR --into`" in served.err, "which is not an option of tb serve"
     assert json.loads(tb.ok("vault", "mine", "--into", "--json"))["written"] == 3
     (tmp_path / "mine" / "diary.md").unlink()
     assert json.loads(tb.ok("vault", "mine", "--json"))["written"] == 0

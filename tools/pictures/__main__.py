@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from tests import chromium
 from tests.daemons import Serving, serving
 
 from .recording import Said, animated, record
-from .scene import PROJECT, tell
+from .scene import PROJECT, SELECTED, checkout, tell
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, ViewportSize
@@ -88,27 +89,30 @@ def _capture(page: Page, path: Path) -> None:
 
 
 def _top() -> None:
-    """`tb top` on the same board, as the picture that Textual draws of it."""
+    """`tb top` on the same board, as the picture that Textual draws of it: with the agent that took a task over."""
     import asyncio
 
     import tiebreak
     from tiebreak.cli.top import entries
     from tiebreak.top.keys import TopApp
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "board.db")
-        tell(path)
+    async def drawn(board: tiebreak.Board) -> str:
+        app = TopApp(board, program=[TB], commands=entries, explain=str)
+        async with app.run_test(size=(156, 55)) as pilot:
+            while not app.frames_drawn:
+                await pilot.pause(0.05)
+            for _ in range(40):
+                found = app._target()
+                if found is not None and found.kind == "agent" and found.agent == SELECTED:
+                    break
+                await pilot.press("down")
+            await pilot.pause(1.0)
+            return app.export_screenshot(title="tb top")
 
-        async def drawn(board: tiebreak.Board) -> str:
-            app = TopApp(board, program=[TB], commands=entries, explain=str)
-            async with app.run_test(size=(132, 38)) as pilot:
-                while not app.frames_drawn:
-                    await pilot.pause(0.05)
-                await pilot.press("down", "down")
-                await pilot.pause(0.3)
-                return app.export_screenshot(title="tb top")
-
-        with tiebreak.open(path, agent="maria~screen", project=PROJECT) as board:
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(checkout(folder)):
+        tell("board.db")
+        with tiebreak.open("board.db", agent="maria~screen", project=PROJECT) as board:
+            board.engine.address = "~/shop/board.db"  # not the folder of this run
             svg = asyncio.run(drawn(board))
     # Fonts would be loaded from another host.
     svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
@@ -120,8 +124,8 @@ def _top() -> None:
 
 
 def _demo() -> None:
-    """The demo's own words, as they appear."""
-    said = [Said(0.0, "$ tb demo"), *record([TB, "demo"], {})]
+    """The demo's own words, as they appear to a person who answers its question."""
+    said = [Said(0.0, "$ tb demo"), *record([TB, "demo"], {"your answer": "yes"})]
     said = [Said(each.at, re.sub(r"code=\S+", "code=…", each.text)) for each in said]
     (PLACE / "demo.svg").write_text(animated("tb demo", said), encoding="utf-8")
     print("demo.svg")

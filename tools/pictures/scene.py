@@ -7,7 +7,9 @@ epoch, and the late write is refused.
 
 from __future__ import annotations
 
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import tiebreak
@@ -29,10 +31,23 @@ AGENTS = {
     "nimble-hare": "product images",
     "proud-stork": "release notes",
     "quiet-heron": "import of orders",
-    "swift-lynx": "import of orders",
+    "swift-lynx": "no order twice",
     "tidy-shrew": "linting",
     "witty-raven": "price rounding",
 }
+
+
+SELECTED = "swift-lynx"
+"""The agent that `tb top` shows: it has a task with a past, a file that it has changed, and a message."""
+_BEFORE = """def orders(rows):
+    for row in rows:
+        yield Order(row["id"], row["total"])
+"""
+_AFTER = """def orders(rows):
+    for row in rows:
+        if row["id"] not in known:
+            yield Order(row["id"], cents(row["total"]))
+"""
 
 
 class Scene:
@@ -64,6 +79,7 @@ class Scene:
         try:
             self.by(agent).call(operation, params)
         except TiebreakError:
+            self.by(agent).agents.heartbeat()  # a refusal is written to the log with the next change of its agent
             return
         raise AssertionError(f"{operation} of {agent} was not refused")
 
@@ -137,7 +153,7 @@ def _middle(scene: Scene) -> None:
     lead = scene.by("lead")
     lead.jobs.submit(command=["make", "test"], name="tests of main", key="tests", queue="ci", max_attempts=3)
     lead.jobs.submit(command=["make", "image"], name="image", key="image", queue="ci", after=["tests"])
-    lead.jobs.submit(command=["make", "e2e"], name="end-to-end tests", key="e2e", queue="browsers", max_attempts=1)
+    lead.jobs.submit(command=["make", "e2e"], name="e2e tests", key="e2e", queue="browsers", max_attempts=1)
     scene.at(6)
     _job(scene, "worker-1", "ci", ok=False, minutes=1.5, reason="exit code 1: the database was not there yet")
     _job(scene, "worker-1", "ci", ok=True, minutes=3)
@@ -189,7 +205,7 @@ def _fence(scene: Scene) -> None:
     scene.refused("quiet-heron", "tasks.complete", ref="import-orders", epoch=1)
     scene.refused("quiet-heron", "holds.renew", resources=["file:src/orders/import.py"], epochs=[1])
     scene.at(28.1)
-    heron.messages.send(body="I was paused; what I had is in branch orders-1", to="swift-lynx")
+    heron.messages.send(body="I was paused; my part is in branch orders-1", to="swift-lynx")
 
 
 def _end(scene: Scene) -> None:
@@ -198,19 +214,19 @@ def _end(scene: Scene) -> None:
     _claim(scene, "lucky-crane", "orm", "pyproject.toml")
     scene.refused("tidy-shrew", "holds.take", resources=["file:pyproject.toml"])
     scene.at(31)
-    _job(scene, "worker-2", "browsers", ok=False, minutes=2, reason="exit code 1: checkout.spec.ts timed out")
+    _job(scene, "worker-2", "browsers", ok=False, minutes=2, reason="checkout timed out")
     scene.at(34)
     scene.by("nimble-hare").tasks.claim("images", lease=7200)
     scene.by("nimble-hare").holds.take(resources=["pool:browsers"], slots=2, lease=7200)
     scene.at(35)
-    scene.by("proud-stork").holds.take(resources=["file:CHANGELOG.md"], lease=7200)
+    scene.by("proud-stork").holds.take(resources=["file:NEWS.md"], lease=7200)
     scene.by("proud-stork").agents.leave(reason="its terminal was closed")
     scene.at(36.5)
     scene.by("brave-otter").questions.ask(
-        "Keep the old payment API for a month?", choices=["yes", "no"], about="payments", key="keep-old-api"
+        "Keep the old API?", choices=["yes", "no"], about="payments", key="keep-old-api"
     )
     scene.at(38)
-    scene.by("keen-badger").agents.prompt(note="wants to use Bash")
+    scene.by("keen-badger").agents.prompt(note="wants Bash")
     scene.at(LENGTH - 0.4)
     for agent in (*AGENTS, "lead"):
         if agent not in ("proud-stork", "keen-badger", "brave-otter"):
@@ -222,3 +238,16 @@ def _end(scene: Scene) -> None:
     scene.by("worker-1").jobs.next(lease=3600)
     scene.at(LENGTH)
     scene.by("tidy-shrew").waits.enter(resources=["file:pyproject.toml"], note="sorting dependencies")
+
+
+def checkout(folder: str) -> str:
+    """A repository of the shop in which the file is changed that the selected agent holds."""
+    root = Path(folder) / "shop"
+    file = root / "src" / "orders" / "import.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(_BEFORE)
+    person = ["-c", "user.name=maria", "-c", "user.email=maria@example.org"]
+    for words in (["init", "--quiet"], ["add", "."], [*person, "commit", "--quiet", "--message", "import orders"]):
+        subprocess.run(["git", "-C", str(root), *words], check=True)
+    file.write_text(_AFTER)
+    return str(root)

@@ -82,7 +82,8 @@ COMMANDS = {
     "spawn-under-way": "wait until it has finished, then `tb ps` shows the coordinator and `tb attach` leads to it",
     "token-file-missing": "add --token-file FILE: the file is created if it does not exist, "
     "and clients need its content",
-    "vault-not-empty": "name a new folder; --into writes notes beside those files, which stay as they are",
+    "vault-not-empty": "name a new folder; or run `tb vault DIR --into` once: it adds its notes beside those files, "
+    "which stay as they are",
     "worker-short": "`ulimit -a` shows its limits; fewer jobs at once (--concurrency) need less",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..choices import chosen
 from ..errors import Invalid, Refused
 from ..limits import LISTED, MAX_LIMIT
 from ..names import FINAL
@@ -129,15 +130,12 @@ def _typed(context: Context, question: Question) -> str:
     choices: list[str] = question.choices or []
     for place, choice in enumerate(choices, 1):
         context.say(f"  {place}  {plain(choice)}")
-    by_number = {str(place): choice for place, choice in enumerate(choices, 1)}
-    by_name = {choice.lower(): choice for choice in choices}
     while True:
         text = context.ask_text("Answer (empty: leave it open): ")
         if not choices or not text:
             return text
-        chosen = text if text in choices else by_name.get(text.lower()) or by_number.get(text)
-        if chosen:
-            return chosen
+        if meant := chosen(text, choices):
+            return meant
         context.say(f"one of {', '.join(map(plain, choices))}, or its number")
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import select
 import sys
+import textwrap
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..choices import chosen
 from ..text import Styled, cut, plain, style, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from .proof import Proof
 
+_INDENT = " " * 11
 _PLAIN_EVERY = 10.0
 """Seconds between two lines of progress where nothing can be overwritten."""
 
@@ -33,7 +37,19 @@ class Narrator:
 
     def say(self, mark: str, text: str, meaning: str = "accent") -> None:
         """One line: a word that is found again by its colour, and a sentence."""
-        self._print(f"{style(f'{mark:>9}', meaning, on=self._colour)}  {text}")
+        lines = textwrap.wrap(text, self._columns() - len(_INDENT), break_long_words=False, break_on_hyphens=False)
+        told = f"\n{_INDENT}".join(lines)
+        self._print(f"{style(f'{mark:>9}', meaning, on=self._colour)}  {told}")
+
+    def link(self, link: str, text: str) -> None:
+        """A link that a person can click or copy: in a line of its own, as most are too long for an indented one."""
+        self.say("watch", f"{text}:")
+        self._print(link)
+
+    def _columns(self) -> int:
+        """How wide a line may be; where nobody looks, it is as long as it is."""
+        wide = os.get_terminal_size(sys.stdout.fileno()).columns if self._live else 0
+        return max(wide, 40) if wide else 10_000
 
     def _print(self, text: str) -> None:
         if not self._silent:
@@ -46,8 +62,7 @@ class Narrator:
         if self._asking:
             return  # it would overwrite what the person types
         if self._live:
-            width = os.get_terminal_size(sys.stdout.fileno()).columns - 1
-            shown = cut(f"{seconds:7.0f} s  {text}", width)
+            shown = cut(f"{seconds:7.0f} s  {text}", self._columns() - 1)
             if shown != self._shown:
                 print(f"\r\x1b[K{style(shown, 'dim', on=self._colour)}", end="", flush=True)
                 self._shown = shown
@@ -59,23 +74,53 @@ class Narrator:
         """An empty line."""
         self._print("")
 
-    def ask(self, question: str, seconds: float, meanwhile: Callable[[], None]) -> str:
-        """What a person types within some seconds; "" if nobody does, or nobody is there."""
-        if self._silent or not (self._live and sys.stdin.isatty()):
+    def ask(self, choices: Sequence[str], seconds: float, meanwhile: Callable[[], None]) -> str:
+        """The choice that a person types within some seconds; "" if nobody does, or nobody is there."""
+        if not self._has_person():
             return ""
-        print(f"\r\x1b[K{style(question, 'warn', on=self._colour)} ", end="", flush=True)
-        self._shown = ""
-        self._asking = True
         end = time.monotonic() + seconds
+        prompt = f"your answer ({' or '.join(choices)}; {seconds:.0f} s):"
+        self._asking = True
         try:
-            while time.monotonic() < end:
-                if select.select([sys.stdin], [], [], 0.1)[0]:
-                    return sys.stdin.readline().strip()
-                meanwhile()
+            with _echo(on=True):
+                self._prompt(prompt)
+                while time.monotonic() < end:
+                    if select.select([sys.stdin], [], [], 0.1)[0]:
+                        # Not `sys.stdin.readline`: it may read more than a line, which `select` does not see then.
+                        typed = os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace")
+                        if not typed:
+                            break  # Ctrl-D
+                        typed = typed.strip()
+                        if said := chosen(typed, choices):
+                            return said
+                        self._prompt(f"{plain(typed)!r} is none of them: {' or '.join(choices)}?" if typed else prompt)
+                    meanwhile()
+                print()
         finally:
             self._asking = False
-        print()
         return ""
+
+    def _prompt(self, text: str) -> None:
+        print(f"\r\x1b[K{_INDENT}{style(text, 'warn', on=self._colour)} ", end="", flush=True)
+        self._shown = ""
+
+    def _has_person(self) -> bool:
+        """Whether somebody looks and can type: on a terminal, and not in its background."""
+        if not (self._live and sys.stdin.isatty()):
+            return False
+        try:
+            return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+        except OSError:
+            return True  # a terminal without a foreground and a background
+
+    @contextmanager
+    def keys_wait(self) -> Iterator[None]:
+        """Inside, keys are shown only while `ask` asks. What was typed at other times is nobody's answer or command."""
+        if not self._has_person():
+            yield
+            return
+        with _echo(on=False):
+            yield
 
     def prove(self, proof: Proof) -> None:
         """The proof as a table, and the verdict."""
@@ -90,3 +135,19 @@ class Narrator:
         wide = max(map(len, steps))
         for command, text in steps.items():
             self._print(f"  {style(plain(command.ljust(wide)), 'accent', on=self._colour)}  {text}")
+
+
+@contextmanager
+def _echo(*, on: bool) -> Iterator[None]:
+    """Show what is typed, or do not, and throw away what was typed before and what is left afterwards."""
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    modes = termios.tcgetattr(terminal)
+    modes[3] = modes[3] | termios.ECHO if on else modes[3] & ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, modes)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..cli.parser import Args
 
 NEXT = {
-    "tb init": "set up this repository for the agents that you use",
+    "tb init": "set up this repository",
     "tb post 'fix the login bug' --key login-bug": "put a task on your own board",
     "tb claim login-bug": "win it, or learn who has it",
 }
@@ -46,8 +46,9 @@ def demo(context: Context, args: Args) -> int:
 
     def opened(link: str) -> None:
         if link:
-            narrator.say("watch", link)
-            narrator.say("", context.styled("in a browser; the link works once, within a minute", "dim"))
+            narrator.link(link, "in a browser; the link works once, within a minute")
+            if context.json:
+                context.answer({"link": link})  # at once: in the end nobody serves it any more
         if link and args.open:
             import webbrowser
 

@@ -25,8 +25,10 @@ def agent_note(history: dict[str, Any], source: Source, *, with_pruned: bool) ->
             "left": time(history.get("left")),
         }
     )
-    lines += [f"# {line(history['name'])}", ""]
-    if history["doing"]:
+    # In a vault of all projects, several have an agent of this name, and their files differ by a digest only.
+    of = "" if source.project is not None else f" in {line(history['project'])}"
+    lines += [f"# {line(history['name'])}{of}", ""]
+    if history["doing"] and not history.get("left"):
         lines += [f"**Doing:** {line(history['doing'])}", ""]
     for title, tasks in sections(history).items():
         listed = list(filter(None, (_listed(id_, each, source, with_pruned) for id_, each in tasks)))
@@ -38,5 +40,5 @@ def _listed(id_: str, entry: dict[str, Any], source: Source, with_pruned: bool) 
     task = source.task(id_)
     if task is None and not with_pruned:
         return ""
-    shown = task_link(task) if task else line(entry["name"])
+    shown = task_link(task, source) if task else line(entry["name"])
     return f"- {shown}: {entry['fate']}, {time_shown(entry['at'])}"

@@ -32,9 +32,9 @@ def board_note(source: Source, vault: VaultFolder, projects: Iterable[str]) -> s
     for task in _newest(source, projects, ["blocked", "pending", "claimed"]):
         title, text = _listed(task, source)
         groups[title].append(text)
-    groups["Failed"] = [f"- {task_link(task)}" for task in _newest(source, projects, ["failed"])]
+    groups["Failed"] = [f"- {task_link(task, source)}" for task in _newest(source, projects, ["failed"])]
     for title, kind in _ANNOUNCEMENTS.items():
-        groups[title] = [f"- {task_link(task)}" for task in _announced(source, vault, kind)]
+        groups[title] = [f"- {task_link(task, source)}" for task in _announced(source, vault, kind)]
     for title, entries in groups.items():
         lines += [f"## {title}", "", *entries, ""] if entries else []
     return "\n".join([*lines, ""])
@@ -57,9 +57,9 @@ def _announced(source: Source, vault: VaultFolder, kind: str) -> list[Task]:
 def _listed(task: Task, source: Source) -> tuple[str, str]:
     """The section that an open task belongs to, and its line there."""
     if task.kind == "question":
-        return "Questions", f"- {task_link(task)}"
+        return "Questions", f"- {task_link(task, source)}"
     state, holder = source.state_and_holder(task)
     if state == "claimed":
         by = f" by {link(source.agent_path(holder, task.project), holder)}" if holder else ""
-        return "Working", f"- {task_link(task)}{by}"
-    return ("Waiting" if state == "blocked" else "Ready"), f"- {task_link(task)}"
+        return "Working", f"- {task_link(task, source)}{by}"
+    return ("Waiting" if state == "blocked" else "Ready"), f"- {task_link(task, source)}"

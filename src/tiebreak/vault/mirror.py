@@ -21,7 +21,7 @@ from .note_names import AGENTS, BOARD, MESSAGES, OF_TASKS, agent_stem, numbered,
 from .source import Source
 from .task_note import task_note
 from .thread_note import thread_note
-from .vault_folder import REMOVE
+from .vault_folder import REMOVE, NameTaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,11 @@ class Mirror:
         """How many events were read."""
         self._board = board
         self._tell = tell
-        self._source = Source(board, vault.settings["project"], self._about)
+        self._source = self._source_of(vault.settings["project"])
         self._cursor = vault.cursor()
+
+    def _source_of(self, project: str | None) -> Source:
+        return Source(self._board, project, self._about, self.vault.path_of)
 
     @property
     def after(self) -> int:
@@ -57,10 +60,15 @@ class Mirror:
         """Write everything that has happened up to now."""
         if "after" in self._cursor and self._board.events.last() < self.after:
             self._begin_again()  # the board was replaced by an older one
-        if "after" not in self._cursor:
-            self._first_run()
-        while self._batch():
-            pass
+        while True:
+            try:
+                if "after" not in self._cursor:
+                    self._first_run()
+                while self._batch():
+                    pass
+                return
+            except NameTaken as found:
+                self._link_anew(found.path)
 
     def follow(self, told: Callable[[TiebreakError | None], None]) -> None:
         """Write everything, and go on as it happens.
@@ -83,13 +91,25 @@ class Mirror:
         """Make all notes anew, after the project got another name or history was removed from the board."""
         if settle and self._source.project is not None:
             self.vault.save_settings(project=self._board.projects.resolve(project=self._source.project))
-            self._source = Source(self._board, self.vault.settings["project"], self._about)
+            self._source = self._source_of(self.vault.settings["project"])
         self.vault.forget()
         self._cursor = {}
+
+    def _link_anew(self, taken: str) -> None:
+        """A note gets another name, because somebody has a file there: write all notes again with links to it.
+
+        What was added up from the log stays, for the log may have been pruned since.
+        """
+        self._cursor = {"projects": self._cursor.get("projects", [])}
+        self._save(start=self._board.events.last(), before=None, log=0, made=0, again=True)
+        self.vault.find_taken(
+            *self.vault.taken, taken
+        )  # after the cursor: a writer that is killed between the two meets the file again
 
     def _first_run(self) -> None:
         if not self._cursor:
             self.vault.forget()  # a writer may have been killed while it forgot
+            self.vault.find_taken()
             self._save(start=self._board.events.last(), before=None, log=0, made=0)
         while not self._cursor.get("tasks_done"):
             self._window_of_tasks()
@@ -230,7 +250,11 @@ class Mirror:
 
     def _retire_agents(self) -> None:
         """Mark or remove the notes of agents that the log does not name any more, after it was added up anew."""
-        known = set(self.vault.states("agents"))
+        known = {}
+        for stem in self.vault.states("agents"):
+            known[self.vault.path_of(f"{AGENTS}/{stem}")] = stem
+            if self._cursor.get("again") and (history := self.vault.state("agents", stem)):
+                self._write_history(stem, history)  # the log may not name it any more, and its links are old
         for stem in self.vault.stems(AGENTS):
-            if stem not in known:
+            if f"{AGENTS}/{stem}" not in known:
                 self.vault.retire_note(AGENTS, f"{stem}.md")

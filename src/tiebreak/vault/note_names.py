@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from itertools import count
 from unicodedata import category, normalize
 
 from ..text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..model import Message, Task
 
 FOLDERS_OF_KINDS = {
@@ -52,13 +55,20 @@ def numbered(number: int, text: str) -> str:
     return f"{number} {readable(text)}".rstrip()
 
 
+def other_stems(stem: str) -> Iterator[str]:
+    """Names for a note whose own name a file of somebody else has."""
+    yield f"{stem} (tiebreak)"
+    for place in count(2):
+        yield f"{stem} (tiebreak {place})"
+
+
 def task_folder(kind: str) -> str:
     """The folder for tasks of a kind."""
     return FOLDERS_OF_KINDS.get(kind, TASKS)
 
 
 def task_path(task: Task) -> str:
-    """The path of a task's note, as links have it."""
+    """The path of a task's note, as links have it if no file of somebody else has its name."""
     return f"{task_folder(task.kind)}/{numbered(task.number, task.name)}"
 
 

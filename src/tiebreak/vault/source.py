@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import NotFound
 from ..limits import MAX_LIMIT
-from .note_names import agent_stem
+from .note_names import agent_stem, task_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,10 +27,13 @@ EVENTS = 60
 class Source:
     """Reads of one board, for a vault of one project or of all of them (None)."""
 
-    def __init__(self, board: Board, project: str | None, about: Callable[[int], list[int]]) -> None:
+    def __init__(
+        self, board: Board, project: str | None, about: Callable[[int], list[int]], path_of: Callable[[str], str]
+    ) -> None:
         self.board = board
         self.project = project
         self._about = about
+        self._path_of = path_of
         self._tasks: dict[str, Task | None] = {}
 
     def forget(self) -> None:
@@ -96,8 +99,9 @@ class Source:
         return self.board.messages.list(thread=number, project=project, after=0, limit=SHOWN + 1)
 
     def history(self, task: Task) -> list[Event]:
-        """The newest events of a task."""
-        return self.board.events.read(subject=task.id, project=None, newest=True, limit=EVENTS)
+        """The newest events of a task, by time: refusals are written to the log together with a later change."""
+        found = self.board.events.read(subject=task.id, project=None, newest=True, limit=EVENTS)
+        return sorted(found, key=lambda event: (event.at, event.number))
 
     def agents_of(self, task: Task) -> set[str]:
         """The agents that any event of a task names."""
@@ -127,4 +131,8 @@ class Source:
 
     def agent_path(self, name: str, project: str) -> str:
         """The path of an agent's note, as links have it."""
-        return f"Agents/{agent_stem(name, project, alone=self.project is not None)}"
+        return self._path_of(f"Agents/{agent_stem(name, project, alone=self.project is not None)}")
+
+    def task_path(self, task: Task) -> str:
+        """The path of a task's note, as links have it."""
+        return self._path_of(task_path(task))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..names import ANNOUNCEMENTS
 from .markdown import caption, json_block, line, link, properties, prose, time, time_shown
-from .note_names import task_path
 from .source import SHOWN
 
 if TYPE_CHECKING:
@@ -36,9 +35,9 @@ _WORDS = {
 }
 
 
-def task_link(task: Task) -> str:
+def task_link(task: Task, source: Source) -> str:
     """A link to a task's note."""
-    return link(task_path(task), f"#{task.number} {task.name}")
+    return link(source.task_path(task), f"#{task.number} {task.name}")
 
 
 def task_note(task: Task, source: Source) -> str:
@@ -48,7 +47,7 @@ def task_note(task: Task, source: Source) -> str:
     if task.body:
         lines += [prose(task.body), ""]
     lines += _related(task, source)
-    if task.reason:
+    if task.reason and state != "claimed":  # else it tells of an earlier attempt, which is in the history
         lines += [f"**Reason:** {line(task.reason)}", ""]
     for title, value in (("Payload", task.payload), ("Result", task.result)):
         if value is not None:
@@ -90,21 +89,22 @@ def _related(task: Task, source: Source) -> list[str]:
     parent = None if task.parent is None else source.task(task.parent)
     about = None if task.about is None else source.task(task.about)
     lines = [
-        *_links("Part of", [parent] if parent else []),
-        *_links("About", [about] if about else []),
-        *_links("Parts", source.children(task)),
-        *_links("Comes after", source.after(task)),
-        *_links("Needed by", source.dependents(task)),
-        *_links("See also", source.tasks_about(task)),
+        *_links("Part of", [parent] if parent else [], source),
+        *_links("About", [about] if about else [], source),
+        *_links("Parts", source.children(task), source),
+        *_links("Comes after", source.after(task), source),
+        *_links("Needed by", source.dependents(task), source),
+        *_links("See also", source.tasks_about(task), source),
     ]
     return [*lines, ""] if lines else []
 
 
-def _links(title: str, tasks: Iterable[Task]) -> list[str]:
+def _links(title: str, tasks: Iterable[Task], source: Source) -> list[str]:
     found = list(islice(tasks, SHOWN + 1))
     if not found:
         return []
-    shown = [task_link(each) if title != "See also" else f"{each.kind} {task_link(each)}" for each in found[:SHOWN]]
+    kinds = [f"{each.kind} " if title == "See also" else "" for each in found[:SHOWN]]
+    shown = [f"{kind}{task_link(each, source)}" for kind, each in zip(kinds, found, strict=False)]
     return [f"- **{title}:** {', '.join(shown)}{' and more' if len(found) > SHOWN else ''}"]
 
 

@@ -1,8 +1,11 @@
 """The folder of a vault: what it mirrors, who writes it, how far, and its notes.
 
 `.tiebreak/` has what is not for people: `vault.json` says what is mirrored, `cursor.json` how far, `lock` keeps a
-second writer out. `agents/`, `about/` and `threads/` have what the board does not list: what an agent did (see
-`agent_history`), which tasks are about a task, and which threads there are.
+second writer out, and `taken.json` names the files of people that have the name of a note. `agents/`, `about/` and
+`threads/` have what the board does not list: what an agent did (see `agent_history`), which tasks are about a task, and
+which threads there are.
+
+A file without our mark is somebody's own and is never replaced. The note gets another name, and all links lead there.
 """
 
 from __future__ import annotations
@@ -18,13 +21,21 @@ from ..errors import Invalid, Refused
 from ..files import try_lock
 from ..text import plain
 from .kept_text import is_marked_pruned, joined, marked_pruned, parts
-from .note_names import ASIDE, FOLDERS, MESSAGES, NUMBERED, OF_TASKS, readable
+from .note_names import ASIDE, FOLDERS, MESSAGES, NUMBERED, OF_TASKS, other_stems, readable
 from .open_folder import OpenFolder
 
 OWN = ".tiebreak"
 FORMAT = 1
 KEEP, REMOVE = "keep", "remove"
 _ID = re.compile(rb'^id: "([0-9a-f-]{36})"', re.MULTILINE)
+
+
+class NameTaken(Exception):
+    """A file of somebody's own has appeared where a note was to be written: `find_taken`, and make all links anew."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 class VaultFolder:
@@ -48,6 +59,7 @@ class VaultFolder:
                 if found := NUMBERED.fullmatch(name):
                     known.setdefault(int(found[1]), []).append(name)
         self.settings: dict[str, Any] = self._json(self._own, "vault.json") or {}
+        self.taken: set[str] = set(self._json(self._own, "taken.json") or ())
 
     def _take_lock(self) -> int:
         fd = self._own.open_file("lock")
@@ -75,9 +87,11 @@ class VaultFolder:
             return None  # made anew
 
     def save_settings(self, **settings: Any) -> None:
-        """Change what the vault mirrors, and how."""
+        """Change what the vault mirrors, and how. All notes are made anew if other ones are to stay than before."""
         wanted = {"format": FORMAT, **self.settings, **settings}
         if wanted != self.settings:
+            if self.settings and wanted.get("pruned") != self.settings.get("pruned"):
+                self.forget()  # first: after a kill the new choice must not look as if it were done
             self.settings = wanted
             self._own.write("vault.json", json.dumps(wanted, indent=1).encode())
             self._own.sync()
@@ -116,12 +130,44 @@ class VaultFolder:
 
     # ── Notes ────────────────────────────────────────────────────────────────────────────────────────
 
+    def find_taken(self, *known: str) -> None:
+        """Look for files of people that have the name of a note: those without our mark in the folders of notes.
+
+        `known` are paths of others. Where upper and lower case are the same, a file may be listed by another name.
+        """
+        places = {"": self._top, **{name: place for name, place in self._folders.items() if name != ASIDE}}
+        found = {
+            _path(folder, name.removesuffix(".md"))
+            for folder, place in places.items()
+            for name in place.names()
+            if name.endswith(".md") and _is_own(place, name)
+        }.union(known)
+        if found != self.taken:
+            self.taken = found
+            self._own.write("taken.json", json.dumps(sorted(found), ensure_ascii=False).encode())
+            self._own.sync()
+
+    def path_of(self, path: str) -> str:
+        """Where the note of this path is, as links have it: beside a file of somebody's own that has its name."""
+        if path not in self.taken:
+            return path
+        folder, _, stem = path.rpartition("/")
+        return next(found for each in other_stems(stem) if (found := _path(folder, each)) not in self.taken)
+
     def write(self, folder: str, stem: str, generated: str, number: int | None = None) -> None:
-        """Write a note, with the text of people that it has. A note of this number under another name is renamed."""
-        name = f"{stem}.md"
+        """Write a note, with the text of people that it has. A note of this number under another name is renamed.
+
+        Raises `NameTaken` if its place has a file of somebody's own that `find_taken` did not know.
+        """
         place = self._folders[folder] if folder else self._top
+        wanted, stem = stem, self.path_of(_path(folder, stem)).rpartition("/")[2]
+        name = f"{stem}.md"
+        if _is_own(place, name):
+            raise NameTaken(_path(folder, stem))
         if number is not None:
             self._rename(folder, number, name)
+        else:
+            self._move_back(place, wanted, name)
         while True:
             version, old = place.version(name), place.read(name)
             kept = self._kept(folder, stem, old)
@@ -134,6 +180,14 @@ class VaultFolder:
         place.write(name, new)
         self._touched.add(place)
         self.changed += 1
+
+    def _move_back(self, place: OpenFolder, wanted: str, name: str) -> None:
+        """A note without a number that got its other name, or lost it, takes the text of people along."""
+        before = (f"{each}.md" for each in (wanted, next(other_stems(wanted))))
+        for old in before:
+            if old != name and place.version(name) is None and parts(place.read(old) or b""):
+                place.rename(old, name)
+                self._touched.add(place)
 
     def _refuse_other_board(self, name: str, generated: bytes, old: bytes) -> None:
         """Numbers are unique on one board only: a note with this number and another id is from another board."""
@@ -149,16 +203,16 @@ class VaultFolder:
             return
         ours = sorted((each for each in known if parts(place.read(each) or b"")), key=lambda each: (len(each), each))
         if ours:
-            self._kept(folder, name.removesuffix(".md"), place.read(name), foreign=True)
+            self._kept(folder, name.removesuffix(".md"), place.read(name), other=True)
             place.rename(ours[0], name)
             self._touched.add(place)
             known.remove(ours[0])
         known.append(name)
 
-    def _kept(self, folder: str, stem: str, note: bytes | None, *, foreign: bool = False) -> bytes:
+    def _kept(self, folder: str, stem: str, note: bytes | None, *, other: bool = False) -> bytes:
         """The text of people in a note. If they changed the rest of it, the whole note is copied aside first."""
         found = None if note is None else parts(note)
-        if note is not None and (foreign or found is None or not found.unchanged):
+        if note is not None and (other or found is None or not found.unchanged):
             digest = sha256(note).hexdigest()[:8]
             self._folders[ASIDE].write(f"{readable(f'{folder} {stem}')} {digest}.md", note)
             self._folders[ASIDE].sync()
@@ -200,6 +254,16 @@ class VaultFolder:
         self._touched.add(place)
         self.changed += 1
         return remove
+
+
+def _path(folder: str, stem: str) -> str:
+    return f"{folder}/{stem}" if folder else stem
+
+
+def _is_own(place: OpenFolder, name: str) -> bool:
+    """Whether something is there that is none of our notes, so it belongs to somebody."""
+    found = place.read(name)
+    return place.version(name) is not None if found is None else parts(found) is None
 
 
 def open_vault(path: str, *, into: bool) -> VaultFolder:
