@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -155,8 +156,6 @@ def chapter(tmp_path: Path) -> Iterator[tuple[Place, Path]]:
 
 def judged(place: Place, folder: Path, steps: Steps) -> list[str]:
     """Kill the writer at each step of its run, let another one finish, and say after which steps something is wrong."""
-    import shutil
-
     board = place.open("vault~2")
     before = snapshot(folder / "vault")
     anew = rebuilt(board, folder / "anew")
@@ -236,3 +235,36 @@ def test_a_rename_that_leaves_the_old_note_is_caught(
     steps = Steps(monkeypatch)
     monkeypatch.setattr(VaultFolder, "_rename", lambda *args: None)
     assert judged(*chapter, steps)
+
+
+def test_a_kill_while_a_note_makes_room_for_a_file_of_somebody_leaves_all_links_right(
+    chapter: tuple[Place, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, folder = chapter
+    board = place.open("vault~2")
+    first = board.tasks.post("first").number
+    board.tasks.post("second", after=[first])
+    write_vault(board, folder / "vault")
+    own = folder / "vault" / "Tasks" / f"{first} first.md"
+    own.write_text("mine")
+    board.messages.send("changes no other note by itself", about=first)
+    steps = Steps(monkeypatch)
+    shutil.copytree(folder / "vault", folder / "whole")
+    write_vault(board, folder / "whole")
+    whole = snapshot(folder / "whole")
+    assert set(whole.others) == {f"Tasks/{own.name}"}
+    assert not whole.aside
+    number, done = 0, False
+    while not done:
+        shutil.rmtree(folder / "tried", ignore_errors=True)
+        shutil.copytree(folder / "vault", folder / "tried")
+        steps.left = number
+        try:
+            write_vault(board, folder / "tried")
+            done = True
+        except Killed:
+            number += 1
+        steps.left = -1
+        write_vault(board, folder / "tried")
+        assert snapshot(folder / "tried") == whole, f"killed at step {number}"
+    assert number > 10

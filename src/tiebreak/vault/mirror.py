@@ -101,10 +101,9 @@ class Mirror:
         What was added up from the log stays, for the log may have been pruned since.
         """
         self._cursor = {"projects": self._cursor.get("projects", [])}
+        # Before the names: a writer that is killed between the two meets the file again.
         self._save(start=self._board.events.last(), before=None, log=0, made=0, again=True)
-        self.vault.find_taken(
-            *self.vault.taken, taken
-        )  # after the cursor: a writer that is killed between the two meets the file again
+        self.vault.find_taken(*self.vault.taken, taken)
 
     def _first_run(self) -> None:
         if not self._cursor:
