@@ -44,6 +44,13 @@ SPARKS = f"""async (all) => {{
   }});
 }}"""
 """Draws several rows of values: the lines of each."""
+DOTS = f"""async (values) => {{
+  const {{ draw, sparkline }} = await import({MODULE % "drawing.js"});
+  const svg = draw("svg", {{ width: 100, height: 20 }});
+  sparkline(svg, values);
+  return [...svg.querySelectorAll("circle")].map((each) => Number(each.getAttribute("cx")));
+}}"""
+"""Draws values: where the dots are."""
 
 
 def another(daemon: Serving, project: str, name: str) -> Board:
@@ -256,6 +263,15 @@ def test_what_is_not_known_is_a_gap_and_not_zero(visitor: Visitor, board: Board)
     assert len(parts[0]) == 1
     assert parts[0][0].startswith("M50.0")
     assert len(parts[1]) == 2
+
+
+def test_a_single_value_is_one_whole_dot(visitor: Visitor, board: Board) -> None:
+    page = visitor.sign_in(at="/queues")
+    for values in ([3], [None, 3], [3, None], [1, None, 3]):
+        dots = page.evaluate(DOTS, values)
+        assert len(dots) == len([each for each in values if each]), values
+        assert all(1.8 <= each <= 98.2 for each in dots), "no half is cut off"
+    assert len(page.evaluate(DOTS, [1, 2])) == 1, "where the line has arrived"
 
 
 # ── For everybody ────────────────────────────────────────────────────────────────────────────────────
