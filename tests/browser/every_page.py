@@ -17,7 +17,16 @@ SHOWN = {
     "/timeline": "/timeline",
 }
 """For each declared page, an address that shows it. A page that is missing here fails a test."""
-MORE = ("/messages?q=word*", "/messages?agent=ann", "/messages?thread={thread}", "/tasks?view=board", "/tasks/{job}")
+MORE = (
+    "/messages?q=word*",
+    "/messages?agent=ann",
+    "/messages?thread={thread}",
+    "/tasks?view=board",
+    "/tasks?view=board&state=failed",
+    "/tasks?view=board&state=cancelled",
+    "/tasks/{job}",
+)
+"""Further addresses of the same pages: other views, and the same with filters."""
 
 
 def furnish(board: Board, texts: list[str]) -> list[str]:
@@ -40,6 +49,8 @@ def furnish(board: Board, texts: list[str]) -> list[str]:
             bob.tasks.edit(f"f{place}", name=text)
             if place % 2:
                 bob.tasks.fail(f"f{place}", reason=text, retry=False)
+            bob.tasks.post(name=text, key=f"c{place}")
+            bob.tasks.cancel(f"c{place}", reason=text)
             numbers["job"] = ann.jobs.submit(["echo", text], name=text).number
             ann.holds.take(resources=[f"file:{text.replace('/', '|')[:200]}"], note=text)
             ann.agents.warn(note=text)

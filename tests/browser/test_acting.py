@@ -124,12 +124,13 @@ def confirm_by_keyboard(page: Page, fill: dict[str, str]) -> None:
     page.locator("#tried").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#act")).to_be_visible()
-    for _ in range(12):
+    left = dict(fill)
+    for _ in range(24):
         name = page.evaluate("document.activeElement.name || document.activeElement.className")
-        if "confirm" in name:
+        if "confirm" in name and not left:
             break
-        if name in fill:
-            page.keyboard.type(fill[name])
+        if name in left:
+            page.keyboard.type(left.pop(name))
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
 
@@ -155,14 +156,19 @@ def test_every_action_is_in_the_log_under_the_persons_name(
 
 def test_a_destructive_action_is_not_done_by_pressing_enter_twice(visitor: Visitor, board: Board) -> None:
     page = visitor.sign_in("--write")
-    put_button(page, "task.cancel", board.project, posted(board))
-    page.locator("#tried").focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#act")).to_be_visible()
-    assert page.evaluate("document.activeElement.className") != "confirm dangerous"
-    page.keyboard.press("Escape")
-    expect(page.locator("#act")).to_be_hidden()
-    assert [each.state for each in board.tasks.list()] == ["pending"]
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    for name in [name for name, action in ACTIONS.items() if action.dangerous]:
+        given = CASES[name].prepare(board)
+        before = board.events.last()
+        put_button(page, name, board.project, {key: given[key] for key in given if key in ACTIONS[name].given})
+        page.locator("#tried").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#act")).to_be_visible()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        expect(page.locator("#act")).to_be_hidden()
+        assert (sent, board.events.last()) == ([], before), name
 
 
 def test_a_refusal_says_who_has_it_and_what_to_do(visitor: Visitor, board: Board) -> None:
@@ -185,6 +191,50 @@ def test_a_question_is_answered_where_it_is_shown(visitor: Visitor, board: Board
     page.locator("dialog .confirm").click()
     expect(page.locator(".needs")).to_contain_text("Everybody can go on without you")
     assert board.tasks.list(states=["completed"])[0].result["answer"] == "postgres"
+
+
+# ── The place of the keyboard ────────────────────────────────────────────────────────────────────────
+
+PLACE = "document.activeElement.closest('[data-row]')?.querySelector('.first').textContent ?? document.activeElement.id"
+
+
+def answer_by_keys(page: Page, question: str) -> None:
+    row = page.locator(".needs [data-row]", has_text=question)
+    row.get_by_role("button", name="Answer", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("yes")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(row).to_have_count(0)
+
+
+def test_the_keyboard_stays_beside_a_row_that_was_done(visitor: Visitor, board: Board) -> None:
+    for number in range(4):
+        board.questions.ask(text=f"question {number}?")
+    page = visitor.sign_in("--write")
+    answer_by_keys(page, "question 1?")
+    assert "question 2?" in page.evaluate(PLACE), "the next one"
+    answer_by_keys(page, "question 3?")
+    assert "question 2?" in page.evaluate(PLACE), "the last one"
+    answer_by_keys(page, "question 2?")
+    answer_by_keys(page, "question 0?")
+    assert page.evaluate(PLACE) != "", "none is left, but the keyboard is on the page"
+
+
+def test_a_row_that_somebody_else_does_meanwhile_takes_no_keyboard_away(visitor: Visitor, board: Board) -> None:
+    first, second = (board.questions.ask(text=f"question {number}?").number for number in range(2))
+    page = visitor.sign_in("--write")
+    row = page.locator(".needs [data-row]", has_text="question 0?")
+    row.get_by_role("button", name="Answer", exact=True).click()
+    board.questions.answer(first, answer="no")
+    expect(row).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.locator("#act")).to_be_hidden()
+    assert "question 1?" in page.evaluate(PLACE)
+    board.questions.answer(second, answer="no")
+    expect(page.locator(".needs [data-row]")).to_have_count(0)
+    assert page.evaluate(PLACE) != ""
 
 
 # ── Forged requests ──────────────────────────────────────────────────────────────────────────────────

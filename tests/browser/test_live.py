@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page, Request, expect
 
 import tiebreak
 from tests.daemons import serving
 from tiebreak import Board
+from tiebreak.process_identity import identity
 
 from .conftest import Visitor
 
@@ -88,6 +90,62 @@ def test_the_pause_holds_for_all_pages_of_a_tab(visitor: Visitor, board: Board) 
     page.get_by_role("link", name="Messages").click()
     expect(page.locator("h1")).to_have_text("Messages")
     expect(page.locator("#live-status")).to_contain_text("Paused")
+
+
+def test_an_action_on_a_paused_page_is_counted_once(visitor: Visitor, board: Board) -> None:
+    page = visitor.sign_in("--write")
+    page.keyboard.press("p")
+    page.get_by_role("button", name="New task").click()
+    page.get_by_label("What is to be done").fill("by hand")
+    page.locator("dialog .confirm").click()
+    expect(page.locator("#act")).to_be_hidden()
+    board.tasks.import_(entries=[{"name": f"task {number}"} for number in range(10)])  # in one commit
+    expect(page.locator("#live-status")).to_have_text("Paused, 11 events wait")
+
+
+def test_a_paused_page_does_not_ask_for_the_terminal_either(visitor: Visitor, board: Board) -> None:
+    visitor.expected = ["404", "409"]  # there is no terminal
+    visitor.context.add_init_script(
+        "const real = fetch; window.looks = 0;"
+        "window.fetch = (...of) => { window.looks += String(of[0]).includes('/web/terminal'); return real(...of); };"
+    )
+    board.agents.announce()
+    who = identity()
+    process: dict[str, Any] = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started}
+    board.sessions.begin(session="ann~spawn-1", role="worker", command=["cat"], tmux="tb-ann", **process)
+    page = visitor.page()
+    page.clock.install()
+    page.goto(visitor.link("--write"))
+    visitor.go(page, "/agent?name=ann")
+    expect(page.locator(".terminal pre")).to_be_visible()
+    page.keyboard.press("p")
+    asked = page.evaluate("window.looks")
+    for _ in range(5):
+        page.clock.run_for(3_000)
+        page.evaluate("fetch('/health').then((answer) => answer.text())")  # an answer that was asked for has come, too
+    assert page.evaluate("window.looks") <= asked + 1, "one may have been under way"
+    page.keyboard.press("p")
+    page.clock.run_for(5_000)
+    page.wait_for_function("(asked) => window.looks > asked + 1", arg=asked)
+
+
+def test_a_page_that_is_gone_says_so_and_is_not_fetched_for_ever(visitor: Visitor, board: Board) -> None:
+    visitor.expected = ["404"]
+    task = board.tasks.claim(ref="short", create=True)
+    board.tasks.complete("short")
+    board.tasks.post(name="the newest one is never pruned")
+    page = visitor.page()
+    page.clock.install()
+    page.goto(visitor.link())
+    visitor.go(page, f"/tasks/{task.number}")
+    fetched = fetches(page)
+    board.upkeep.prune(older_than=0, project=board.project)
+    board.tasks.post(name="the page fetches itself after this")
+    expect(page.locator("#live-status")).to_have_text("This page is gone")
+    many = len(fetched)
+    page.clock.run_for(120_000)
+    assert len(fetched) == many
+    shows(page, "short")
 
 
 def test_many_events_make_few_fetches(visitor: Visitor, board: Board) -> None:

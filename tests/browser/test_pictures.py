@@ -50,6 +50,13 @@ SPARKS = f"""async (all) => {{
   }});
 }}"""
 """Draws several rows of values: the lines of each."""
+DOTS = f"""async (values) => {{
+  const {{ draw, sparkline }} = await import({MODULE % "drawing.js"});
+  const svg = draw("svg", {{ width: 100, height: 20 }});
+  sparkline(svg, values);
+  return [...svg.querySelectorAll("circle")].map((each) => Number(each.getAttribute("cx")));
+}}"""
+"""Draws values: where the dots are."""
 
 
 def another(daemon: Serving, project: str, name: str) -> Board:
@@ -384,6 +391,15 @@ def test_an_hour_that_was_counted_whole_is_called_an_hour(visitor: Visitor, boar
     board.tasks.claim(ref="t")
     board.tasks.complete(ref="t")
     expect(value(visitor.sign_in(at="/queues"), "Done")).to_have_text("1 in an hour")
+
+
+def test_a_single_value_is_one_whole_dot(visitor: Visitor, board: Board) -> None:
+    page = visitor.sign_in(at="/queues")
+    for values in ([3], [None, 3], [3, None], [1, None, 3]):
+        dots = page.evaluate(DOTS, values)
+        assert len(dots) == len([each for each in values if each]), values
+        assert all(1.8 <= each <= 98.2 for each in dots), "no half is cut off"
+    assert len(page.evaluate(DOTS, [1, 2])) == 1, "where the line has arrived"
 
 
 # ── For everybody ────────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import tiebreak
-from tests.daemons import Serving, serving
+from tests.daemons import PATIENCE, Serving, serving
 from tiebreak import Board
 from tiebreak.daemon.web.tasks import CARDS, ROWS
 from tiebreak.daemon.web.timeline import MOST
@@ -86,7 +86,7 @@ def test_each_filter_finds_its_tasks(visitor: Visitor, mixed: None, query: str, 
     assert [each.split(" ", 1)[1] for each in rows(page)] == names
 
 
-@pytest.mark.parametrize("query", ["state=asleep", "view=cloud", "before=x", "colour=red"])
+@pytest.mark.parametrize("query", ["state=asleep", "view=board&state=asleep", "view=cloud", "before=x", "colour=red"])
 def test_a_filter_that_makes_no_sense_is_refused_in_words(daemon: Serving, query: str) -> None:
     reply = daemon.ask("GET", f"/tasks?{query}", headers={"Accept": "text/html"})
     assert reply.status == 400
@@ -100,6 +100,20 @@ def test_the_board_has_a_column_for_each_state(visitor: Visitor, mixed: None) ->
         for name in ("Blocked", "Pending", "Claimed", "Done lately", "Failed")
     }
     assert columns == {"Blocked": 1, "Pending": 3, "Claimed": 1, "Done lately": 0, "Failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "title", "name"),
+    [("failed", "Failed", "Deploy"), ("cancelled", "Cancelled", "Build"), ("claimed", "Claimed", "Write docs")],
+)
+def test_the_board_of_one_state_has_its_column_alone(
+    visitor: Visitor, mixed: None, board: Board, state: str, title: str, name: str
+) -> None:
+    [job] = board.tasks.list(kind="job")
+    board.tasks.cancel(job.number)
+    page = visitor.sign_in(at=f"/tasks?view=board&state={state}")
+    assert page.locator(".columns-of-tasks h2").all_text_contents() == [title]
+    assert [each.split(" ", 1)[1] for each in rows(page)] == [name]
 
 
 def test_the_graph_shows_what_comes_after_what(visitor: Visitor, mixed: None) -> None:
@@ -121,6 +135,31 @@ def test_an_action_on_the_filtered_set_changes_these_and_no_others(visitor: Visi
     assert left["Fix login"] == left["Fix logout"] == left["Review"] == "cancelled", "Review came after one of them"
     assert left["Write docs"] == "claimed"
     assert {each.agent for each in board.events.read(event="task.cancelled") if each.agent} == {"maria"}
+
+
+def test_on_the_page_of_all_projects_a_set_is_changed_in_the_project_that_is_chosen(
+    visitor: Visitor, mixed: None, board: Board, daemon: Serving
+) -> None:
+    with tiebreak.open(str(daemon.board), agent="bob~1", project=f"{board.project}-2") as other:
+        other.tasks.post(name="Fix this, too", tags=["bug"])
+        page = visitor.sign_in("--write")
+        page.goto(f"{daemon.url}/tasks?tag=bug")
+        cancel, until = page.get_by_role("button", name="Cancel all"), monotonic() + PATIENCE
+        while f'"{board.project}"' not in str(cancel.get_attribute("data-action")) and monotonic() < until:
+            page.reload()  # the daemon remembers the list of projects for a few seconds
+        page.get_by_role("button", name="Cancel all").click()
+        page.locator("#act .confirm").click()
+        expect(page.locator("#act")).to_be_visible()  # none is chosen yet
+        field = page.locator("#act [name=project]").first
+        if field.evaluate("each => each.type") == "radio":
+            page.locator(f"#act [name=project][value='{board.project}']").check()
+        else:
+            field.select_option(board.project)
+        page.locator("#act .confirm").click()
+        expect(page.locator("#act")).to_be_hidden()
+        expect(page.locator("#told")).to_contain_text("2 of 2 tasks")
+        assert {each.state for each in board.tasks.list(tag="bug")} == {"cancelled"}
+        assert [each.state for each in other.tasks.list()] == ["pending"]
 
 
 def test_without_a_filter_there_is_no_action_on_everything(visitor: Visitor, mixed: None) -> None:
@@ -181,6 +220,8 @@ def test_the_doctor_looks_only_when_asked(visitor: Visitor) -> None:
     expect(page.get_by_role("region", name="Daemons on this machine")).to_contain_text("this one")
     page.get_by_role("link", name="Check now").click()
     expect(page.get_by_role("region", name="Doctor")).to_contain_text("every page and index is sound")
+    # A page fetches its own address again and again: the check must not be in it.
+    assert page.url == f"{visitor.daemon.url}/board?project={visitor.project}"
     assert visitor.daemon.token not in page.content()
 
 
@@ -225,7 +266,9 @@ def test_a_large_board_is_shown_in_windows(browser: Browser, large: Serving) -> 
     page.get_by_role("link", name="Older").click()
     expect(page.locator(".rows > li")).to_have_count(ROWS)
     assert not set(first) & set(rows(page))
-    page.get_by_role("link", name="Newer").click()
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator(".rows > li")).to_have_count(ROWS)
+    page.get_by_role("link", name="Newest").click()
     assert rows(page) == first
 
     visitor.go(page, "/")

@@ -39,6 +39,18 @@ def test_no_page_scrolls_sideways_on_a_phone(visitor: Visitor, board: Board) -> 
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
 
 
+@pytest.mark.parametrize("visitor", [PHONE], indirect=True, ids=["phone"])
+def test_pausing_does_not_move_the_page_on_a_phone(visitor: Visitor, board: Board) -> None:
+    page = visitor.sign_in()
+    top = "document.querySelector('main').getBoundingClientRect().top"
+    before = page.evaluate(top)
+    page.keyboard.press("p")
+    board.tasks.import_(entries=[{"name": f"task {number}"} for number in range(100)])
+    expect(page.locator("#live-status")).to_have_text("Paused, 100 events wait")
+    assert page.evaluate(top) == before
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.closest('[data-row]')?.dataset.key ?? ''"))
 
@@ -85,6 +97,54 @@ def test_help_lists_the_keys_and_closes(visitor: Visitor, board: Board) -> None:
     expect(page.locator("#help")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#help")).to_be_hidden()
+
+
+def test_the_menu_closes_by_escape_and_by_a_click_elsewhere(visitor: Visitor, board: Board) -> None:
+    page = visitor.sign_in()
+    menu, summary = page.locator(".menu ul"), page.locator(".menu summary")
+    summary.click()
+    expect(menu).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+    expect(summary).to_be_focused()
+    summary.click()
+    expect(menu).to_be_visible()
+    page.locator("footer").click()
+    expect(menu).to_be_hidden()
+    summary.click()
+    menu.get_by_role("link", name="All projects").click()
+    page.wait_for_url(f"{visitor.daemon.url}/")
+
+
+def test_the_buttons_of_a_dialog_are_of_one_size_on_every_page(visitor: Visitor, board: Board) -> None:
+    number = board.tasks.post(name="some work").number
+    page = visitor.sign_in("--write", at=f"/tasks/{number}")
+    page.get_by_role("button", name="Comment").click()
+    sizes = [each.bounding_box() for each in page.locator("#act .buttons button").all()]
+    assert len({(each["y"], each["height"]) for each in sizes if each}) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/messages?q=!!", "No message contains all these words."),
+        ("/messages?agent=nobody", "nobody has neither sent nor been sent a message."),
+    ],
+)
+def test_an_empty_list_of_messages_says_why(visitor: Visitor, board: Board, path: str, words: str) -> None:
+    board.messages.send(body="hello")
+    page = visitor.sign_in(at=path)
+    expect(page.locator(".none")).to_have_text(words)
+
+
+def test_what_an_agent_completed_leads_to_the_task(visitor: Visitor, board: Board) -> None:
+    task = board.tasks.claim(ref="login", create=True)
+    board.tasks.complete("login")
+    page = visitor.sign_in(at="/agent?name=ann")
+    page.get_by_role("region", name="Completed").get_by_role("link", name="login").click()
+    expect(page.locator("h1")).to_have_text(f"#{task.number} login")
+    expect(page.locator("#live-status")).to_have_text("Live")
 
 
 def test_a_page_is_complete_without_scripts(browser: Browser, daemon: Serving, board: Board) -> None:

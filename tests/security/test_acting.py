@@ -95,6 +95,28 @@ def test_pages_of_other_sites_and_ports_cannot_act_with_both(door: Door, changes
     assert door.ask("POST", "/web/act", {**mine, "Content-Type": "text/plain"}, json.dumps(POST).encode()).status == 415
 
 
+def test_a_page_behind_tls_acts(door: Door) -> None:
+    mine = session(door, https=True)
+    assert act(door, {**mine, "Origin": f"https://127.0.0.1:{door.port}"}).status == 200
+
+
+def test_an_action_on_a_set_that_is_sent_twice_is_done_once(door: Door) -> None:
+    mine = session(door)
+    for number in range(3):
+        door.rpc("tasks.post", project="twice", agent="ann", name=f"twice {number}")
+    again = {**mine, "Idempotency-Key": "the-same-key-" + 100 * "x"}
+    wanted = {"action": "tasks.priority", "params": {"project": "twice", "name_contains": "twice", "priority": "high"}}
+    first = act(door, again, wanted)
+    assert json.loads(first.body)["said"] == "Changed: 3 of 3 tasks."
+    numbers = [each["number"] for each in door.rpc("tasks.list", project="twice")["result"]]
+    for number in numbers:
+        door.rpc("tasks.edit", project="twice", agent="ann", ref=str(number), priority="low")
+    assert json.loads(act(door, again, wanted).body)["said"] == "Changed: 3 of 3 tasks."
+    assert {each["priority"] for each in door.rpc("tasks.list", project="twice")["result"]} == {"low"}
+    act(door, {**again, "Idempotency-Key": "another-key"}, wanted)
+    assert {each["priority"] for each in door.rpc("tasks.list", project="twice")["result"]} == {"high"}
+
+
 def test_signing_out_ends_the_key(daemon: Serving) -> None:
     door = door_of(daemon)
     mine = session(door)

@@ -219,7 +219,9 @@ ORIGINS: dict[str, Made] = {
     "empty": lambda door: "",
     "another port": lambda door: f"http://127.0.0.1:{door.port + 1}",
     "no port": lambda door: "http://127.0.0.1",
-    "https": lambda door: f"https://127.0.0.1:{door.port}",
+    "https on another port": lambda door: f"https://127.0.0.1:{door.port + 1}",
+    "https on its own port, which may be another program's": lambda door: "https://127.0.0.1",
+    "another scheme": lambda door: f"ws://127.0.0.1:{door.port}",
     "a name that begins like ours": lambda door: f"http://127.0.0.1:{door.port}.evil.example",
     "an extension": lambda door: "chrome-extension://abcdefgh",
 }
@@ -251,7 +253,9 @@ def test_a_browser_that_asks_beforehand_whether_another_site_may_is_told_no(rout
 @EVERY
 def test_our_own_pages_are_let_in(route: Route, door: Door) -> None:
     for name in ("127.0.0.1", "localhost", "[::1]"):
-        assert let_in(ask(door, route, {"Origin": f"http://{name}:{door.port}", "Sec-Fetch-Site": "same-origin"}))
+        for scheme in ("http", "https"):  # https: a proxy with TLS is in front
+            origin = f"{scheme}://{name}:{door.port}"
+            assert let_in(ask(door, route, {"Origin": origin, "Sec-Fetch-Site": "same-origin"})), origin
 
 
 # ── The body ─────────────────────────────────────────────────────────────────────────────────────────

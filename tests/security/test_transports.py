@@ -327,6 +327,27 @@ def test_a_further_name_lets_in_requests_for_it_and_for_no_other(tmp_path: Path)
         assert door.ask("GET", "/health", {"Host": f"board.example:{door.port}", "Authorization": None}).status == 401
 
 
+def test_pages_behind_tls_are_let_in_under_a_configured_name_and_no_other(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "board.example") as daemon:
+        door = door_of(daemon)
+        port = door.port
+        let_in = ["https://board.example", f"https://board.example:{port}"]
+        kept_out = [
+            "http://board.example",
+            "https://board.example:8443",
+            "https://board.example.evil.example",
+            "https://evil.example",
+            "https://localhost",
+            "https://127.0.0.1",
+            "https://",
+        ]
+        for host in (f"127.0.0.1:{port}", f"board.example:{port}"):
+            seen = {
+                each: door.ask("GET", "/health", {"Host": host, "Origin": each}).status for each in let_in + kept_out
+            }
+            assert seen == dict.fromkeys(let_in, 200) | dict.fromkeys(kept_out, 403)
+
+
 # ── Open ─────────────────────────────────────────────────────────────────────────────────────────────
 
 WITHOUT: Headers = {"Authorization": None}

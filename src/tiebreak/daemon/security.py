@@ -118,7 +118,13 @@ class AccessCheck:
         self._hosts = {f"{name}:{access.port}".encode() for name in names}
         if access.port in (0, 80):
             self._hosts |= {name.encode() for name in names}
-        self._origins = {b"http://" + host for host in self._hosts}
+        self._origins = {scheme + host for host in self._hosts for scheme in (b"http://", b"https://")}
+        # The daemon speaks no TLS itself: a page with an https origin came through a proxy in front of it. That is as
+        # safe as http. The browser writes the header, so only a page that was served under this very name and port
+        # has it: with our own port nobody else's, and without a port (443) only under a name that the operator gave,
+        # where whoever has the certificate answers. On loopback, 443 may be another program's: it is not ours.
+        # A page of another scheme, port or host still has another origin and is refused, and CORS is never granted.
+        self._origins |= {b"https://" + name.encode() for name in names if _name_of(name.encode()) not in LOOPBACK}
         self._here = {host for host in self._hosts if _name_of(host) in LOOPBACK}
         self._bearer = b"Bearer " + access.token.encode()
         self.url = access.url

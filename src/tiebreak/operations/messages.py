@@ -348,9 +348,18 @@ def search(
     return _select(tx, where, agent, project=project, limit=limit, query=tx.search_words(words))
 
 
+def has_words(query: str) -> bool:
+    """Whether there is anything in a query to search for. Without that, a search is refused."""
+    return bool(_split(query))
+
+
+def _split(query: str) -> list[str]:
+    return [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
+
+
 def _words(query: str) -> list[str]:
     """The words to search for."""
-    words = [word for word in query.replace('"', " ").split() if any(c.isalnum() for c in word)]
+    words = _split(query)
     if not words:
         raise Invalid("query: give at least one word")
     return words

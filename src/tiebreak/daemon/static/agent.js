@@ -1,11 +1,13 @@
-// The terminal of an agent's session, for a browser that may act. It is asked for again while the page is visible.
+// The terminal of an agent's session, for a browser that may act. It is asked for again while the page is visible and not
+// paused.
 import { guarded } from "./acting.js";
+import { isPaused } from "./live.js";
 
 const PAUSE = 2000; // milliseconds between two looks
 
 async function look() {
   const place = document.querySelector("[data-terminal]");
-  if (place && !document.hidden) {
+  if (place && !document.hidden && !(isPaused() && place.hasChildNodes())) {
     const answer = await guarded(place.dataset.terminal).catch(() => null);
     const said = answer ? await answer.json() : null;
     if (said) show(place, answer.ok ? said.screen : `${said.message}.`);

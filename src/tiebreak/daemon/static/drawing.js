@@ -167,6 +167,7 @@ export function sparkline(el, values, { as = "line" } = {}) {
   const most = Math.max(1e-9, ...values.map((value) => value ?? 0));
   const by = wide / Math.max(1, values.length - (bars ? 0 : 1));
   const y = (value) => high - 2 - (value / most) * (high - 5);
+  const inside = (x) => Math.min(Math.max(x, 2), wide - 2); // the middle of a dot
   const base = draw("path", { class: "base", d: `M0 ${high - 1}H${wide}` });
   if (bars) {
     const bar = (value, i) =>
@@ -183,7 +184,7 @@ export function sparkline(el, values, { as = "line" } = {}) {
   const parts = [base];
   for (const run of runs) {
     if (run.length === 1 || as === "dots") {
-      parts.push(...run.map(([cx, cy]) => draw("circle", { class: "last", cx, cy, r: 1.8 })));
+      parts.push(...run.map(([cx, cy]) => draw("circle", { class: "last", cx: inside(cx), cy, r: 1.8 })));
       continue;
     }
     const line = run.map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`).join("L");
@@ -191,9 +192,10 @@ export function sparkline(el, values, { as = "line" } = {}) {
       draw("path", { class: "area", d: `M${run[0][0]} ${high}L${line}L${run.at(-1)[0]} ${high}z` }),
       draw("path", { class: "line", d: `M${line}` }));
   }
-  const last = runs.at(-1)?.at(-1);
-  if (as === "line" && last && values.at(-1) !== null) {
-    parts.push(draw("circle", { class: "last", cx: Math.min(last[0], wide - 2), cy: last[1], r: 2 }));
+  const newest = runs.at(-1) ?? [];
+  if (as === "line" && newest.length > 1 && values.at(-1) !== null) {
+    const [cx, cy] = newest.at(-1);
+    parts.push(draw("circle", { class: "last", cx: inside(cx), cy, r: 2 }));
   }
   el.replaceChildren(...parts);
 }

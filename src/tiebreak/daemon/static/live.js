@@ -2,6 +2,7 @@
 // page, the page is fetched again and merged into the one that is shown: a few times a second at most, and only while
 // somebody can see it and has not paused it. A stream that breaks is opened again after the last event, so none is lost.
 import { merge } from "./merge.js";
+import { placeOf } from "./place.js";
 
 const GAP = 350; // milliseconds between two fetches; more if the page takes long
 const STORM = 1000; // the same while events come without a pause: nobody reads a page that never stands still
@@ -19,7 +20,7 @@ let fetching = false;
 let timer = 0;
 let earliest = 0;
 let tries = 0;
-let trouble = ""; // "", "lost" or "signed-out"
+let trouble = ""; // "", "lost", "signed-out" or "gone"
 
 export function startLive() {
   main = document.querySelector("main[data-cursor]");
@@ -32,7 +33,7 @@ export function startLive() {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : comeBack()));
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", (event) => event.persisted && comeBack());
-  document.addEventListener("tiebreak:acted", (event) => heard(event.detail.cursor));
+  document.addEventListener("tiebreak:acted", touch); // sooner than by the stream, which counts what waits
   setInterval(touch, ANYWAY);
   if (!document.hidden) open();
   tell();
@@ -98,15 +99,22 @@ async function reopen() {
     else show(fresh);
     open();
   } catch (problem) {
-    trouble = problem.status === 401 ? "signed-out" : "lost";
-    broken();
+    failed(problem);
   }
+}
+
+/** The page could not be fetched. Whether it is worth trying again depends on why. */
+function failed({ status }) {
+  trouble = status === 401 ? "signed-out" : status >= 400 && status < 500 ? "gone" : "lost";
+  if (trouble !== "gone") return broken();
+  close(); // until somebody comes back to this tab
+  tell();
 }
 
 const concerns = (name) => main.dataset.watch.split(" ").some((beginning) => name.startsWith(beginning));
 
-function heard(number, many = 1) {
-  if (number && number <= Number(main.dataset.cursor)) return; // the page shows it already
+function heard(number, many) {
+  if (number <= Number(main.dataset.cursor)) return; // the page shows it already
   waiting += many;
   touch();
 }
@@ -134,8 +142,7 @@ async function refresh() {
     show(await load(location.href));
   } catch (problem) {
     dirty = true;
-    if (problem.status === 401) trouble = "signed-out";
-    if (!problem.status || problem.status === 401 || problem.status >= 500) broken();
+    failed(problem);
   } finally {
     const took = performance.now() - began;
     earliest = performance.now() + Math.max(dirty ? STORM : GAP, 2 * took);
@@ -146,14 +153,14 @@ async function refresh() {
 
 /** Fetch a page as a document. It is parsed and no script in it runs. */
 function load(url) {
-  return new Promise((done, failed) => {
+  return new Promise((done, refused) => {
     const request = new XMLHttpRequest();
     request.open("GET", url);
     request.setRequestHeader("Accept", "*/*"); // a refusal is then not a page
     request.responseType = "document";
     request.timeout = PATIENCE;
-    request.onload = () => (request.status === 200 && request.response ? done(request.response) : failed(request));
-    request.onerror = request.ontimeout = () => failed({ status: 0 });
+    request.onload = () => (request.status === 200 && request.response ? done(request.response) : refused(request));
+    request.onerror = request.ontimeout = () => refused({ status: 0 });
     request.send();
   });
 }
@@ -165,10 +172,11 @@ function show(fresh) {
     return;
   }
   const focused = document.activeElement;
+  const focusAgain = placeOf(focused);
   theirs.dataset.shownAt = String(performance.now());
   merge(main, theirs);
   document.title = fresh.title;
-  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  if (focused !== document.activeElement) focusAgain();
   cursor = Math.max(cursor, Number(main.dataset.cursor));
   tell();
   document.dispatchEvent(new CustomEvent("tiebreak:shown"));
@@ -178,14 +186,22 @@ function show(fresh) {
 
 function tell() {
   const paused = isPaused();
-  const events = waiting === 1 ? "1 event waits" : `${waiting} events wait`;
-  const [state, words] =
+  const [state, words, more = ""] =
     trouble === "signed-out" ? ["bad", "Signed out: run tb web"]
-    : trouble ? ["bad", "Connection lost, trying again"]
-    : paused ? ["paused", `Paused, ${events}`]
+    : trouble === "gone" ? ["bad", "This page is gone"]
+    : trouble ? ["bad", "Connection lost", ", trying again"]
+    : paused ? ["paused", `Paused, ${waiting}`, waiting === 1 ? " event waits" : " events wait"]
     : ["good", "Live"];
-  if (status.textContent !== words) status.textContent = words;
+  if (status.textContent !== words + more) say(words, more);
   status.dataset.state = state;
   button.setAttribute("aria-pressed", String(paused));
   button.textContent = paused ? "Resume" : "Pause";
+}
+
+/** A phone shows the first words alone; the others are for listeners there. */
+function say(words, more) {
+  const rest = document.createElement("span");
+  rest.className = "more-words";
+  rest.textContent = more;
+  status.replaceChildren(words, rest);
 }

@@ -4,6 +4,7 @@ import { startAges } from "./ages.js";
 import { startCopying } from "./copying.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
+import { startMenu } from "./menu.js";
 
 document.documentElement.dataset.scripts = "on";
 startActing(); // first: it removes the write key from the address
@@ -11,4 +12,5 @@ startAges();
 startCopying();
 startKeys();
 startLive();
+startMenu();
 document.querySelector("nav.pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

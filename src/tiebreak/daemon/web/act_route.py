@@ -7,6 +7,7 @@ A request counts only with the cookie of a session and the write key of the same
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,7 +51,7 @@ async def act(service: Service, request: Request) -> Response:
     given = parse_object(request.body)
     action, params = _checked(given)
     if action.each_of:
-        said = await _do_each(service, action, params, session.person)
+        said = await _do_each(service, action, params, session.person, request.once)
     else:
         await service.call(action.operation, {**params, "agent": session.person}, once=request.once)
         said = action.done
@@ -72,8 +73,11 @@ def _checked(given: dict[str, Any]) -> tuple[Action, dict[str, Any]]:
     return action, {key: value for key, value in params.items() if value not in (None, "")}
 
 
-async def _do_each(service: Service, action: Action, params: dict[str, Any], person: str) -> str:
-    """Do an action on every task that the filters match; at most `MOST`, the newest. Says how many were done."""
+async def _do_each(service: Service, action: Action, params: dict[str, Any], person: str, once: str | None) -> str:
+    """Do an action on every task that the filters match; at most `MOST`, the newest. Says how many were done.
+
+    With an idempotency key, a request that is sent twice changes no task twice.
+    """
     fields = {each.name for each in action.fields}
     new = {key: value for key, value in params.items() if key in fields}
     filters = {key.removesuffix("_is"): value for key, value in params.items() if key not in fields}
@@ -84,7 +88,12 @@ async def _do_each(service: Service, action: Action, params: dict[str, Any], per
     found = await service.call("tasks.list", {**filters, "states": states, "limit": MOST}) if states else []
     operation = find(action.operation)
     calls: list[Call] = [
-        (operation, {**new, "ref": str(each.number), "project": each.project, "agent": person}, None) for each in found
+        (
+            operation,
+            {**new, "ref": str(each.number), "project": each.project, "agent": person},
+            _once_for(once, each.number),
+        )
+        for each in found
     ]
     answers = await service.write(calls) if calls else []
     refused = [each for each in answers if isinstance(each, TiebreakError)]
@@ -92,3 +101,8 @@ async def _do_each(service: Service, action: Action, params: dict[str, Any], per
     if len(found) == MOST:
         said += f" There may be more: {MOST} are done at once."
     return said + (f" The first refusal: {refused[0].message}." if refused else "")
+
+
+def _once_for(once: str | None, number: int) -> str | None:
+    """The idempotency key of the call for one task of a set: of a fixed length, however long the request's own is."""
+    return None if once is None else sha256(f"{number} {once}".encode()).hexdigest()

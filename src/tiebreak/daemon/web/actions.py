@@ -42,7 +42,8 @@ class Action(NamedTuple):
     """The parameters that the page gives."""
     fields: tuple[Field, ...] = ()
     dangerous: bool = False
-    """Whether somebody's work is lost or stopped by it: then `Cancel` has the focus at first."""
+    """Whether somebody's work is lost or stopped by it: then the key that opened the dialog cannot confirm it, too.
+    `Back` has the focus at first, unless something must be filled in before it can be confirmed."""
     confirm: str = ""
     """What the button in the dialog says, if it is not the label."""
     each_of: tuple[str, ...] = ()
@@ -199,7 +200,8 @@ def asked(name: str, what: str, /, *, choices: Any = (), **given: Any) -> dict[s
     """An action as a button carries it: for `acting.js`, which asks the person and sends it.
 
     `choices` replace the text field of an action by a choice, as for a question with given answers. A `project` that is
-    None becomes a choice of the person, among the `projects` that are given.
+    None becomes a choice of the person, among the `projects` that are given. For an action on a set nothing is chosen
+    beforehand, so that nobody changes many tasks of a project that they did not mean.
     """
     action = ACTIONS[name]
     fields = [each._asdict() for each in action.fields]
@@ -208,12 +210,9 @@ def asked(name: str, what: str, /, *, choices: Any = (), **given: Any) -> dict[s
     if "projects" in given:
         projects = given.pop("projects")
         if given.get("project") is None:
-            fields.insert(
-                0,
-                Field(
-                    "project", "Project", "choice", choices=tuple(projects), default=next(iter(projects), "")
-                )._asdict(),
-            )
+            default = "" if action.each_of and len(projects) > 1 else next(iter(projects), "")
+            choice = Field("project", "Project", "choice", choices=tuple(projects), default=default)
+            fields.insert(0, choice._asdict())
     params = {key: value for key, value in given.items() if value is not None}
     if unknown := set(params) - set(action.given):
         raise ValueError(f"{name}: not a parameter that the page gives: {', '.join(sorted(unknown))}")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..lock import daemons
-from .page import TEXT, page
+from ..routes import Response
+from .page import POLICY, TEXT, page
+from .templates import href
 
 if TYPE_CHECKING:
     from ..service import Service
@@ -35,12 +37,15 @@ _checked: WeakKeyDictionary[Service, tuple[float, list[tuple[str, str, str]]]] =
     title="Board",
     query={"check": {**TEXT, "description": "`yes`: let the doctor look first, which reads the whole board"}},
     watch=("board.", "project.", "agent."),
+    answers={303: "the doctor has looked: on to the page itself"},
 )
-async def board(visit: Visit) -> dict[str, Any]:
+async def board(visit: Visit) -> dict[str, Any] | Response:
     """The board as an operator sees it. The doctor is asked only on demand: it reads every page of the database."""
     service = visit.service
     if visit.given.get("check") == "yes":
         await _examine(service)
+        # On to the address without it: a page fetches its own address again and again.
+        return Response(status=303, headers=((b"location", href("/board", project=visit.project).encode()), *POLICY))
     counts, serving = await visit.together(
         service.call("overview.counts", {"project": None}), service.threaded(daemons, service.engine.address)
     )

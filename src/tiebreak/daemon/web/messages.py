@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import NotFound
+from ...operations.messages import has_words
 from .page import TEXT, page
 from .templates import href
 
@@ -47,10 +48,19 @@ async def messages(visit: Visit) -> dict[str, Any]:
         }
     words, agent = visit.given.get("q"), visit.given.get("agent")
     before = visit.count("before") or None
-    found = await visit.read(
-        "messages.list", query=words, agent=agent, last=not words and not agent, before=before, limit=_ROWS + 1
-    )
+    found = await _found(visit, words, agent, before)
     kept = {"project": visit.project, "q": words, "agent": agent}
     older = href("/messages", **kept, before=found[_ROWS - 1].number) if len(found) > _ROWS else ""
     newest = href("/messages", **kept) if before else ""
     return {"thread": 0, "messages": found[:_ROWS], "q": words, "agent": agent, "older": older, "newest": newest}
+
+
+async def _found(visit: Visit, words: str | None, agent: str | None, before: int | None) -> list[Any]:
+    """The messages of one window and one more. A search without a letter or digit finds nothing."""
+    if words and not has_words(words):
+        return []
+    last = not words and not agent
+    found: list[Any] = await visit.read(
+        "messages.list", query=words, agent=agent, last=last, before=before, limit=_ROWS + 1
+    )
+    return found

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..routes import Request, Schema
     from ..service import Service
 
-    Content = Callable[["Visit"], Awaitable[dict[str, Any]]]
+    Content = Callable[["Visit"], Awaitable[dict[str, Any] | Response]]
 
 TEXT: dict[str, Any] = {"type": "string"}
 _POLICY = "; ".join(
@@ -112,12 +112,14 @@ def page(
     module: str = "",
     watch: tuple[str, ...] = ("",),
     under: str = "",
+    answers: dict[int, str] | None = None,
 ) -> Callable[[Content], Content]:
     """Declare a function as the content of a page: it returns what its template needs.
 
     `module` is a script in `static/` for this page alone. `watch` has the beginnings of the names of the events after
     which the page is fetched again (default: all). `under` is the page of the navigation that this one belongs to, if
-    it is not in there itself. The content may set `title` anew.
+    it is not in there itself. The content may set `title` anew. It may also return another response than the page;
+    `answers` then says what that means.
     """
     known = {"project": {**TEXT, "description": "only this project (default: all)"}, **(query or {})}
     _declared.add(path)
@@ -128,7 +130,7 @@ def page(
             path,
             text,
             query=known,
-            answers={200: "a page"},
+            answers={200: "a page", **(answers or {})},
             content={"text/html": TEXT},
             group=BROWSER,
             strangers=True,
@@ -148,6 +150,8 @@ def page(
                 _projects(service),
                 service.call("upkeep.now", {}),
             )
+            if isinstance(shown, Response):
+                return shown
             fixed = {"under": under or path, "title": title, "module": module, "watch": watch}
             frame = _frame(visit, projects) | fixed | {"cursor": visit.cursor, "now": now}
             html = templates.render(template, frame | shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Invalid
-from ...names import JOB, QUESTION
+from ...names import JOB, QUESTION, is_uuid
 from .page import page
 from .task_graph import drawn
 from .timeline import ended, why
@@ -37,10 +37,7 @@ _ANY = "any"
 )
 async def task(visit: Visit) -> dict[str, Any]:
     """Everything about one task that may be seen with a cookie; a script adds its output for those who may act."""
-    number = visit.parameters["number"]
-    if not (number.isascii() and number.isdecimal() and len(number) < 16):
-        raise Invalid("a task's page has its number in the address, as in /tasks/12")
-    found: Task = await visit.read("tasks.get", ref=f"#{number}", project=visit.project or _ANY)
+    found: Task = await visit.read("tasks.get", ref=_ref(visit.parameters["number"]), project=visit.project or _ANY)
     this = {"ref": f"#{found.number}", "project": found.project}
     sentences, events, lanes, graph, comments, parts, above = await visit.together(
         visit.read("events.why", **this, limit=SENTENCES),
@@ -68,6 +65,15 @@ async def task(visit: Visit) -> dict[str, Any]:
         "comments": comments,
         "parts_of_it": parts,
     }
+
+
+def _ref(given: str) -> str:
+    """The task of an address: its number, or its id, which is all that events know."""
+    if is_uuid(given):
+        return given
+    if not (given.isascii() and given.isdecimal() and len(given) < 16):
+        raise Invalid("a task's page has its number in the address, as in /tasks/12")
+    return f"#{given}"
 
 
 async def _above(visit: Visit, found: Task) -> Task | None:

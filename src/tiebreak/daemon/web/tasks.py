@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import Invalid
 from ...names import FINAL, PRIORITIES, STATES
+from ...operations import find
 from .page import TEXT, page
 from .task_graph import drawn
 from .templates import href
@@ -40,6 +41,9 @@ COLUMNS = (
     ("completed", "Done lately", "The newest that are done."),
     ("failed", "Failed", "No attempt is left."),
 )
+"""The columns of the board: a state, its title, and what it means."""
+_CANCELLED = ("cancelled", "Cancelled", "Somebody decided that it is not needed.")
+"""A column that is shown only when it is asked for: nobody has to do anything about these."""
 _TELL_APART = {"priority": "priority_is", "agent": "agent_is"}
 """Filters that an action on a set has under another name, because it also takes a new value of that name."""
 _QUERY = dict.fromkeys((*FILTERS, "view", "before"), TEXT)
@@ -76,24 +80,28 @@ async def _list(visit: Visit, filters: dict[str, Any], before: int, given: dict[
     """One window: the tasks before a number, newest first. One more is read, to know whether there is another."""
     found = await visit.read("tasks.list", **filters, before=before or None, limit=ROWS + 1)
     older = href("/tasks", project=visit.project, **given, before=found[ROWS - 1].number) if found[ROWS:] else ""
-    newer = href("/tasks", project=visit.project, **given) if before else ""
-    return {"tasks": found[:ROWS], "older": older, "newer": newer}
+    newest = href("/tasks", project=visit.project, **given) if before else ""
+    return {"tasks": found[:ROWS], "older": older, "newest": newest}
 
 
 async def _board(visit: Visit, filters: dict[str, Any]) -> dict[str, Any]:
-    """Each column has its newest tasks; those that were filtered away by their state are empty."""
-    wanted = filters.pop("states", None)
-    states = [state for state, *_ in COLUMNS if wanted is None or state in wanted]
+    """Each column has its newest tasks. A filter by the state leaves the column of that state alone."""
+    wanted = filters.get("states")
+    if wanted is None:
+        columns = list(COLUMNS)
+    else:
+        find("tasks.list").checked({"project": visit.project, "states": wanted})
+        columns = [column for column in (*COLUMNS, _CANCELLED) if column[0] in wanted]
+    states = [state for state, *_ in columns]
     found = await visit.together(
-        *(visit.read("tasks.list", **filters, states=[state], limit=CARDS + 1) for state in states)
+        *(visit.read("tasks.list", **{**filters, "states": [state]}, limit=CARDS + 1) for state in states)
     )
-    return {"columns": COLUMNS, "cards": dict(zip(states, found, strict=True)), "most": CARDS}
+    return {"columns": columns, "cards": dict(zip(states, found, strict=True)), "most": CARDS}
 
 
 async def _graph(visit: Visit, filters: dict[str, Any]) -> dict[str, Any]:
     """What comes before and after the newest tasks that are blocked, in one picture."""
-    filters.setdefault("states", ["blocked"])
-    found = await visit.read("tasks.list", **filters, limit=SEEDS)
+    found = await visit.read("tasks.list", **{"states": ["blocked"], **filters}, limit=SEEDS)
     nodes: dict[int, dict[str, Any]] = {}
     edges: dict[tuple[int, int], list[int]] = {}
     cut = False
