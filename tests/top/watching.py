@@ -17,9 +17,9 @@ import tiebreak
 import tiebreak.program
 from tiebreak.cli.advice import in_one_line
 from tiebreak.cli.top import entries
-from tiebreak.top.actions import Target
 from tiebreak.top.keys import TopApp
 from tiebreak.top.peek_pane import PeekPane
+from tiebreak.top.targets import Target
 
 PATIENCE = 30.0
 PROGRAM = [sys.executable, "-P", "-m", "tiebreak"]
@@ -79,12 +79,12 @@ class Watcher:
         """Wait until all of these are on the screen."""
         await self.until(lambda: all(text in self.text for text in texts), f"sees {texts}")
 
-    async def selects(self, text: str) -> None:
-        """Move down until the selected thing is called so."""
+    async def selects(self, text: str, *, who: str | None = None) -> None:
+        """Move down until the selected thing is called so; `who` is the full id of its agent."""
         await self.press("home")
         for _ in range(60):
             await self._pilot.pause()
-            if self.peeked and text in self.peeked.title:
+            if self.peeked and text in self.peeked.title and who in (None, self.peeked.who):
                 return
             await self.press("down")
         raise AssertionError(f"{text} cannot be selected\n{self.text}")
