@@ -45,8 +45,11 @@ def as_rich(line: FrameLine, columns: int = 0, *, selected: bool = False) -> Tex
     return text
 
 
-def as_lines(lines: list[Text]) -> Text:
-    """Several lines as one text."""
+def as_lines(lines: list[Text], columns: int) -> Text:
+    """Several lines as one text. Each is one row: where lines were made for a wider screen, none may wrap."""
+    for line in lines:
+        if line.cell_len > columns:
+            line.truncate(columns)
     return Text("\n", no_wrap=True).join(lines)
 
 

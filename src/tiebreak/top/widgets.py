@@ -46,7 +46,7 @@ class TextLines(Widget):
 
     def render(self) -> Text:
         """The lines."""
-        return as_lines(self._lines)
+        return as_lines([line.copy() for line in self._lines], self.size.width)
 
 
 class StyledLines(Widget):
@@ -73,7 +73,7 @@ class StyledLines(Widget):
 
     def render(self) -> Text:
         """The lines."""
-        return as_lines([as_rich(line) for line in self._lines])
+        return as_lines([as_rich(line) for line in self._lines], self.size.width)
 
 
 class RowList(Widget):
@@ -206,7 +206,9 @@ class RowList(Widget):
 
     def render(self) -> Text:
         """The lines that fit."""
-        return as_lines([as_rich(line, self.size.width, selected=selected) for line, selected in self._drawn])
+        return as_lines(
+            [as_rich(line, self.size.width, selected=selected) for line, selected in self._drawn], self.size.width
+        )
 
 
 class Ticker(Widget):
@@ -247,4 +249,4 @@ class Ticker(Widget):
         heading = FrameLine((Cell("Events", "bold"), Cell(f"  {state}", "warn" if self.paused else "dim")))
         room = max(0, self.size.height - 1)
         shown = self._shown[-room:] if room else []
-        return as_lines([as_rich(heading), *(as_rich(event_line(event, columns)) for event in shown)])
+        return as_lines([as_rich(heading), *(as_rich(event_line(event, columns)) for event in shown)], columns)
