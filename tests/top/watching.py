@@ -8,10 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.events import Paste
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 import tiebreak
 import tiebreak.program
@@ -19,9 +20,11 @@ from tiebreak.cli.advice import in_one_line
 from tiebreak.cli.top import entries
 from tiebreak.top.keys import TopApp
 from tiebreak.top.peek_pane import PeekPane
-from tiebreak.top.targets import Target
 
-PATIENCE = 30.0
+if TYPE_CHECKING:
+    from tiebreak.top.targets import Target
+
+PATIENCE = 6.0
 PROGRAM = [sys.executable, "-P", "-m", "tiebreak"]
 NARROW, WIDE = (80, 24), (200, 60)
 START = 1_790_000_000_000_000
@@ -67,6 +70,18 @@ class Watcher:
     @property
     def peeked(self) -> Target | None:
         return self.app.main.query_one(PeekPane).wanted
+
+    @property
+    def reply(self) -> Input:
+        """The line to reply."""
+        return self.app.main.query_one("#reply", Input)
+
+    async def draws(self) -> None:
+        """Wait until a frame is drawn that was read from now on, and what it selects is known."""
+        before = self.app.frames_drawn
+        self.app.follower.ask()
+        await self.until(lambda: self.app.frames_drawn > before, "a frame is drawn")
+        await self._pilot.pause()
 
     async def until(self, happened: Callable[[], object], what: str) -> None:
         """Let the screen work until something is so."""

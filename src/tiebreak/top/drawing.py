@@ -30,8 +30,8 @@ STYLES = {
     "": "",
 }
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
-LEAST_LIVE = 3
-"""So many lines of a live part are shown at least, however little room there is."""
+BELOW = 10
+"""How many lines are shown of a live part that is out of sight until somebody scrolls."""
 
 
 def as_rich(line: FrameLine, columns: int = 0, *, selected: bool = False) -> Text:
@@ -74,7 +74,8 @@ def peek_lines(found: Peeked, columns: int, rows: int = 0) -> tuple[list[Text], 
     hidden = 0
     for part in found.parts:
         made = _part_lines(part, columns)
-        room = max(LEAST_LIVE, rows - len(lines) - 2) if rows and part.live else len(made)
+        room = rows - len(lines) - 2 if rows and part.live else len(made)
+        room = room if room > 0 else BELOW
         above = max(0, len(made) - room)
         if part.title:
             title = f"{part.title} · the last {room} of {len(made)} lines ([ shows all)" if above else part.title
