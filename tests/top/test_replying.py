@@ -21,7 +21,7 @@ def test_a_reply_never_goes_to_the_row_that_takes_the_place_of_an_answered_quest
         await watcher.press("tab")
         await watcher.types("sqlite")
         busy("carol").questions.answer("#5", answer="postgres")
-        await watcher.sees("#5 Which database? is not there any more: what you type is not sent")
+        await watcher.sees("#5 Which database? is gone: what you type is not sent")
         assert watcher.reply.value == "sqlite"
         assert watcher.app.focused is watcher.reply
         await watcher.press("enter")

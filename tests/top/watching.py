@@ -24,7 +24,7 @@ from tiebreak.top.peek_pane import PeekPane
 if TYPE_CHECKING:
     from tiebreak.top.targets import Target
 
-PATIENCE = 6.0
+PATIENCE = 30.0
 PROGRAM = [sys.executable, "-P", "-m", "tiebreak"]
 NARROW, WIDE = (80, 24), (200, 60)
 START = 1_790_000_000_000_000
@@ -99,7 +99,7 @@ class Watcher:
         await self.press("home")
         for _ in range(60):
             await self._pilot.pause()
-            if self.peeked and text in self.peeked.title and who in (None, self.peeked.who):
+            if self.peeked and text in self.peeked.title and (who is None or self.peeked.who == who):
                 return
             await self.press("down")
         raise AssertionError(f"{text} cannot be selected\n{self.text}")

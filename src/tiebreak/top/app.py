@@ -214,7 +214,7 @@ class WatchApp(App[None]):
 
     def on_peek_pane_target_gone(self, gone: PeekPane.TargetGone) -> None:
         """A reply is for something that is not there any more."""
-        self.tell(f"{plain(gone.wanted.title)} is not there any more: what you type is not sent (Esc leaves it)", "bad")
+        self.tell(f"{plain(gone.wanted.title)} is gone: what you type is not sent (Esc leaves it)", "bad")
 
     def on_row_list_clicked(self) -> None:
         """A second click opens the peek."""

@@ -220,6 +220,7 @@ class Palette(ModalScreen[str | None]):
         if not lines:
             lines = [Text("no such command", "yellow")]
         usage = self._found[self._place].usage if self._found else ""
-        more = f"{len(self._found)} commands · ↑↓ choose · Enter completes, then runs · Esc leaves"
+        many = f"{len(self._found)} command{'' if len(self._found) == 1 else 's'}"
+        more = f"{many} · ↑↓ choose · Enter completes, then runs · Esc leaves"
         shown = [Text(""), *lines, Text(""), Text(cut(usage, columns), "cyan"), Text(cut(more, columns), "dim")]
         self.query_one("#commands", Static).update(Text("\n").join(shown))
