@@ -93,6 +93,18 @@ def test_moving_to_another_row_leaves_the_reply_and_coming_back_finds_it_again(b
     watch(busy("me"), story)
 
 
+def test_keys_that_come_faster_than_the_peek_reply_to_the_row_that_is_selected(busy: Agents) -> None:
+    async def story(watcher: Watcher) -> None:
+        await watcher.sees("answer #5: sqlite | postgres")
+        watcher.app.action_move(1)
+        watcher.app.action_reply()  # before the pane is told of the row
+        await watcher.types("look at cart", "enter")
+        await watcher.sees("commented on #6")
+
+    watch(busy("me"), story)
+    assert busy("me").tasks.get(ref="#5").state == "pending"
+
+
 def test_a_command_goes_on_when_the_selected_row_vanishes(busy: Agents) -> None:
     async def story(watcher: Watcher) -> None:
         pane = watcher.app.main.query_one(PeekPane)

@@ -194,10 +194,11 @@ class WatchApp(App[None]):
         if not event.by_person:
             self._follow_selection()
             return
-        pane = self.main.query_one(PeekPane)
-        self.main.set_focus(None)
+        pane, wanted = self.main.query_one(PeekPane), self._target()
         pane.leave_command()
-        pane.show(self._target())
+        if not is_same(wanted, pane.wanted):  # else a key that came before this message has led to its reply
+            self.main.set_focus(None)
+        pane.show(wanted)
 
     def _follow_selection(self) -> None:
         """Peek at what is selected, as it is now, unless a reply is typed or a command is shown."""

@@ -18,6 +18,7 @@ from .command_keys import CommandApp
 from .dialogs import AskLine, Confirm, HelpScreen, KeyHelp
 from .peek_pane import PeekPane
 from .snapshot import VIEWS
+from .targets import is_same
 from .widgets import Ticker
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ class TopApp(CommandApp):
     def action_reply(self) -> None:
         """Open the peek, and type into its line."""
         pane = self.main.query_one(PeekPane)
+        if not pane.is_replying and not is_same(self._target(), pane.wanted):
+            pane.show(self._target())  # a row was selected just now, and the pane does not know of it yet
         if pane.display:
             pane.want_reply()
         else:
