@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,10 +28,14 @@ def agents(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TIEBREAK_TMUX_SOCKET", "nobody")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()  # the events are shown with the time of the person's clock
     monkeypatch.chdir(tmp_path)
     with opened(tmp_path / "board.db", clock) as as_agent:
         as_agent("me").engine.address = "/home/me/board.db"  # as it is shown: the same in every run
         yield as_agent
+    monkeypatch.delenv("TZ")
+    time.tzset()
 
 
 @pytest.fixture

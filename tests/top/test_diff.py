@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tiebreak
-from tiebreak.top.actions import Target
 from tiebreak.top.peek import look
+from tiebreak.top.targets import Target
 
 from .conftest import Agents
 from .watching import Watcher, watch

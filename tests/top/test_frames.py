@@ -66,8 +66,10 @@ async def pauses(watcher: Watcher) -> None:
 
 async def cancels(watcher: Watcher) -> None:
     await watcher.selects("ada")
-    await watcher.press("k", "y")
-    await watcher.sees("Really cancel #1?")
+    await watcher.press("k")
+    await watcher.sees("Cancel #1 fix the login redirect?")
+    await watcher.press("y")
+    await watcher.sees("Really cancel #1 fix the login redirect?")
 
 
 Story = Callable[[Watcher], Awaitable[None]]

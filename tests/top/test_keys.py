@@ -91,7 +91,7 @@ def test_enter_attaches_to_the_terminal_of_the_selected_agent(busy: Agents, atta
     session(busy("me"), "ada")
 
     async def story(watcher: Watcher) -> None:
-        await watcher.selects("ada")
+        await watcher.selects("ada", who="ada~spawn-1")
         await watcher.press("enter")
         await watcher.until(lambda: attached, "it attaches")
         assert attached[0][-1] == "=tb-ada"
@@ -277,7 +277,7 @@ def test_k_cancels_only_after_two_yes(busy: Agents, answers: list[str], state: s
         await watcher.sees("Cancel #1 fix the login redirect?")
         for place, answer in enumerate(answers):
             if place:
-                await watcher.sees("Really cancel #1", "ada works on it and will be stopped")
+                await watcher.sees("Really cancel #1", "ada works on it and is not stopped: its next write is refused")
             await watcher.press(answer)
         await watcher.sees("cancelled #1" if state == "cancelled" else "nothing was cancelled")
 
@@ -315,7 +315,9 @@ def test_colon_runs_any_command_and_shows_what_it_prints(busy: Agents) -> None:
         await watcher.press("escape")
         await watcher.sees("1  sqlite")  # the peek again
         await watcher.press("colon")
-        await watcher.types("whoa", "enter")  # `whoami` needs no arguments: Enter runs it
+        await watcher.types("whoa", "enter")  # no whole name: Enter completes it
+        await watcher.sees("tb whoami")
+        await watcher.press("enter")
         await watcher.sees("$ tb whoami", "done", "session  1")
         await watcher.press("colon")
         await watcher.types("no-such-command")
@@ -428,7 +430,7 @@ def test_the_selection_stays_with_its_thing_when_rows_come_and_go(busy: Agents) 
         await watcher.sees("frank asks: #9 May I?")
         assert watcher.peeked
         assert watcher.peeked.title == "carol"
-        assert watcher.app.main.query_one(RowList).selected == ("agent", "carol")
+        assert watcher.app.main.query_one(RowList).selected == ("agent", "carol~1")
 
     watch(busy("me"), story)
 

@@ -8,18 +8,21 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.events import Paste
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 import tiebreak
 import tiebreak.program
 from tiebreak.cli.advice import in_one_line
 from tiebreak.cli.top import entries
-from tiebreak.top.actions import Target
 from tiebreak.top.keys import TopApp
 from tiebreak.top.peek_pane import PeekPane
+
+if TYPE_CHECKING:
+    from tiebreak.top.targets import Target
 
 PATIENCE = 30.0
 PROGRAM = [sys.executable, "-P", "-m", "tiebreak"]
@@ -68,6 +71,18 @@ class Watcher:
     def peeked(self) -> Target | None:
         return self.app.main.query_one(PeekPane).wanted
 
+    @property
+    def reply(self) -> Input:
+        """The line to reply."""
+        return self.app.main.query_one("#reply", Input)
+
+    async def draws(self) -> None:
+        """Wait until a frame is drawn that was read from now on, and what it selects is known."""
+        before = self.app.frames_drawn
+        self.app.follower.ask()
+        await self.until(lambda: self.app.frames_drawn > before, "a frame is drawn")
+        await self._pilot.pause()
+
     async def until(self, happened: Callable[[], object], what: str) -> None:
         """Let the screen work until something is so."""
         end = time.monotonic() + PATIENCE
@@ -79,12 +94,12 @@ class Watcher:
         """Wait until all of these are on the screen."""
         await self.until(lambda: all(text in self.text for text in texts), f"sees {texts}")
 
-    async def selects(self, text: str) -> None:
-        """Move down until the selected thing is called so."""
+    async def selects(self, text: str, *, who: str | None = None) -> None:
+        """Move down until the selected thing is called so; `who` is the full id of its agent."""
         await self.press("home")
         for _ in range(60):
             await self._pilot.pause()
-            if self.peeked and text in self.peeked.title:
+            if self.peeked and text in self.peeked.title and (who is None or self.peeked.who == who):
                 return
             await self.press("down")
         raise AssertionError(f"{text} cannot be selected\n{self.text}")

@@ -22,8 +22,8 @@ program: list[str] = []
     "top",
     "Watch the board on one screen: what needs you, who works, waits or is idle.",
     Option("once", text="print one frame as text and exit; no terminal is needed"),
-    Option("view", "VIEW", "with --once: agents, tasks, holds, jobs or messages (default agents)", default="agents"),
-    Option("filter", "WORDS", "with --once: only rows with these words"),
+    Option("view", "VIEW", "agents, tasks, holds, jobs or messages (default agents)", default="agents"),
+    Option("filter", "WORDS", "only rows with these words"),
     example="tb top",
 )
 def top(context: Context, args: Args) -> None:
@@ -50,7 +50,8 @@ def top(context: Context, args: Args) -> None:
 
     board = context.board
     board.on_wait = None  # notices on standard error would be drawn over the screen
-    TopApp(board, program=program, commands=entries, explain=in_one_line).run()
+    begin = {"view": args.view, "words": args.filter or ""}
+    TopApp(board, program=program, commands=entries, explain=in_one_line, **begin).run()
 
 
 def _print(context: Context, args: Args) -> None:
@@ -76,6 +77,6 @@ def entries() -> list[CommandEntry]:
     made = []
     for name in names():
         found = find(name)
-        needs_more = any(not argument.optional for argument in found.arguments)
-        made.append(CommandEntry(name, usage(found), found.text, needs_more))
+        asks = any(option.name == "yes" for option in found.options)
+        made.append(CommandEntry(name, usage(found), found.text, asks))
     return made

@@ -6,133 +6,63 @@ They run in threads, and a refusal is an exception that the screen shows as it i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..errors import Invalid, NotFound, Refused
-from ..held_files import called
-from ..names import short
+from ..model import agent_id, holder_id
+from ..names import FINAL, JOB
+from ..operations.session_fence import SEAT
 from ..sessions.records import fate, find
 from ..sessions.terminal import attach_words, outside_tmux, tell
 from ..text import plain
 
 if TYPE_CHECKING:
     from ..board import Board
-    from ..model import Session
-    from .snapshot import Selected, Snapshot
+    from ..model import Hold, Session, Task
+    from .targets import Target
 
 __all__ = ["attach_words", "outside_tmux"]
 
 NUDGE = "How does it stand? Please say what you wait for, or go on."
 """What a nudge says if nobody changes it."""
+NAMED, FOLLOWED = 3, 50
+"""How many tasks that would be cancelled with another one are named, and counted."""
 NEW_COORDINATOR = "lead claude"
 """The name and command of a coordinator, if the project never had one."""
-
-
-class Target(NamedTuple):
-    """What an action is about: a thing, and whom and which task it concerns."""
-
-    kind: str
-    """`agent`, `task`, `question`, `hold`, `queue` or `message`."""
-    title: str
-    agent: str | None = None
-    number: int = 0
-    """The number of a task."""
-    resource: str | None = None
-    message: int = 0
-    state: str = ""
-    """The state of the task, where it is known."""
-
-    @property
-    def ref(self) -> str:
-        """The task, as operations take it."""
-        return f"#{self.number}"
-
-
-def target(taken: Snapshot, selected: Selected | None) -> Target | None:
-    """What a selected row means; None if it is not there any more."""
-    if selected is None:
-        return None
-    makers = {"need": _of_need, "agent": _of_agent, "task": _of_task, "hold": _of_hold, "message": _of_message}
-    if selected.kind == "queue":
-        return Target("queue", f"queue {selected.ref}")
-    return makers[selected.kind](taken, selected.ref)
-
-
-def _of_need(taken: Snapshot, ref: str) -> Target | None:
-    for need in taken.needs:
-        if f"{need.kind}:{need.ref}" != ref:
-            continue
-        agent = short(need.agent) if need.agent else None
-        if need.kind == "question":
-            return Target("question", f"#{need.number} {need.name}", agent, need.number, state="pending")
-        if need.kind in ("failed", "stalled"):
-            state = "failed" if need.kind == "failed" else "claimed"
-            return Target("task", f"#{need.number} {need.name}", agent, need.number, state=state)
-        if need.kind == "dead":
-            resource = None if need.number else need.ref
-            return Target("agent", need.name, agent, need.number, resource, state="claimed")
-        if need.kind == "deadlock":
-            return Target("hold", called(need.ref), agent, resource=need.ref)
-        return _of_agent(taken, agent or need.ref) or Target("agent", agent or need.ref, agent or need.ref)
-    return None
-
-
-def _of_agent(taken: Snapshot, name: str) -> Target | None:
-    for each in taken.agents:
-        if each.agent == name:
-            tasks = each.tasks or []
-            number = int(tasks[0]["number"]) if len(tasks) == 1 else 0
-            return Target("agent", short(name), short(name), number, state="claimed" if number else "")
-    return (
-        Target("agent", short(name), short(name)) if any(short(w.agent) == short(name) for w in taken.waits) else None
-    )
-
-
-def _of_task(taken: Snapshot, ref: str) -> Target | None:
-    for found in taken.tasks.values():
-        for task in found:
-            if str(task.number) == ref:
-                kind = "question" if task.kind == "question" and task.state == "pending" else "task"
-                return Target(kind, f"#{task.number} {task.name}", task.holder, task.number, state=task.state)
-    return None
-
-
-def _of_hold(taken: Snapshot, ref: str) -> Target | None:
-    for hold in taken.holds:
-        if hold.resource == ref:
-            return Target("hold", called(ref), hold.holder, resource=ref)
-    return None
-
-
-def _of_message(taken: Snapshot, ref: str) -> Target | None:
-    for each in taken.messages:
-        if str(each.number) == ref:
-            return Target("message", f"message {each.number}", short(each.sender), message=each.number)
-    return None
 
 
 # ── Sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def session_of(board: Board, name: str | None) -> Session | None:
-    """The session of an agent that runs on this machine; None if it has none, or runs elsewhere."""
+def session_of(board: Board, name: str | None, who: str | None = None) -> Session | None:
+    """The session of an agent that runs on this machine; None if it has none, or runs elsewhere.
+
+    With `who`, its full id: a session of another agent with the same name is not taken for it.
+    """
     if not name:
         return None
     from ..process_identity import identity
 
     try:
-        found = find(board, name)
+        found = find(board, who or name)
     except (NotFound, Invalid):
         return None
     return found if found.host == identity().host and fate(found) != "gone" else None
 
 
 def coordinator(board: Board) -> Session | None:
-    """The project's coordinator, if it is alive as far as this machine can tell."""
+    """The session of the project's coordinator, if it is alive as far as this machine can tell."""
+    seat = coordinator_hold(board)
     for found in board.sessions.list(role="coordinator"):
-        if not found.replaced_by and fate(found) != "gone":
+        has_seat = seat is None or holder_id(seat) == agent_id(found)
+        if has_seat and not found.replaced_by and fate(found) != "gone":
             return found
     return None
+
+
+def coordinator_hold(board: Board) -> Hold | None:
+    """The hold of the coordinator's seat, if somebody has it: whoever does is the coordinator."""
+    return next(iter(board.holds.list(matching=SEAT, limit=1)), None)
 
 
 def coordinator_words(board: Board) -> str:
@@ -158,26 +88,29 @@ def spawn_coordinator(board: Board, text: str) -> str:
         raise Invalid(f"expected NAME COMMAND…: {exc}") from None
     if not command:
         raise Invalid("expected NAME COMMAND…, such as: lead claude --continue")
-    found = spawn(
-        board,
-        SessionRequest(
-            name=label(name, "name"),
-            command=command,
-            cwd=os.path.realpath(here()),
-            coordinator=True,
-            environment=inheritable(),
-        ),
+    request = SessionRequest(
+        name=label(name, "name"),
+        command=command,
+        cwd=os.path.realpath(here()),
+        coordinator=True,
+        environment=inheritable(),
     )
+    try:
+        found = spawn(board, request)
+    except Refused as exc:
+        raise Refused(exc.message) from None  # its advice is about options of a command, and this is a key
     return f"{plain(found.agent)} is alive as coordinator, epoch {found.epoch}; Enter attaches to it"
 
 
-def hand_off(board: Board, name: str | None, document: str) -> str:
+def hand_off(board: Board, wanted: Target, document: str) -> str:
     """Replace a session by a new one like it; the text becomes the document that the new one gets."""
     from ..sessions.handoff import handoff, keep_document
     from ..sessions.stop import retire
 
-    if not name:
+    if not wanted.agent:
         raise Refused("only a session can be handed off: select its agent")
+    session = session_of(board, wanted.agent, wanted.who)
+    name = agent_id(session) if session else wanted.agent
     mark = os.urandom(6).hex()
     new, old = handoff(board, name, document=keep_document(document, mark) if document.strip() else None)
     if not old.ended_at:
@@ -199,7 +132,7 @@ def reply_hint(board: Board, wanted: Target) -> str:
         return f"reply to {plain(wanted.agent or '')}"
     if not wanted.agent:
         return ""
-    if session_of(board, wanted.agent):
+    if session_of(board, wanted.agent, wanted.who):
         return f"type into the terminal of {plain(wanted.agent)}"
     return f"message to {plain(wanted.agent)}"
 
@@ -215,7 +148,7 @@ def reply(board: Board, wanted: Target, text: str) -> str:
     if wanted.kind == "message":
         sent = board.messages.send(body=text, to=wanted.agent, reply_to=wanted.message, later=True)
         return f"replied to {plain(wanted.agent or '')} (message {sent.number})"
-    return reach(board, wanted.agent, text)
+    return reach(board, wanted, text)
 
 
 def _answered(board: Board, wanted: Target, text: str) -> str:
@@ -235,11 +168,12 @@ def send(board: Board, name: str | None, text: str) -> str:
     return f"sent message {sent.number} to {plain(name) if name else 'everybody'}{gone}"
 
 
-def reach(board: Board, name: str | None, text: str) -> str:
+def reach(board: Board, wanted: Target, text: str) -> str:
     """Type it into the agent's terminal if that is on this machine; otherwise send it as a message."""
+    name = wanted.agent
     if not name:
         raise Refused("there is nobody to reach: select an agent, or something that one holds")
-    found = session_of(board, name)
+    found = session_of(board, name, wanted.who)
     if found is None:
         return send(board, name, text)
     message = tell(board, found, text)
@@ -278,6 +212,39 @@ def cancel(board: Board, wanted: Target) -> str:
     """Cancel a task."""
     task = board.tasks.cancel(ref=_task(wanted), reason="cancelled in tb top")
     return f"cancelled #{task.number} {plain(task.name)}"
+
+
+def cancel_questions(board: Board, wanted: Target) -> list[str]:
+    """What to ask before a task is cancelled: the second question says what else happens by it."""
+    task = board.tasks.get(ref=_task(wanted))
+    name = f"#{task.number} {plain(task.name)}".rstrip("?")
+    lost = []
+    if task.state == "claimed" and task.holder:
+        holder = plain(task.holder)
+        lost.append(f"{holder} runs it: the job is ended." if task.kind == JOB else _next_write(holder))
+    after = _cancelled_too(board, task)
+    if after:
+        more = f" and {len(after) - NAMED}{'+' if len(after) > FOLLOWED else ''} more" if len(after) > NAMED else ""
+        names = ", ".join(f"#{each.number}" for each in after[:NAMED])
+        one = len(after) == 1
+        lost.append(f"{names}{more} {'comes' if one else 'come'} after it and {'is' if one else 'are'} cancelled, too.")
+    return [f"Cancel {name}?", " ".join([f"Really cancel {name}?", *lost])]
+
+
+def _next_write(holder: str) -> str:
+    return f"{holder} works on it and is not stopped: its next write is refused."
+
+
+def _cancelled_too(board: Board, task: Task) -> list[Task]:
+    """The open tasks that come after a task, directly or through others; a few more than `FOLLOWED` at most."""
+    found: dict[int, Task] = {}
+    left = [task]
+    while left and len(found) <= FOLLOWED:
+        after = board.tasks.dependents(ref=left.pop(0).id, limit=FOLLOWED + 1)
+        new = [each for each in after if each.state not in FINAL and each.number not in found]
+        found.update({each.number: each for each in new})
+        left += new
+    return [found[number] for number in sorted(found)][: FOLLOWED + 1]
 
 
 def _task(wanted: Target) -> str:

@@ -11,16 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.app import App
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal
 from textual.message import Message
 
 from ..errors import TiebreakError
-from . import actions
+from ..text import plain
+from .drawing import notice_lines
 from .follower import CALM, Follower
 from .frame import FrameLine, body, header, lag_text, tabs
 from .peek_pane import PeekPane
 from .rows import Cell, sections
-from .widgets import RowList, StyledLines, Ticker, notice_lines
+from .targets import is_same, target
+from .widgets import RowList, StyledLines, Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from ..board import Board
-    from .actions import Target
     from .dialogs import CommandEntry
     from .snapshot import Snapshot
+    from .targets import Target
 
 WIDE = 110
 """From so many columns on, the peek has a place of its own on the right."""
@@ -69,14 +71,20 @@ class WatchApp(App[None]):
         program: list[str],
         commands: Callable[[], list[CommandEntry]],
         explain: Callable[[TiebreakError], str],
+        view: str = "agents",
+        words: str = "",
         calm: float = CALM,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`program` starts `tb`, `commands` lists what it can do, `explain` puts an error into words."""
+        """`program` starts `tb`, `commands` lists what it can do, `explain` puts an error into words.
+
+        The screen begins with this `view`, and only with the rows that have these `words`.
+        """
         super().__init__(ansi_color=True)
         self.board = board
         self.follower = Follower(board, self._frame, self._cut_off, calm=calm)
-        self.words = ""
+        self.follower.view, self.follower.find = view, words.strip()
+        self.words = words
         self.frames_drawn = 0
         self._program = program
         self._commands = commands
@@ -86,6 +94,8 @@ class WatchApp(App[None]):
         self._taken_at = 0.0
         self._newest: Snapshot | None = None
         self._broken = ""
+        self._told = ""  # the message that is shown
+        self._view = ""  # of the rows that are shown
 
     def compose(self) -> ComposeResult:
         """From the top down."""
@@ -137,17 +147,13 @@ class WatchApp(App[None]):
         taken, self._newest = self._newest, None
         if taken is None or self._is_over:
             return
+        if self._broken and self._told == self._broken:
+            self.tell("")  # the board answers again
         self._taken, self._taken_at, self._broken = taken, self._clock(), ""
         self.frames_drawn += 1
         self._draw()
         self.main.query_one(Ticker).show(taken.events)
-        pane = self.main.query_one(PeekPane)
-        if pane.command is None:
-            wanted = self._target()
-            if wanted is not None and wanted != pane.wanted:
-                pane.show(wanted, only_why=pane.only_why)
-            else:
-                pane.read()
+        self._follow_selection()
 
     def _draw(self) -> None:
         """Draw what is known, with ages as of now."""
@@ -160,7 +166,9 @@ class WatchApp(App[None]):
         self.main.query_one("#head", StyledLines).show(header(taken, columns, lag))
         self.main.query_one("#tabs", StyledLines).show([tabs(taken.view, self.words, columns)])
         rows = self.main.query_one(RowList)
-        rows.show(body(sections(taken, self.words), rows.size.width or columns))
+        lines = body(sections(taken, self.words), rows.size.width or columns)
+        rows.show(lines, anew=taken.view != self._view)
+        self._view = taken.view
 
     def on_resize(self, event: Resize) -> None:
         """The peek moves over the list where there is no room beside it."""
@@ -179,11 +187,35 @@ class WatchApp(App[None]):
     # ── Selecting ────────────────────────────────────────────────────────────────────────────────────
 
     def _target(self) -> Target | None:
-        return actions.target(self._taken, self.main.query_one(RowList).selected) if self._taken else None
+        return target(self._taken, self.main.query_one(RowList).selected) if self._taken else None
 
-    def on_row_list_row_selected(self) -> None:
-        """Peek at what is selected now."""
-        self.main.query_one(PeekPane).show(self._target())
+    def on_row_list_row_selected(self, event: RowList.RowSelected) -> None:
+        """Peek at what is selected now. What a frame selects never takes away what a person looks at or types."""
+        if not event.by_person:
+            self._follow_selection()
+            return
+        pane, wanted = self.main.query_one(PeekPane), self._target()
+        pane.leave_command()
+        if not is_same(wanted, pane.wanted):  # else a key that came before this message has led to its reply
+            self.main.set_focus(None)
+        pane.show(wanted)
+
+    def _follow_selection(self) -> None:
+        """Peek at what is selected, as it is now, unless a reply is typed or a command is shown."""
+        pane = self.main.query_one(PeekPane)
+        if pane.command is not None:
+            return
+        wanted = self._target()
+        if not pane.is_replying:
+            pane.show(wanted, only_why=pane.only_why and is_same(wanted, pane.wanted))
+        elif self._taken and pane.wanted and not is_same(target(self._taken, pane.wanted.row), pane.wanted):
+            pane.lose_target()
+        else:
+            pane.read()
+
+    def on_peek_pane_target_gone(self, gone: PeekPane.TargetGone) -> None:
+        """A reply is for something that is not there any more."""
+        self.tell(f"{plain(gone.wanted.title)} is gone: what you type is not sent (Esc leaves it)", "bad")
 
     def on_row_list_clicked(self) -> None:
         """A second click opens the peek."""
@@ -214,7 +246,7 @@ class WatchApp(App[None]):
 
     def action_scroll_peek(self, by: int) -> None:
         """Scroll the peek."""
-        self.main.query_one("#peek-scroll", VerticalScroll).scroll_relative(y=by, animate=False)
+        self.main.query_one(PeekPane).scroll_by(by)
 
     def action_leave(self) -> None:
         """Leave one thing: the line to reply, the output of a command, the peek over the list, the filter."""
@@ -222,7 +254,10 @@ class WatchApp(App[None]):
         self.tell("")
         if self.focused is not None:
             self.screen.set_focus(None)
+            self._follow_selection()
         elif pane.command is not None:
+            pane.command.end()
+            pane.command = None
             pane.show(self._target())
         elif self.main.has_class("peeking"):
             self.action_peek(False)
@@ -233,6 +268,7 @@ class WatchApp(App[None]):
 
     def tell(self, text: str, style: str = "good") -> None:
         """Show a message to the person, until there is another one or Esc is pressed."""
+        self._told = text
         lines = notice_lines(text, self.size.width)
         styled = [FrameLine((Cell(line.text, style),)) for line in lines]
         self.main.query_one("#notice", StyledLines).show(styled)
@@ -249,16 +285,16 @@ class WatchApp(App[None]):
         if told.then is not None:
             told.then()
 
-    def act(self, action: Callable[[], str], then: Callable[[], object] | None = None) -> None:
+    def act(self, action: Callable[[], str], refused: Callable[[], object] | None = None) -> None:
         """Run an action in a thread, say what became of it, and show the board as it is then."""
         self.tell("…", "dim")
-        self.run_worker(partial(self._acted, action, then), thread=True, group="actions")
+        self.run_worker(partial(self._acted, action, refused), thread=True, group="actions")
 
-    def _acted(self, action: Callable[[], str], then: Callable[[], object] | None) -> None:
+    def _acted(self, action: Callable[[], str], refused: Callable[[], object] | None) -> None:
         try:
-            told = self.Told(action(), then=then)
+            told = self.Told(action())
         except TiebreakError as exc:
-            told = self.Told(self._explain(exc), "bad")
+            told = self.Told(self._explain(exc), "bad", refused)
         self.post_message(told)
         self.follower.ask()
 

@@ -28,8 +28,8 @@ class CommandEntry(NamedTuple):
     name: str
     usage: str
     text: str
-    needs_more: bool
-    """Whether it takes arguments that must be given."""
+    asks: bool = False
+    """Whether it asks a person in a terminal before it does something that cannot be undone."""
 
 
 class KeyHelp(NamedTuple):
@@ -180,7 +180,8 @@ class Palette(ModalScreen[str | None]):
         within = [each for each in self._commands if word in each.name or word in each.text.lower()]
         if " " in event.value.strip() or event.value.endswith(" "):
             begins, within = [each for each in self._commands if each.name == word], []
-        self._found = list(dict.fromkeys([*begins, *within]))
+        exact = [each for each in begins if each.name == word]
+        self._found = list(dict.fromkeys([*exact, *begins, *within]))
         self._place = 0
         self._draw()
 
@@ -197,14 +198,12 @@ class Palette(ModalScreen[str | None]):
             line.cursor_position = len(line.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Run what is typed; a name that is not typed to its end is filled in first, if it needs arguments."""
+        """Run what is typed, if that begins with the whole name of a command; else fill the chosen one in."""
         event.stop()
         typed = event.value.strip()
-        known = {each.name: each for each in self._commands}
-        if typed.partition(" ")[0] in known:
+        name = typed.partition(" ")[0]
+        if self._found and name == self._found[self._place].name:
             self.dismiss(typed)
-        elif self._found and not self._found[self._place].needs_more:
-            self.dismiss(self._found[self._place].name)
         else:
             self.action_complete()
 
@@ -221,6 +220,7 @@ class Palette(ModalScreen[str | None]):
         if not lines:
             lines = [Text("no such command", "yellow")]
         usage = self._found[self._place].usage if self._found else ""
-        more = f"{len(self._found)} commands · ↑↓ choose · Tab complete · Enter run · Esc leave"
+        many = f"{len(self._found)} command{'' if len(self._found) == 1 else 's'}"
+        more = f"{many} · ↑↓ choose · Enter completes, then runs · Esc leaves"
         shown = [Text(""), *lines, Text(""), Text(cut(usage, columns), "cyan"), Text(cut(more, columns), "dim")]
         self.query_one("#commands", Static).update(Text("\n").join(shown))

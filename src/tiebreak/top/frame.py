@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from time import localtime, strftime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..limits import SHOWN
 from ..names import short
 from ..need_words import COUNTS, counted, mood, number_of
-from ..text import cut, plain, rfc3339, style, width
+from ..text import cut, plain, style, width
 from .rows import TABS, Cell, Section, ViewRow, sections, title
 from .snapshot import VIEWS
 
@@ -142,12 +143,12 @@ def tabs(view: str, words: str, columns: int) -> FrameLine:
 
 
 def event_line(event: Event, columns: int) -> FrameLine:
-    """One event of the ticker."""
+    """One event of the ticker, at the time of the person's own clock."""
     marks = mood(event.event) or "accent"
     note = f" ({plain(event.note)})" if event.note else ""
     times = f" ×{event.times}" if event.times > 1 else ""
     pieces = (
-        Cell(f"{rfc3339(event.at)[11:19]}{GAP}", "dim"),
+        Cell(f"{strftime('%H:%M:%S', localtime(event.at))}{GAP}", "dim"),
         Cell(f"{event.event:<15} ", marks),
         Cell(f"{cut(plain(short(event.agent or '-')), 16):<16} "),
         Cell(f"{plain(event.name or '')}{times}"),

@@ -14,17 +14,18 @@ from textual.binding import Binding
 from ..errors import TiebreakError
 from ..text import plain
 from . import actions
-from .app import WatchApp
-from .command_run import CommandRun
-from .dialogs import AskLine, Confirm, HelpScreen, KeyHelp, Palette
+from .command_keys import CommandApp
+from .dialogs import AskLine, Confirm, HelpScreen, KeyHelp
 from .peek_pane import PeekPane
 from .snapshot import VIEWS
+from .targets import is_same
 from .widgets import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..model import Session
+    from .targets import Target
 
 KEYS = (
     KeyHelp("↑ ↓", "select (PgUp, PgDn, Home, End)"),
@@ -50,7 +51,7 @@ KEYS = (
 )
 
 
-class TopApp(WatchApp):
+class TopApp(CommandApp):
     """The screen with its keys."""
 
     BINDINGS = [
@@ -104,8 +105,8 @@ class TopApp(WatchApp):
         if wanted.kind in ("question", "message", "queue"):
             self.action_reply()
             return
-        name = wanted.agent
-        self._look_for(lambda: actions.session_of(self.board, name), lambda: self._without_terminal(name))
+        name, who = wanted.agent, wanted.who
+        self._look_for(lambda: actions.session_of(self.board, name, who), lambda: self._without_terminal(name))
 
     def _without_terminal(self, name: str | None) -> None:
         self.action_peek(True)
@@ -149,8 +150,18 @@ class TopApp(WatchApp):
 
     def _ask_for_coordinator(self) -> None:
         def look() -> None:
-            words = actions.coordinator_words(self.board)
-            self.post_message(self.Told(None, then=partial(self._ask_to_spawn, words)))
+            try:
+                seat = actions.coordinator_hold(self.board)
+                words = actions.coordinator_words(self.board)
+            except TiebreakError as exc:
+                self.post_message(self.Told(self._explain(exc), "bad"))
+                return
+            if seat is not None:
+                who = plain(seat.holder or "somebody")
+                told = f"{who} is the coordinator, but has no terminal on this machine that tb knows of"
+                self.post_message(self.Told(told, "warn"))
+            else:
+                self.post_message(self.Told(None, then=partial(self._ask_to_spawn, words)))
 
         self.run_worker(look, thread=True, group="actions")
 
@@ -164,13 +175,12 @@ class TopApp(WatchApp):
     def action_handoff(self) -> None:
         """Replace the selected session by a new one."""
         wanted = self._target()
-        name = wanted.agent if wanted else None
-        if not name:
+        if wanted is None or not wanted.agent:
             self.tell("select an agent: only a session can be handed off", "warn")
             return
         self._ask(
-            f"Hand {plain(name)} off to a new session. A document for it (may be empty):",
-            lambda text: actions.hand_off(self.board, name, text),
+            f"Hand {plain(wanted.agent)} off to a new session. A document for it (may be empty):",
+            lambda text: actions.hand_off(self.board, wanted, text),
             empty=True,
         )
 
@@ -190,6 +200,8 @@ class TopApp(WatchApp):
     def action_reply(self) -> None:
         """Open the peek, and type into its line."""
         pane = self.main.query_one(PeekPane)
+        if not pane.is_replying and not is_same(self._target(), pane.wanted):
+            pane.show(self._target())  # a row was selected just now, and the pane does not know of it yet
         if pane.display:
             pane.want_reply()
         else:
@@ -198,7 +210,9 @@ class TopApp(WatchApp):
 
     def on_peek_pane_replied(self, replied: PeekPane.Replied) -> None:
         """Answer, comment, or reach the agent."""
-        self.act(lambda: actions.reply(self.board, replied.wanted, replied.text))
+        wanted, text = replied.wanted, replied.text
+        back = partial(self.main.query_one(PeekPane).give_back, wanted, text)
+        self.act(lambda: actions.reply(self.board, wanted, text), refused=back)
 
     def action_message(self) -> None:
         """Send a message to the agent that is selected, or that has what is selected; else to everybody."""
@@ -211,11 +225,11 @@ class TopApp(WatchApp):
     def action_nudge(self) -> None:
         """Remind an agent: in its terminal if that is here, else by a message."""
         wanted = self._target()
-        name = wanted.agent if wanted else None
-        if not name:
+        if wanted is None or not wanted.agent:
             self.tell("select an agent, or something that one holds, to nudge it", "warn")
             return
-        self._ask(f"Nudge {plain(name)}:", lambda text: actions.reach(self.board, name, text), value=actions.NUDGE)
+        title = f"Nudge {plain(wanted.agent)}:"
+        self._ask(title, lambda text: actions.reach(self.board, wanted, text), value=actions.NUDGE)
 
     def action_dispatch(self) -> None:
         """Post a task; with an agent selected, for that one unless its name is deleted."""
@@ -235,6 +249,7 @@ class TopApp(WatchApp):
         pane = self.main.query_one(PeekPane)
         self.action_peek(True)
         wanted, only_why = self._target(), not pane.only_why
+        pane.leave_command()
         self.call_after_refresh(lambda: pane.show(wanted, only_why=only_why))
 
     def action_retry(self) -> None:
@@ -251,20 +266,26 @@ class TopApp(WatchApp):
         if wanted is None or not wanted.number:
             self.tell("select a task to cancel it (2 lists them)", "warn")
             return
-        task = f"#{wanted.number}" if wanted.kind == "agent" else plain(wanted.title)
-        lost = "what comes after it is cancelled, too"
-        if wanted.state == "claimed" and wanted.agent:
-            lost = f"{plain(wanted.agent)} works on it and will be stopped"
+        self.run_worker(partial(self._look_at_what_is_lost, wanted), thread=True, group="actions")
 
+    def _look_at_what_is_lost(self, wanted: Target) -> None:
+        try:
+            questions = actions.cancel_questions(self.board, wanted)
+        except TiebreakError as exc:
+            self.post_message(self.Told(self._explain(exc), "bad"))
+            return
+        self.post_message(self.Told(None, then=partial(self._ask_to_cancel, wanted, questions)))
+
+    def _ask_to_cancel(self, wanted: Target, questions: list[str]) -> None:
         def decided(yes: bool | None) -> None:
             if yes:
                 self.act(lambda: actions.cancel(self.board, wanted))
             else:
                 self.tell("nothing was cancelled", "dim")
 
-        self.push_screen(Confirm(f"Cancel {task}?", f"Really cancel {task}? {lost}."), decided)
+        self.push_screen(Confirm(*questions), decided)
 
-    # ── Filter and palette ───────────────────────────────────────────────────────────────────────────
+    # ── Filter ─────────────────────────────────────────────────────────────────────────────────────
 
     def action_filter(self) -> None:
         """Filter the rows while it is typed."""
@@ -273,28 +294,3 @@ class TopApp(WatchApp):
             self._filter("" if text is None else text)
 
         self.push_screen(AskLine("Filter:", "Enter: keep it   Esc: show everything", self.words, self._filter), typed)
-
-    def action_palette(self) -> None:
-        """Choose and run any command of `tb`."""
-        self.push_screen(Palette(self._commands()), self._run_command)
-
-    def _run_command(self, typed: str | None) -> None:
-        if not typed:
-            return
-        try:
-            words = shlex.split(typed)
-        except ValueError as exc:
-            self.tell(f"{typed}: {exc}", "bad")
-            return
-        self.action_peek(True)
-
-        def start() -> None:
-            run = CommandRun(self._program, typed, words, self.board)
-            self.post_message(self.Told(None, then=partial(self._show_command, run)))
-
-        self.run_worker(start, thread=True, group="actions")
-
-    def _show_command(self, run: CommandRun) -> None:
-        pane = self.main.query_one(PeekPane)
-        pane.show_command(run)
-        run.follow(lambda: self.post_message(self.Told(None, then=pane.follow_command)))

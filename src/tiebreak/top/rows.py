@@ -12,7 +12,7 @@ from ..limits import SHOWN
 from ..names import short
 from ..need_words import TITLES, next_step, number_of, sentence
 from ..text import ago, plain
-from .snapshot import ROWS, Selected
+from .snapshot import ROWS, Selected, agent_key, hold_key, need_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,10 +46,12 @@ class ViewRow(NamedTuple):
     age: str
     what: Cell
     right: Cell
+    also: str = ""
+    """What a filter finds although the row does not show it."""
 
     def has(self, words: str) -> bool:
         """Whether a filter finds it: each of its words somewhere in the row."""
-        text = f"{self.who.text} {self.what.text} {self.right.text}".lower()
+        text = f"{self.who.text} {self.what.text} {self.right.text} {self.also}".lower()
         return all(word in text for word in words.lower().split())
 
 
@@ -98,7 +100,7 @@ def need_row(need: Need, now: float) -> ViewRow:
     """Something that needs a person, with the command that deals with it."""
     style = "bad" if need.kind in URGENT else "warn"
     return ViewRow(
-        Selected("need", f"{need.kind}:{need.ref}"),
+        need_key(need),
         Cell(TITLES[need.kind], style),
         ago(now - need.since_at),
         Cell(plain(sentence(need))),
@@ -109,7 +111,7 @@ def need_row(need: Need, now: float) -> ViewRow:
 def agent_row(each: Activity, now: float, later: float = 0.0) -> ViewRow:
     """An agent and what it does, or whom it waits for; its leases were read `later` seconds ago."""
     return ViewRow(
-        Selected("agent", each.agent),
+        agent_key(each),
         Cell(plain(short(each.agent)), "bold" if each.section == "working" else ""),
         ago(now - each.since_at),
         Cell(plain(waits_text(each) if each.section == "waiting" else work_text(each)), _DIM.get(each.section, "")),
@@ -231,7 +233,7 @@ def _hold_row(hold: Hold, now: float) -> ViewRow:
     note = f" · {hold.note}" if hold.note else ""
     left = max(0.0, (hold.until or now) - now)
     return ViewRow(
-        Selected("hold", hold.resource),
+        hold_key(hold),
         Cell(plain(short(hold.holder or "-"))),
         ago(now - (hold.taken_at or now)),
         Cell(plain(f"{called(hold.resource)}{slot}{note}")),
@@ -243,7 +245,7 @@ def _wait_row(wait: Wait, now: float) -> ViewRow:
     wanted = ", ".join(called(str(each)) for each in wait.resources or [])
     behind = dict.fromkeys(short(str(each.get("agent") or "-")) for each in wait.waits_for or [])
     return ViewRow(
-        Selected("agent", wait.agent),
+        Selected("wait", str(wait.number)),
         Cell(plain(short(wait.agent))),
         ago(now - wait.since_at),
         Cell(plain(wanted)),
@@ -264,6 +266,7 @@ def _message_row(each: Message, now: float) -> ViewRow:
         ago(now - each.sent_at),
         Cell(plain(f"{to}{about}{each.body.strip().partition(chr(10))[0]}")),
         Cell(plain(each.channel), "dim"),
+        also=each.body,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..limits import MAX_LIMIT
-from ..model import encode
+from ..model import encode, row_of
 from ..names import JOB, QUESTION
 from ..operations.needs import NEEDS
 
@@ -30,10 +30,31 @@ _SEARCHED = 20_000
 
 
 class Selected(NamedTuple):
-    """What a row stands for: its kind (`agent`, `task`, `hold`, `queue`, `message`, `need`) and its reference."""
+    """What a row stands for: its kind (a key of `targets._MAKERS`) and its reference. No two rows have the same."""
 
     kind: str
     ref: str
+
+
+def full_id(row: Need | Activity | Wait) -> str | None:
+    """The full id of a row's agent; the field `agent` has the name alone, which two sessions may share."""
+    found = row_of(row)[row.fields.index("agent")]
+    return str(found) if found else None
+
+
+def need_key(need: Need) -> Selected:
+    """What the row of a need stands for; two agents may need a person for the same thing."""
+    return Selected("need", f"{need.kind}:{need.ref}:{full_id(need) or ''}")
+
+
+def agent_key(each: Activity) -> Selected:
+    """What the row of an agent stands for."""
+    return Selected("agent", full_id(each) or "")
+
+
+def hold_key(hold: Hold) -> Selected:
+    """What the row of a hold stands for; a pool has several slots."""
+    return Selected("hold", f"{hold.resource}:{hold.slot}")
 
 
 @dataclass(frozen=True)
@@ -149,7 +170,14 @@ def _jobs(board: Board, find: str) -> dict[str, Any]:
 
 
 def _messages(board: Board, find: str) -> dict[str, Any]:
-    return {"messages": board.messages.list(project=board.project_names, limit=MESSAGES)}
+    project = board.project_names
+    found = board.messages.list(project=project, limit=MESSAGES)
+    words = [f"{word}*" for word in find.replace('"', " ").split() if word.isalnum()]
+    if words:
+        known = {each.number for each in found}
+        older = board.messages.list(project=project, query=" ".join(words), limit=ROWS)
+        found += [each for each in older if each.number not in known]
+    return {"messages": found}
 
 
 _READERS = {"agents": _no_more, "tasks": _tasks, "holds": _holds, "jobs": _jobs, "messages": _messages}

@@ -1,7 +1,7 @@
 """The parts of the screen: rows of which one is selected, the ticker, and lines of styled text.
 
-Each draws only what fits, so a thousand rows cost no more than twenty. Colours are those of the terminal, by name: they
-fit a dark and a light one. Texts are `rich.text.Text`, which has no markup.
+Each draws only what fits, so a thousand rows cost no more than twenty, and only what has changed, so that a quiet board
+costs a slow line next to nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual.geometry import Region
 from textual.message import Message
 from textual.widget import Widget
 
-from ..text import cut, plain
+from .drawing import as_lines, as_rich, changed
 from .frame import FrameLine, event_line
 from .rows import Cell
 
@@ -20,38 +21,32 @@ if TYPE_CHECKING:
     from textual.events import Click, MouseScrollDown, MouseScrollUp
 
     from ..model import Event
-    from .peek import Peeked
     from .snapshot import Selected
 
-STYLES = {
-    "good": "green",
-    "bad": "red",
-    "warn": "yellow",
-    "accent": "cyan",
-    "bold": "bold",
-    "dim": "dim",
-    "reverse": "reverse bold",
-    "": "",
-}
-DIFF = {"+": "green", "-": "red", "@": "cyan"}
 KEPT = 200
 """How many events the ticker keeps."""
 
 
-def as_rich(line: FrameLine, columns: int = 0, *, selected: bool = False) -> Text:
-    """A line with its styles; a selected one is reversed, which shows without colours too."""
-    text = Text(no_wrap=True, end="")
-    for piece in line.pieces:
-        text.append(piece.text, STYLES[piece.style] if not selected else "")
-    if selected:
-        text.pad_right(max(0, columns - text.cell_len))
-        text.stylize("reverse")
-    return text
+class TextLines(Widget):
+    """Lines of text; only those that change are drawn anew."""
 
+    DEFAULT_CSS = "TextLines { height: auto; }"
 
-def as_lines(lines: list[Text]) -> Text:
-    """Several lines as one text."""
-    return Text("\n", no_wrap=True).join(lines)
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._lines: list[Text] = []
+
+    def show(self, lines: list[Text]) -> None:
+        """Draw these lines, as far as they are not there already."""
+        before, self._lines = self._lines, lines
+        if len(lines) != len(before):
+            self.refresh(layout=True)
+        elif rows := [row for row, (old, new) in enumerate(zip(before, lines, strict=True)) if old != new]:
+            self.refresh(*(Region(0, row, self.size.width, 1) for row in rows))
+
+    def render(self) -> Text:
+        """The lines."""
+        return as_lines([line.copy() for line in self._lines], self.size.width)
 
 
 class StyledLines(Widget):
@@ -65,22 +60,31 @@ class StyledLines(Widget):
 
     def show(self, lines: list[FrameLine]) -> None:
         """Draw these lines, if they are not there already."""
-        if lines != self._lines:
-            grown = len(lines) != len(self._lines)
-            self._lines = lines
+        before, self._lines = self._lines, lines
+        if len(lines) != len(before):
             self.display = bool(lines)  # a widget without text would still take a line
-            self.refresh(layout=grown)
+            self.refresh(layout=True)
+        elif regions := [
+            each
+            for row, pair in enumerate(zip(before, lines, strict=True))
+            for each in changed(row, self.size.width, *pair)
+        ]:
+            self.refresh(*regions)
 
     def render(self) -> Text:
         """The lines."""
-        return as_lines([as_rich(line) for line in self._lines])
+        return as_lines([as_rich(line) for line in self._lines], self.size.width)
 
 
 class RowList(Widget):
     """The lines of a view. The selection stays with its thing when rows come and go."""
 
     class RowSelected(Message):
-        """Another row is selected."""
+        """Another row is selected: by the person, or because the one that was selected is not there any more."""
+
+        def __init__(self, by_person: bool) -> None:
+            super().__init__()
+            self.by_person = by_person
 
     class Clicked(Message):
         """A row was clicked twice, or while it was selected."""
@@ -91,14 +95,16 @@ class RowList(Widget):
         self._top = 0
         self._place = -1
         """The index of the selected line; -1 if no line can be selected."""
+        self._drawn: list[tuple[FrameLine, bool]] = []
+        """The lines that are in sight, and whether each is selected."""
 
     @property
     def selected(self) -> Selected | None:
         """What is selected."""
         return self._lines[self._place].selected if 0 <= self._place < len(self._lines) else None
 
-    def show(self, lines: list[FrameLine]) -> None:
-        """Draw these lines; what was selected stays so, or else what is in its place now."""
+    def show(self, lines: list[FrameLine], *, anew: bool = False) -> None:
+        """Draw these lines; what was selected stays so, or else what is in its place now. `anew`: the first row is."""
         if lines == self._lines:
             return
         before = self.selected
@@ -106,10 +112,12 @@ class RowList(Widget):
         places = self._places()
         same = [place for place in places if lines[place].selected == before] if before else []
         nearest = min(places, key=lambda place: abs(place - self._place), default=-1)
-        self._place = same[0] if same else (places[0] if before is None and places else nearest)
+        self._place = same[0] if same else (places[0] if (anew or before is None) and places else nearest)
+        if anew and not same:
+            self._top = 0
         self._scroll()
         if self.selected != before:
-            self.post_message(self.RowSelected())
+            self.post_message(self.RowSelected(by_person=False))
 
     def _places(self) -> list[int]:
         return [place for place, line in enumerate(self._lines) if line.selected is not None]
@@ -133,7 +141,7 @@ class RowList(Widget):
         if place != self._place:
             self._place = place
             self._scroll()
-            self.post_message(self.RowSelected())
+            self.post_message(self.RowSelected(by_person=True))
 
     def _scroll(self) -> None:
         """Keep the selected row in sight, with its heading where it is the first one below it."""
@@ -146,10 +154,26 @@ class RowList(Widget):
         if self._place >= self._top + height:
             self._top = self._place - height + 1
         self._top = max(0, min(self._top, len(self._lines) - height))
-        self.refresh()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        """Draw what differs from what is in sight."""
+        before, self._drawn = self._drawn, self._in_sight()
+        if len(before) != len(self._drawn):
+            self.refresh()
+            return
+        regions: list[Region] = []
+        for row, ((old, was), (new, is_selected)) in enumerate(zip(before, self._drawn, strict=True)):
+            if was != is_selected:
+                regions.append(Region(0, row, self.size.width, 1))
+            else:
+                regions += changed(row, self.size.width, old, new)
+        if regions:
+            self.refresh(*regions)
 
     def on_resize(self) -> None:
         """Scroll so that the selected row is still in sight."""
+        self._drawn = []
         self._scroll()
 
     def on_click(self, event: Click) -> None:
@@ -169,19 +193,22 @@ class RowList(Widget):
         """Move up."""
         self.move(-1)
 
-    def render(self) -> Text:
-        """The lines that fit."""
+    def _in_sight(self) -> list[tuple[FrameLine, bool]]:
+        """The lines that fit, and whether each is selected."""
         height = max(1, self.size.height)
-        below = [place for place in self._places() if place >= self._top + height - 1]
         crowded = len(self._lines) > self._top + height
         shown = self._lines[self._top : self._top + height - crowded]
-        lines = [
-            as_rich(line, self.size.width, selected=self._top + number == self._place)
-            for number, line in enumerate(shown)
-        ]
+        lines = [(line, self._top + number == self._place) for number, line in enumerate(shown)]
         if crowded:
-            lines.append(Text(f"  ↓ {len(below)} more", "dim"))
-        return as_lines(lines)
+            below = sum(place >= self._top + height - 1 for place in self._places())
+            lines.append((FrameLine((Cell(f"  ↓ {below} more", "dim"),)), False))
+        return lines
+
+    def render(self) -> Text:
+        """The lines that fit."""
+        return as_lines(
+            [as_rich(line, self.size.width, selected=selected) for line, selected in self._drawn], self.size.width
+        )
 
 
 class Ticker(Widget):
@@ -222,34 +249,4 @@ class Ticker(Widget):
         heading = FrameLine((Cell("Events", "bold"), Cell(f"  {state}", "warn" if self.paused else "dim")))
         room = max(0, self.size.height - 1)
         shown = self._shown[-room:] if room else []
-        return as_lines([as_rich(heading), *(as_rich(event_line(event, columns)) for event in shown)])
-
-
-def peek_text(found: Peeked, columns: int) -> Text:
-    """What is shown of one thing; lines are cut, because a terminal or a diff that is wrapped cannot be read."""
-    lines = [Text(cut(found.title, columns), "bold")]
-    for part in found.parts:
-        if part.title:
-            lines += [Text(""), Text(cut(part.title, columns), "cyan")]
-        for line in part.lines:
-            style = DIFF.get(line[:1], "") if part.style == "diff" else STYLES.get(part.style, "")
-            wraps = part.title in ("", "why", "description", "comments", "unread messages")
-            lines += _wrapped(line, columns, style) if wraps else [Text(cut(line, columns), style)]
-    return as_lines(lines)
-
-
-def _wrapped(line: str, columns: int, style: str) -> list[Text]:
-    from textwrap import wrap
-
-    blanks = len(line) - len(line.lstrip())
-    hang = " " * (6 if line[:4].strip() and line[4:6] == "  " else min(blanks, columns // 2))
-    found = wrap(line, max(20, columns), subsequent_indent=hang, break_on_hyphens=False) or [""]
-    return [Text(cut(each, columns), style) for each in found]
-
-
-def notice_lines(text: str, columns: int, rows: int = 3) -> list[FrameLine]:
-    """A message to the person, in a few lines."""
-    from textwrap import wrap
-
-    found = wrap(plain(text), max(20, columns)) if text else []
-    return [FrameLine((Cell(line),)) for line in found[:rows]]
+        return as_lines([as_rich(heading), *(as_rich(event_line(event, columns)) for event in shown)], columns)
