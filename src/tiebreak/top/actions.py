@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ..choices import chosen
 from ..errors import Invalid, NotFound, Refused
 from ..model import agent_id, holder_id
 from ..names import FINAL, JOB
@@ -152,12 +153,9 @@ def reply(board: Board, wanted: Target, text: str) -> str:
 
 
 def _answered(board: Board, wanted: Target, text: str) -> str:
-    """Answer a question; a choice may be given by its number or in other case, as `tb answer` takes it."""
+    """Answer a question; a choice may be given by its number or its beginning, as `tb answer` takes it."""
     choices: list[str] = board.questions.get(wanted.ref).choices or []
-    known = {str(place): choice for place, choice in enumerate(choices, 1)}
-    known.update({choice.lower(): choice for choice in choices})
-    said = text if text in choices else known.get(text.strip().lower(), text)
-    answered = board.questions.answer(wanted.ref, answer=said)
+    answered = board.questions.answer(wanted.ref, answer=chosen(text, choices) or text)
     return str(answered.result["answer"])
 
 
