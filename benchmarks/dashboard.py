@@ -72,7 +72,7 @@ class Watcher(Protocol):
 
 def run(settings: Settings) -> Report:
     """Seconds of CPU and bytes."""
-    seconds = settings.size(30, 2)
+    seconds = settings.size(20, 2)
     report = Report(
         "dashboard",
         f"A page of the daemon's, or `tb top`, on a board with {settings.size(10_000, 200):,} tasks and "
@@ -202,9 +202,9 @@ class Window:
     def show(self, page: str) -> float:
         """Load a page; returns the milliseconds until its first paint."""
         self._page.goto(self._address + page)
-        self._page.wait_for_function("document.getElementById('live-status').textContent === 'Live'")
+        self._page.wait_for_function("() => document.getElementById('live-status').textContent === 'Live'")
         paints = "performance.getEntriesByName('first-contentful-paint').map((each) => each.startTime)"
-        self._page.wait_for_function(f"{paints}.length")
+        self._page.wait_for_function(f"() => {paints}.length")
         return float(self._page.evaluate(paints)[0])
 
     def _count(self, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-// Ages and remaining leases go on while the page is open: `<time datetime data-form="ago|left">`.
+// Ages and remaining leases go on while the page is open: `<time datetime data-form="ago|lasts|left">`.
 import { boardNow } from "./page.js";
 
 const UNITS = [[60, "m"], [60, "h"], [24, "d"]];
@@ -17,6 +17,7 @@ export function age(seconds) {
 
 const FORMS = {
   ago: (at, now) => `${age(Math.max(0, now - at))} ago`,
+  lasts: (at, now) => `for ${age(Math.max(0, now - at))}`,
   left: (at, now) => (at > now ? `${age(at - now)} left` : "lapsed"),
 };
 

@@ -53,6 +53,7 @@ def _environment() -> Environment:
         moment=rfc3339,
         span=span,
         ago=_ago,
+        lasts=_lasts,
         left=_left,
         calendar=_calendar,
         counted=counted,
@@ -83,6 +84,10 @@ def _short(agent: str | None) -> str:
 
 def _ago(at: float | None, now: float) -> str:
     return f"{ago(max(0.0, now - (at or now)))} ago"
+
+
+def _lasts(since: float, now: float) -> str:
+    return f"for {ago(max(0.0, now - since))}"
 
 
 def _calendar(at: float, zone: str) -> str:
