@@ -13,7 +13,7 @@ from .names import JOB, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .model import Need
+    from .model import Event, Need
 
 TITLES = {
     "permission": "permission",
@@ -73,6 +73,12 @@ def number_of(needs: list[Need], limit: int) -> str:
     kinds = [each.kind for each in needs]
     more = any(kinds.count(kind) >= limit for kind in set(kinds))
     return f"{len(needs)}+" if more else str(len(needs))
+
+
+def about(event: Event) -> str:
+    """What an event is about: a task by its name, a held thing as everywhere else."""
+    name = event.name or ""
+    return called(name) if event.event.startswith("hold.") else name
 
 
 def mood(event: str) -> str:

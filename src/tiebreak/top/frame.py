@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..limits import SHOWN
 from ..names import short
-from ..need_words import COUNTS, counted, mood, number_of
+from ..need_words import COUNTS, about, counted, mood, number_of
 from ..text import cut, plain, style, width
 from .rows import TABS, Cell, Section, ViewRow, sections, title
 from .snapshot import VIEWS
@@ -151,7 +151,7 @@ def event_line(event: Event, columns: int) -> FrameLine:
         Cell(f"{strftime('%H:%M:%S', localtime(event.at))}{GAP}", "dim"),
         Cell(f"{event.event:<15} ", marks),
         Cell(f"{cut(plain(short(event.agent or '-')), 16):<16} "),
-        Cell(f"{plain(event.name or '')}{times}"),
+        Cell(f"{plain(about(event))}{times}"),
         Cell(note, "dim"),
     )
     return FrameLine(_cut_pieces(pieces, columns))

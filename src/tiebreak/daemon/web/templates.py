@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from ...held_files import called
 from ...names import short
-from ...need_words import counted
+from ...need_words import about, counted
 from ...text import ago, block, parse_rfc3339, rfc3339, span
 from . import actions, static_files
 
@@ -56,6 +56,7 @@ def _environment() -> Environment:
         lasts=_lasts,
         left=_left,
         calendar=_calendar,
+        about=about,
         counted=counted,
         called=called,
         short=_short,
