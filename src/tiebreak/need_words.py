@@ -25,6 +25,8 @@ TITLES = {
     "stalled": "no progress",
 }
 """One or two words for each kind."""
+SECTIONS = {"working": "Working", "waiting": "Waiting", "idle": "Idle"}
+"""The titles of what agents do (`overview.agents`), in their order."""
 COUNTS = ("failed", "ready", "claimed", "blocked", "holds")
 """The counts that are shown, by the names that they have in `Counts`; `failed` is red."""
 _BAD = (".refused", ".fenced", ".broken", ".expired", ".deadlocked", ".failed", ".orphaned", ".died")

@@ -17,6 +17,7 @@ import pytest
 import tiebreak
 from tests.cli.command import PATIENCE, TB, clean_environment
 from tests.conformance.engines import Place, SqlitePlace
+from tiebreak import Board
 from tiebreak.vault import kept_text, vault_folder
 from tiebreak.vault.mirror import Mirror
 from tiebreak.vault.open_folder import OpenFolder
@@ -154,6 +155,21 @@ def chapter(tmp_path: Path) -> Iterator[tuple[Place, Path]]:
     place.close()
 
 
+def killed_at(number: int, board: Board, folder: Path, steps: Steps) -> bool:
+    """Kill the writer of a copy, `tried`, at a step, and let another one finish; whether it was done before that."""
+    shutil.rmtree(folder / "tried", ignore_errors=True)
+    shutil.copytree(folder / "vault", folder / "tried")
+    steps.left = number
+    try:
+        write_vault(board, folder / "tried")
+        done = True
+    except Killed:
+        done = False
+    steps.left = -1
+    write_vault(board, folder / "tried")
+    return done
+
+
 def judged(place: Place, folder: Path, steps: Steps) -> list[str]:
     """Kill the writer at each step of its run, let another one finish, and say after which steps something is wrong."""
     board = place.open("vault~2")
@@ -161,16 +177,7 @@ def judged(place: Place, folder: Path, steps: Steps) -> list[str]:
     anew = rebuilt(board, folder / "anew")
     wrong: list[str] = []
     for number in range(400):
-        shutil.rmtree(folder / "tried", ignore_errors=True)
-        shutil.copytree(folder / "vault", folder / "tried")
-        steps.left = number
-        try:
-            write_vault(board, folder / "tried")
-            done = True
-        except Killed:
-            done = False
-        steps.left = -1
-        write_vault(board, folder / "tried")
+        done = killed_at(number, board, folder, steps)
         if not _is_right(snapshot(folder / "tried"), before, anew):
             wrong.append(f"killed at step {number}")
         if done:
@@ -256,15 +263,7 @@ def test_a_kill_while_a_note_makes_room_for_a_file_of_somebody_leaves_all_links_
     assert not whole.aside
     number, done = 0, False
     while not done:
-        shutil.rmtree(folder / "tried", ignore_errors=True)
-        shutil.copytree(folder / "vault", folder / "tried")
-        steps.left = number
-        try:
-            write_vault(board, folder / "tried")
-            done = True
-        except Killed:
-            number += 1
-        steps.left = -1
-        write_vault(board, folder / "tried")
+        done = killed_at(number, board, folder, steps)
         assert snapshot(folder / "tried") == whole, f"killed at step {number}"
+        number += not done
     assert number > 10

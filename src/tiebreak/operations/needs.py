@@ -84,7 +84,7 @@ def _need(
 def _prompts(tx: Transaction, grants: Grants) -> list[Need]:
     """The agents that stand at a permission prompt of their client."""
     return [
-        _need("permission", key[0], short(key[1]), note or "asks for permission", at, key[1], _where(grants, key))
+        _need("permission", key[0], short(key[1]), note, at, key[1], _where(grants, key))
         for key, (at, note) in open_prompts(tx, grants).items()
     ]
 

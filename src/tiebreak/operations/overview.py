@@ -170,7 +170,7 @@ def failed_lately(tx: Transaction, project: str | None, columns: str, most: int)
     return found
 
 
-def open_prompts(tx: Transaction, grants: Grants) -> dict[AgentKey, tuple[int, str | None]]:
+def open_prompts(tx: Transaction, grants: Grants) -> dict[AgentKey, tuple[int, str]]:
     """When each agent that is here came to a prompt that is still open, and what it asks."""
     here = {key for key, agent in grants.agents.items() if agent.status != "gone"}
     found = {}
@@ -182,7 +182,7 @@ def open_prompts(tx: Transaction, grants: Grants) -> dict[AgentKey, tuple[int, s
         )
         for project, agent, event, at, note in rows:
             if event == "agent.prompted" and (project, agent) in here:
-                found[project, agent] = (at, note)
+                found[project, agent] = (at, note or "asks for permission")
     return found
 
 

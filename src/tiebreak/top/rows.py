@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..held_files import called
 from ..limits import SHOWN
 from ..names import short
-from ..need_words import TITLES, next_step, number_of, sentence
+from ..need_words import SECTIONS, TITLES, next_step, number_of, sentence
 from ..text import ago, plain
 from .snapshot import ROWS, Selected, agent_key, hold_key, need_key
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 NEEDS_YOU = "Needs you"
 TABS = {"agents": "Agents", "tasks": "Tasks", "holds": "Holds", "jobs": "Jobs", "messages": "Messages"}
 """What the views are called."""
-SECTIONS = {"working": "Working", "waiting": "Waiting", "idle": "Idle"}
 STATES = {"claimed": "warn", "failed": "bad", "completed": "good", "cancelled": "dim", "blocked": "dim"}
 _DIM = {"idle": "dim"}
 URGENT = {"permission", "question", "deadlock"}
@@ -126,7 +125,7 @@ def waits_text(each: Activity) -> str:
         if "question" in wait:
             said.append(f"for you: #{wait['question']} {wait['name']}")
         elif "prompt" in wait:
-            said.append(f"for you: {wait['prompt'] or 'asks for permission'}")
+            said.append(f"for you: {wait['prompt']}")
         else:
             who = short(str(wait.get("agent") or "-"))
             ahead = " (ahead in line)" if wait.get("how") == "ahead" else ""

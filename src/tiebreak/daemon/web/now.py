@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import need_words
 from ...limits import LISTED
 from ...need_words import COUNTS, TITLES, mood, next_step, number_of
 from ...operations.needs import NEEDS
@@ -17,11 +18,9 @@ MOST = 20
 """Needs of one kind that are shown."""
 LATEST = 20
 """Events that are shown."""
-SECTIONS = (
-    ("working", "Working", "Nobody is at work."),
-    ("waiting", "Waiting", "Nobody waits."),
-    ("idle", "Idle", "Nobody is idle."),
-)
+_NOBODY = {"working": "Nobody is at work.", "waiting": "Nobody waits.", "idle": "Nobody is idle."}
+SECTIONS = [(name, title, _NOBODY[name]) for name, title in need_words.SECTIONS.items()]
+"""A section, its title, and the words for nobody."""
 _ALL = {"failed": {"state": "failed"}, "question": {"kind": "question", "state": "pending"}}
 """Where all of a kind are listed, if more are there than are shown."""
 
