@@ -113,7 +113,8 @@ def test_a_person_answers_a_whole_demonstration_on_a_narrow_terminal(tmp_path: P
         ("9", None),
         ("", None),
         ("q", "quux"),
+        ("BAR", "bar"),  # though `barn` begins with it, too
     ],
 )
 def test_a_choice_that_could_be_two_is_none(typed: str, meant: str | None) -> None:
-    assert chosen(typed, ["bar", "baz", "quux", "4"]) == meant
+    assert chosen(typed, ["bar", "baz", "quux", "4", "barn"]) == meant

@@ -54,7 +54,7 @@ OPEN = ["blocked", "pending", "claimed"]
     number("max-attempts", "attempts before it fails", ATTEMPTS),
     duration("backoff", "wait before the second attempt, doubled each time", BACKOFF),
     tags("a tag"),
-    Option("about", "REF", "for an announcement: the task that it is about"),
+    Option("about", "REF", "the task that it is about: of an announcement, or of the bug that it fixes"),
     *BODY,
     Option("parent", "REF", "the task that it is a part of"),
     example="tb post 'fix the login bug' --key login-bug --priority high --body 'since the last release'",

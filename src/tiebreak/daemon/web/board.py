@@ -82,7 +82,7 @@ def _kind(service: Service) -> str:
 
 def _figures(service: Service, counts: Any) -> list[tuple[str, str]]:
     """How large the board is and how busy the daemon has been since it started."""
-    out = [("Events", f"{counts.event:,}")]
+    out = [("Newest event", f"{counts.event:,}")]
     path = service.engine.path
     if path and os.path.exists(path):
         beside = os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0
