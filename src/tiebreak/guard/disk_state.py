@@ -1,0 +1,94 @@
+"""What is at the place of a held file: by its name alone, whatever happened to the file or to the folders above it.
+
+The place is the top of a checkout and a path below it. No symbolic link is followed: where a folder of the path has
+become a link, or the top of another repository, the held file is not there any more, even if a file can be reached by
+the same path. Only the status of files is read, so nothing blocks and nothing costs more for a large file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..fingerprints import digest
+
+ABSENT, FILE, LINK, FOLDER, SPECIAL, LINK_ABOVE, REPOSITORY_ABOVE = (
+    *("absent", "file", "link", "folder", "special", "link-above", "repository-above"),
+)
+_FORMATS = {stat.S_IFREG: FILE, stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER}
+
+
+class DiskState:
+    """What is at a place: its kind, and a signature that changes with every write, replacement and removal."""
+
+    __slots__ = ("device", "inode", "kind", "path", "signature", "size")
+
+    def __init__(self, kind: str, path: str, found: os.stat_result | None = None) -> None:
+        self.kind = kind
+        self.path = path
+        """The path of the file itself or, if something above it is in the way, of that."""
+        self.device, self.inode, self.size = (found.st_dev, found.st_ino, found.st_size) if found else (0, 0, 0)
+        times = f" {found.st_mode:o} {self.inode} {self.size} {found.st_mtime_ns} {found.st_ctime_ns}" if found else ""
+        self.signature = kind + times
+
+    def fingerprint(self) -> str | None:
+        """The fingerprint of what is there; None if it cannot be read."""
+        if self.kind in (LINK_ABOVE, REPOSITORY_ABOVE):
+            return f"kind-{self.kind}"
+        return "absent" if self.kind == ABSENT else digest(self.path)
+
+    def words(self, root: str) -> str:
+        """What happened, as the end of a sentence that begins with the file's name."""
+        above = os.path.relpath(self.path, root)
+        if self.kind == ABSENT:
+            return "was removed"
+        if self.kind == LINK:
+            return f"was replaced by a symbolic link to {_target(self.path)}"
+        if self.kind == FOLDER:
+            return "was replaced by a folder"
+        if self.kind == SPECIAL:
+            return "was replaced by a pipe, socket or device"
+        if self.kind == LINK_ABOVE:
+            return f"is out of reach, because its folder {above} was replaced by a symbolic link"
+        if self.kind == REPOSITORY_ABOVE:
+            return f"is out of reach, because its folder {above} is another repository now"
+        return "changed"
+
+
+def look(root: str, name: str) -> DiskState:
+    """What is at a path relative to the top of a checkout."""
+    at = root
+    parts = name.split("/")
+    try:
+        for depth, part in enumerate(parts):
+            found = os.lstat(at)
+            if not stat.S_ISDIR(found.st_mode):
+                return DiskState(LINK_ABOVE if stat.S_ISLNK(found.st_mode) else ABSENT, at, found)
+            if depth and os.path.lexists(os.path.join(at, ".git")):
+                return DiskState(REPOSITORY_ABOVE, at, found)
+            at = os.path.join(at, part)
+        found = os.lstat(at)
+    except OSError:
+        return DiskState(ABSENT, at)
+    return DiskState(_FORMATS.get(stat.S_IFMT(found.st_mode), SPECIAL), at, found)
+
+
+def changed_since(root: str, name: str, since: int) -> bool:
+    """Whether a file was written, replaced or removed after that time, by the ctime of its inode.
+
+    If it is gone, the nearest folder that is still there tells when something was removed.
+    """
+    path = os.path.join(root, name)
+    while len(path) >= len(root):
+        try:
+            return os.lstat(path).st_ctime_ns > since
+        except OSError:
+            path = os.path.dirname(path)
+    return True  # the whole checkout is gone
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)[:200]
+    except OSError:
+        return "something else"

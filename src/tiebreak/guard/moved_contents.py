@@ -1,0 +1,160 @@
+"""Finds the files that have taken another agent's uncommitted lines, by a rename or a copy.
+
+An agent can move or copy a file that another agent holds and has edited, and commit it under the new name. So each file
+that a command changed, and each file of a commit, is compared with what the other agents left in their held files. It
+is a *stray* of such a file in one of three cases:
+
+- it is the same file (the same inode), and has at least one line in common with what the holder left;
+- it has the same contents;
+- it has at least half of what the holder left, measured in bytes of lines, as in git's detection of renames.
+
+In each case at least one of the lines that the two have in common must be the holder's and not committed: a copy of
+what everybody can have from git is nobody's. While the held file is where it was, these lines must be more than a few
+characters, because two agents can write the same short line (`LEAST`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..fingerprints import hash_of
+from . import safety_copies
+from .disk_state import look
+from .watched_files import is_allowed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .watched_files import WatchedFile
+
+ENOUGH = 0.5
+"""The share of what a holder left that makes another file a copy of it."""
+LEAST = 24
+"""Least bytes of uncommitted lines that make another file a copy, while the held file is where it was."""
+LARGEST = 1024 * 1024
+"""Largest contents in bytes that are compared line by line."""
+MOST_BYTES = 64 * LARGEST
+"""Most bytes of files that are compared at once."""
+
+
+class Candidate:
+    """A file that may have another agent's lines: its name, its inode on disk, and its contents."""
+
+    __slots__ = ("contents", "identity", "name", "root")
+
+    def __init__(self, root: str, name: str, contents: bytes) -> None:
+        self.root = root
+        self.name = name
+        self.contents = contents
+        self.identity = _identity(os.path.join(root, name))
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def strays(candidates: Iterable[Candidate], held: list[WatchedFile]) -> list[tuple[Candidate, WatchedFile]]:
+    """The candidates that have lines of a held file, each with that file; not those that a person has allowed."""
+    origins = [origin for origin in map(_Origin, held) if origin.lines]
+    found = []
+    for candidate in candidates if origins else ():
+        near = [origin for origin in origins if _is_near(candidate, origin)]
+        if near and not is_allowed(os.path.join(candidate.root, candidate.name), hash_of(candidate.contents)):
+            found += [(candidate, origin) for origin in near]
+    if not found:
+        return []
+    committed = _committed({(each.root, each.name) for pair in found for each in (pair[0], pair[1].file)})
+    return [
+        (candidate, origin.file)
+        for candidate, origin in found
+        if _has_uncommitted(candidate, origin, _lines(committed.get((candidate.root, candidate.name), b"")), committed)
+    ]
+
+
+def _has_uncommitted(
+    candidate: Candidate, origin: _Origin, known: frozenset[bytes], committed: dict[tuple[str, str], bytes]
+) -> bool:
+    """Whether the candidate has lines of the holder's that are neither committed under the one name nor the other."""
+    theirs = origin.lines - _lines(committed.get((origin.file.root, origin.file.name), b""))
+    common = (_lines(candidate.contents) & theirs) - known
+    return sum(map(len, common)) >= (LEAST if origin.is_in_place() else 1)
+
+
+class _Origin:
+    """What a holder left in a file."""
+
+    def __init__(self, file: WatchedFile) -> None:
+        self.file = file
+        copy = safety_copies.find(file.path, file.fingerprint)
+        self.lines: frozenset[bytes] = frozenset()
+        try:
+            contents = copy.contents() if copy is not None and copy.kind != safety_copies.LINK else b""
+        except OSError:
+            contents = b""  # deleted just now
+        if len(contents) <= LARGEST:
+            self.lines = _lines(contents)
+        self.size = sum(map(len, self.lines))
+
+    def is_in_place(self) -> bool:
+        """Whether the held file is still the one that its holder left."""
+        state = look(self.file.root, self.file.name)
+        return (state.device, state.inode) == (self.file.device, self.file.inode)
+
+
+def _is_near(candidate: Candidate, origin: _Origin) -> bool:
+    file = origin.file
+    if (candidate.root, candidate.name) == (file.root, file.name):
+        return False
+    if len(candidate.contents) > LARGEST:
+        return hash_of(candidate.contents) == file.fingerprint
+    common = _lines(candidate.contents) & origin.lines
+    same = candidate.identity == (file.device, file.inode)
+    return bool(common) and (same or sum(map(len, common)) >= ENOUGH * origin.size)
+
+
+def _lines(contents: bytes) -> frozenset[bytes]:
+    return frozenset(filter(None, map(bytes.strip, contents.split(b"\n"))))
+
+
+def _committed(files: set[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
+    """The committed contents of files, by the top of their checkout and their name."""
+    out: dict[tuple[str, str], bytes] = {}
+    for root in {root for root, _ in files}:
+        names = [name for top, name in files if top == root]
+        for name, contents in blobs(root, {name: f"HEAD:{name}" for name in names}).items():
+            out[root, name] = contents
+    return out
+
+
+def blobs(root: str, wanted: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, bytes]:
+    """The contents of git's objects, by name, from one process; those that git does not have are left out.
+
+    `wanted` has a revision such as `HEAD:src/a.py` for each name. Large ones are left out, too.
+    """
+    from ..errors import TiebreakError
+    from .git import git
+
+    names = [name for name in wanted if "\n" not in wanted[name]]
+    given = b"".join(os.fsencode(wanted[name]) + b"\n" for name in names)
+    try:
+        sizes = git("cat-file", "--batch-check=%(objecttype) %(objectsize)", root=root, given=given, environ=environ)
+        fitting, room = [], MOST_BYTES
+        for name, line in zip(names, sizes.split(b"\n"), strict=False):
+            kind, _, size = line.partition(b" ")
+            if kind == b"blob" and size.isdigit() and int(size) <= min(room, 16 * LARGEST):
+                room -= int(size)
+                fitting.append(name)
+        given = b"".join(os.fsencode(wanted[name]) + b"\n" for name in fitting)
+        output = git("cat-file", "--batch=%(objectsize)", root=root, given=given, environ=environ) if fitting else b""
+    except (TiebreakError, OSError):
+        return {}
+    out = {}
+    for name in fitting:
+        size, _, output = output.partition(b"\n")
+        out[name], output = output[: int(size)], output[int(size) + 1 :]
+    return out

@@ -1,0 +1,160 @@
+"""Watched files: what the guard knows about each held file on this machine.
+
+For each held file in a checkout there is one small record: who holds it, and what the holder left there. By it a change
+is noticed, whatever was done to the file or to the folders above it. The record also carries the *quarantine*: during
+whose command the file changed. A quarantined file cannot be committed until its holder has read or edited it, or has
+its contents back, or a person has cleared it with `tb guard clear`. The quarantine also ends with the holder's grant.
+
+Exclusion does not depend on these records, only on the board. They belong to the user on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .agent_state import AgentState, folder, key
+from .disk_state import look
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .disk_state import DiskState
+
+DAYS = 7
+"""Days after which a record that nobody has touched is deleted."""
+
+
+class WatchedFile:
+    """A held file in a checkout."""
+
+    __slots__ = ("by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project", "resource", "root")
+    root: str
+    """The top of the checkout."""
+    name: str
+    """The path of the file relative to it."""
+    project: str
+    resource: str
+    """What is held: the file, or a glob that matches it."""
+    holder: str
+    epoch: int
+    fingerprint: str
+    """Of what the holder left."""
+    device: int
+    inode: int
+    """Of the file that the holder left."""
+    by: str
+    """The agent during whose command the file changed: it is in quarantine. "" if it is not."""
+
+    def __init__(self, root: str, name: str, *, project: str, resource: str, holder: str, epoch: int) -> None:
+        self.root = root
+        self.name = name
+        self.project = project
+        self.resource = resource
+        self.holder = holder
+        self.epoch = epoch
+        self.fingerprint = self.by = ""
+        self.device = self.inode = 0
+
+    @property
+    def path(self) -> str:
+        """The absolute path, with no link followed below the top of the checkout."""
+        return os.path.join(self.root, self.name)
+
+    def left(self, state: DiskState, fingerprint: str | None) -> None:
+        """What is there now is what the holder left; that ends a quarantine."""
+        self.fingerprint, self.device, self.inode, self.by = fingerprint or "", state.device, state.inode, ""
+
+    def save(self) -> None:
+        """Store the record, in place of the earlier one."""
+        values = [self.root, self.name, self.project, self.resource, self.holder, str(self.epoch)]
+        values += [self.fingerprint, str(self.device), str(self.inode), self.by]
+        _records().put(key(self.path), b"\0".join(each.encode("utf-8", "surrogateescape") for each in values))
+
+    def forget(self) -> None:
+        """Delete the record."""
+        _records().forget(key(self.path))
+
+
+def watched(path: str) -> WatchedFile | None:
+    """The record of the file at a path, given as its user writes it; None if it is not watched."""
+    records, (above, last) = _records(), os.path.split(os.path.abspath(path))
+    for each in dict.fromkeys((os.path.join(above, last), os.path.join(os.path.realpath(above), last))):
+        found = _parsed(records.get(key(each)))
+        if found is not None:
+            return found
+    return None
+
+
+def all_watched() -> list[WatchedFile]:
+    """All records of this user on this machine."""
+    records = _records()
+    found = [_parsed(records.get(name)) for name in records.names("")]
+    return sorted((each for each in found if each is not None), key=lambda each: each.path)
+
+
+def quarantined(path: str) -> WatchedFile | None:
+    """The record of a file in quarantine; None if it is not."""
+    found = watched(path)
+    return found if found is not None and found.by else None
+
+
+def clear(path: str) -> None:
+    """End the quarantine of a file."""
+    found = quarantined(path)
+    if found is not None:
+        found.by = ""
+        found.save()
+
+
+def allow(path: str) -> None:
+    """Let a file be committed with the contents that it has now, after a person has looked at it."""
+    clear(path)
+    above, last = os.path.split(os.path.abspath(path))
+    place = os.path.join(os.path.realpath(above), last)
+    contents = look(*os.path.split(place)).fingerprint()
+    if contents:
+        _allowed().put(key(place), contents.encode())
+
+
+def is_allowed(path: str, fingerprint: str) -> bool:
+    """Whether a person has looked at a file with these contents, and allowed to commit it."""
+    return _allowed().get(key(path)) == fingerprint.encode()
+
+
+def forget_released(holder: str, resources: set[str]) -> None:
+    """Delete the records of files that their holder has released."""
+    for each in all_watched():
+        if each.holder == holder and each.resource in resources:
+            each.forget()
+
+
+def tidy() -> None:
+    """Delete what nobody has touched for a long time."""
+    for facts in (_records(), _allowed()):
+        for name in facts.names(""):
+            if facts.age(name) > DAYS * 86400.0:
+                facts.forget(name)
+
+
+def _parsed(record: bytes | None) -> WatchedFile | None:
+    values = [] if record is None else record.decode("utf-8", "surrogateescape").split("\0")
+    if len(values) != 10 or not all(values[at].isdecimal() for at in (5, 7, 8)):
+        return None
+    root, name, project, resource, holder, epoch, fingerprint, device, inode, by = values
+    made = WatchedFile(root, name, project=project, resource=resource, holder=holder, epoch=int(epoch))
+    made.fingerprint, made.device, made.inode, made.by = fingerprint, int(device), int(inode), by
+    return made
+
+
+def _records() -> AgentState:
+    return _facts("watched")
+
+
+def _allowed() -> AgentState:
+    return _facts("allowed")
+
+
+def _facts(name: str) -> AgentState:
+    """Facts that are not one agent's."""
+    facts = AgentState("")
+    facts.home = os.path.join(folder(), name)
+    return facts
