@@ -77,15 +77,15 @@ def test_a_commit_that_comes_between_is_built_upon(claude: Start, repo: Path, mo
 
     ann = claude("ann")
     ann.edit("a.py", "one", "ONE")
-    write, done = module._move_branch, list[int]()
+    update, done = module._update_ref, list[int]()
 
-    def interrupted(root: str, parent: str, own: dict[str, str], text: str) -> str | None:
+    def interrupted(root: str, ref: str, new: str, old: str, reason: str) -> None:
         if not done:
             done.append(1)
             git("commit", "--quiet", "--allow-empty", "-m", "in between", cwd=repo)
-        return write(root, parent, own, text)
+        update(root, ref, new, old, reason)
 
-    monkeypatch.setattr(module, "_move_branch", interrupted)
+    monkeypatch.setattr(module, "_update_ref", interrupted)
     ann.commit("a.py", message="mine")
     assert git("log", "--format=%s", cwd=repo).split("\n")[:3] == ["mine", "in between", "begin"]
 
@@ -113,9 +113,10 @@ def test_many_who_commit_at_once_all_get_in(claude: Start, repo: Path) -> None:
     assert git("status", "--porcelain", cwd=repo) == ""
 
 
-def test_the_first_commit_of_a_repository(claude: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("format_", ["sha1", "sha256"])
+def test_the_first_commit_of_a_repository(claude: Start, tmp_path: Path, format_: str) -> None:
     root = tmp_path / "fresh"
-    git("init", "--quiet", str(root), cwd=tmp_path)
+    git("init", "--quiet", f"--object-format={format_}", str(root), cwd=tmp_path)
     for key in ("user.name", "user.email"):
         git("config", key, "dana", cwd=root)
     (root / "a.py").write_text("x\n")
@@ -191,37 +192,18 @@ def test_what_a_hook_adds_besides_stays_out(claude: Start, repo: Path) -> None:
     assert git("status", "--porcelain", cwd=repo).splitlines() == [" M src/b.py", "?? new.py"]
 
 
-def conflict(repo: Path, how: str) -> None:
-    """Somebody merges or rebases here, and has come to a conflict in a.py."""
-    git("checkout", "--quiet", "-b", "other", cwd=repo)
-    (repo / "a.py").write_text("other\n")
-    git("commit", "--quiet", "-am", "other", cwd=repo)
-    git("checkout", "--quiet", "main", cwd=repo)
-    (repo / "a.py").write_text("main\n")
-    git("commit", "--quiet", "-am", "main", cwd=repo)
-    done = subprocess.run(["git", how, "other"], cwd=repo, capture_output=True, check=False, timeout=60)
-    assert done.returncode != 0
-
-
-def test_nothing_is_committed_onto_a_rebase_that_may_be_aborted(claude: Start, repo: Path) -> None:
-    conflict(repo, "rebase")
-    ann = claude("ann")
-    ann.edit("src/b.py", "b", "B")
-    with pytest.raises(Refused, match="a rebase is in progress"):
-        ann.commit("src/b.py")
-    git("rebase", "--abort", cwd=repo)
-    (repo / "src/b.py").write_text("B\n")
-    ann.commit("src/b.py")
-
-
-def test_beside_a_merge_everything_but_its_conflicts_can_be_committed(claude: Start, repo: Path) -> None:
-    conflict(repo, "merge")
-    ann = claude("ann")
-    ann.edit("src/b.py", "b", "B")
-    ann.commit("src/b.py")
-    with pytest.raises(Refused, match="the conflicts of a merge are open"):
-        ann.commit("a.py")
-    assert git("status", "--porcelain", cwd=repo) == "UU a.py\n"
+def test_more_paths_than_git_is_given_at_once_are_committed_and_no_others(claude: Start, repo: Path) -> None:
+    names = [f"docs/{number}.md" for number in range(1100)]
+    for name in names:
+        (repo / name).write_text("x\n")
+    (repo / "a.py").write_text("somebody else's\n")
+    (repo / "src/new.py").write_text("somebody else's\n")
+    assert sorted(claude("ann").commit(*names)["paths"]) == sorted(names)
+    (repo / "a.py").write_text("somebody else's again\n")
+    for name in names:
+        (repo / name).unlink()
+    assert sorted(claude("ann").commit(*names)["paths"]) == sorted(names)
+    assert git("status", "--porcelain", cwd=repo).splitlines() == [" M a.py", "?? src/new.py"]
 
 
 def test_a_link_that_leads_out_is_committed_as_a_link(claude: Start, repo: Path) -> None:

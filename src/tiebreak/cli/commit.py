@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from ..text import plain
+from ..text import block, plain
 from .context import needed
 from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .context import Context
     from .parser import Args
+
+SHOWN = 12
 
 
 @command(
@@ -17,12 +21,17 @@ if TYPE_CHECKING:
     "Commit exactly these paths as they are on disk, whatever else is staged or changed.",
     Argument("paths", "files or folders", many=True),
     Option("message", "TEXT", "what and why; also -m", short="m"),
+    Option("branch", "NAME", "the branch that this is meant for; refused if the checkout is on another one"),
     example="tb commit src/auth.py tests/test_auth.py -m 'Move the login to OAuth'",
 )
 def commit(context: Context, args: Args) -> None:
-    """Refused if somebody else holds one of the paths, or if your claim has passed to somebody else."""
+    """Refused if somebody else holds one of the paths, or if your claim has passed to somebody else.
+
+    It commits what `git commit -- PATH…` would, and new files below the paths. Files that you have marked
+    assume-unchanged or skip-worktree stay out, and so do other repositories in a folder; the answer names them.
+    """
     from ..board import here
-    from ..errors import Invalid
+    from ..errors import Invalid, Refused
     from ..guard.commit import commit as make
     from ..repository import repository
 
@@ -30,11 +39,30 @@ def commit(context: Context, args: Args) -> None:
     found = repository(here())
     if found is None:
         raise Invalid("commit: not in a git repository")
-    made = make(context.board, found.root, here(), args.paths, args.message)
-    paths = made["paths"]
-    count = len(paths) if isinstance(paths, list) else 0
-    context.answer(
-        made,
-        f"{context.styled('committed', 'good')} {str(made['commit'])[:12]} {plain(str(made['subject']))} "
-        f"({count} file{'s' if count != 1 else ''})",
+    try:
+        made = make(context.board, found.root, here(), args.paths, args.message, args.branch or "")
+    except Refused as exc:
+        _show(context, str(exc.data.get("output") or ""))
+        raise
+    _show(context, str(made["hook_output"]))
+    context.answer(made, _text(context, made))
+
+
+def _show(context: Context, output: str) -> None:
+    """Show what the hooks of the repository printed. In JSON it is a part of the answer."""
+    import sys
+
+    if output and not context.json:
+        print(block(output.rstrip("\n")), file=sys.stderr)
+
+
+def _text(context: Context, made: dict[str, Any]) -> str:
+    count, left_out = len(made["paths"]), made["left_out"]
+    where = f"on {plain(made['branch'])}" if made["branch"] else "on no branch (HEAD is detached)"
+    first = (
+        f"{context.styled('committed', 'good')} {made['commit'][:12]} {where} {plain(made['subject'])} "
+        f"({count} file{'s' if count != 1 else ''})"
     )
+    lines = [f"left out: {plain(each['path'])} ({each['why']})" for each in left_out[:SHOWN]]
+    more = [f"left out: {len(left_out) - SHOWN} more"] if len(left_out) > SHOWN else []
+    return "\n".join([first, *lines, *more])
