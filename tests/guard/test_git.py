@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.git_hooks import NAMES
+from tiebreak.guard.git_hooks import NAMES, line
 
 from ..cli.command import Answer, Tb
 from .actors import Claude, git
@@ -198,10 +198,100 @@ def test_husky_is_told_what_to_add_and_believed_when_it_has_it(repo: Path, tb: T
     assert "husky" in refused.err
     assert 'tb guard check pre-commit -- "$@"' in refused.err
     assert list((repo / ".husky" / "_").iterdir()) == []
+    assert 'tb guard check pre-merge-commit -- "$@"' in refused.err
     for name in NAMES:
-        (repo / ".husky" / name).write_text(f'tb guard check {name} -- "$@"\n')
+        (repo / ".husky" / name).write_text(line(name) + "\n")
     assert "already" in tb.ok("guard", "install")
     assert tb("guard", "status").code == 0
+
+
+def test_the_hook_that_husky_does_not_know_is_put_beside_its_own(repo: Path, tb: Tb) -> None:
+    git("config", "core.hooksPath", ".husky/_", cwd=repo)
+    (repo / ".husky" / "_").mkdir(parents=True)
+    for name in NAMES[:-1]:
+        (repo / ".husky" / name).write_text(line(name) + "\n")
+    tb.ok("guard", "install")
+    assert [path.name for path in (repo / ".husky" / "_").iterdir()] == ["reference-transaction"]
+    assert tb("guard", "status").code == 0
+    tb.ok("guard", "uninstall")
+    assert list((repo / ".husky" / "_").iterdir()) == []
+
+
+def test_an_installation_of_an_older_version_is_completed(repo: Path, tb: Tb) -> None:
+    hooks = repo / ".git" / "hooks"
+    for name in ("pre-commit", "prepare-commit-msg", "pre-push"):
+        hook(hooks / name, f"# tiebreak guard: `tb guard uninstall` takes it away again.\ntb guard check {name}")
+    hook(hooks / "pre-commit.before-tiebreak", "exit 0")
+    assert tb("guard", "status").code == 1
+    said = tb.ok("guard", "install")
+    assert "pre-commit: brought up to date" in said
+    assert "reference-transaction: installed" in said
+    assert tb("guard", "status").code == 0
+    assert tb.ok("guard", "status").split()[::2] == list(NAMES)
+    assert "pre-commit: already installed" in tb.ok("guard", "install")
+    tb.ok("guard", "uninstall")
+    assert [path.name for path in hooks.iterdir() if "." not in path.name] == ["pre-commit"]
+
+
+def test_a_chained_hook_gets_the_words_and_the_whole_input_of_git(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    hook(repo / ".git/hooks/reference-transaction", f'echo "$@" >> {tmp_path}/words; cat >> {tmp_path}/seen')
+    tb.ok("guard", "install")
+    commit = git("rev-parse", "HEAD", cwd=repo).strip()
+    refs = [f"refs/heads/b{number}" for number in range(300)]
+    git("update-ref", "--stdin", cwd=repo, input="".join(f"create {ref} {commit}\n" for ref in refs))
+    assert (tmp_path / "words").read_text() == "prepared\ncommitted\n"
+    assert sorted((tmp_path / "seen").read_text().splitlines()) == sorted(
+        2 * [f"{'0' * 40} {commit} {ref}" for ref in refs]
+    )
+
+
+def test_a_chained_hook_can_refuse_a_move_of_a_branch(repo: Path, tb: Tb) -> None:
+    hook(repo / ".git/hooks/reference-transaction", "grep -q refs/heads/wip && exit 1; exit 0")
+    tb.ok("guard", "install")
+    assert run(tb, "branch", "wip", cwd=repo).code != 0
+    assert run(tb, "branch", "good", cwd=repo).code == 0
+
+
+def test_git_starts_no_python_unless_a_branch_gets_new_commits(guarded: Path, tb: Tb, tmp_path: Path) -> None:
+    far = tmp_path / "far"
+    git("clone", "-q", str(guarded), str(far), cwd=tmp_path)
+    for number in range(5):
+        git("branch", f"b{number}", cwd=far)
+    hook(tmp_path / "bin/tb", f'echo "$@" >> {tmp_path}/started')
+    path = f"{tmp_path / 'bin'}:{tb.environment['PATH']}"
+
+    def started(script: str, **environ: str) -> list[str]:
+        done = subprocess.run(
+            ["sh", "-ec", script],
+            cwd=guarded,
+            env=tb.changed({"PATH": path, "CLAUDE_SESSION_ID": "ben", **environ}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done
+        log = tmp_path / "started"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return [each for each in lines if "reference-transaction" in each]
+
+    checked = ["guard check reference-transaction -- prepared"]
+    assert started("echo x >> a.py; git commit --no-verify -qam x") == checked
+    quiet = (
+        f"git fetch -q {far} 'refs/heads/*:refs/remotes/far/*'",
+        "git tag t; git tag -am t u",
+        "echo y >> a.py; git stash -q; git stash pop -q; git checkout -q -- a.py",
+        "git branch new; git branch -m new newer; git switch -q newer; git merge -q --ff-only main; git switch -q main",
+        "git worktree add -q ../tree; git worktree remove ../tree; git branch -qD newer",
+        "git pack-refs --all; git gc -q; git reset -q --hard HEAD~1; git checkout -q --detach; git checkout -q main",
+        "git symbolic-ref HEAD refs/heads/b; git symbolic-ref HEAD refs/heads/main",
+    )
+    for script in quiet:
+        assert started(script) == [], script
+    made = git("commit-tree", "-p", "HEAD", "-m", "x", "HEAD^{tree}", cwd=guarded).strip()
+    assert started(f"git update-ref HEAD {made}", TIEBREAK_COMMIT=made) == [], "tb commit has checked it"
+    other = git("commit-tree", "-p", "HEAD", "-m", "y", "HEAD^{tree}", cwd=guarded).strip()
+    assert started(f"git update-ref HEAD {other}", TIEBREAK_COMMIT=made) == checked
 
 
 def test_a_folder_of_hooks_for_all_repositories_is_left_alone(repo: Path, tb: Tb, tmp_path: Path) -> None:

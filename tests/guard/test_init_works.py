@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tiebreak.guard.git_hooks import NAMES
 from tiebreak.guard.init import CLIENTS
 
 from ..cli.command import TB, Tb, changed_command
@@ -63,7 +64,7 @@ def test_each_written_command_is_run_and_told(tb: Tb, repo: Path) -> None:
     for client in CLIENTS:
         assert f"ok: {client.NAME} MCP: " in done.out
         assert (f"ok: {client.NAME} hooks: " in done.out) is hasattr(client, "EVENTS")
-    assert "ok: git hooks: pre-commit, prepare-commit-msg, pre-push: installed, and they find tb" in done.out
+    assert f"ok: git hooks: {', '.join(NAMES)}: installed, and they find tb" in done.out
     assert "nobody is here" in tb.ok("agents")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     example="tb guard install",
 )
 def guard(context: Context, args: Args) -> int:
-    """Git calls `check`. `clear` allows a quarantined file to be committed.
+    """Git calls `check`. `clear` allows a file to be committed that is in quarantine, or has lines of another agent.
 
     Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed.
     """
@@ -82,30 +82,17 @@ def _check(context: Context, args: Args) -> int:
 
 
 def _ask(context: Context, args: Args) -> None:
-    from ..board import here
-    from ..guard import git
-    from ..guard.git_hooks import hooks
+    from ..guard.git_hook_checks import check
 
-    name = (args.words or [""])[0]
-    root = hooks(here()).root
-    if name == "pre-commit":
-        staged = git.git("diff", "--cached", "--name-only", "--no-renames", "-z", root=root)
-        git.check_commit(context.board, root, git.paths_in(staged))
-    elif name == "prepare-commit-msg":
-        needed(args.rest, "the file of the message")
-        git.add_trailers(context.board, root, args.rest[0])
-    elif name == "pre-push":
-        git.check_push(context.board, root, standard_input())
-    else:
-        raise Invalid(f"guard: unknown hook {name!r}", hint="pre-commit, prepare-commit-msg or pre-push")
+    check((args.words or [""])[0], args.rest, lambda: context.board, standard_input)
 
 
 def _clear(context: Context, args: Args) -> int:
-    """Take files out of quarantine, after a person has looked at them."""
-    from ..guard.quarantine import clear
+    """Allow files to be committed as they are now, after a person has looked at them."""
+    from ..guard.watched_files import allow
 
     needed(args.words, "PATH")
     for path in args.words:
-        clear(path)
+        allow(path)
     context.answer(args.words, f"{len(args.words)} cleared")
     return 0

@@ -1,8 +1,8 @@
-"""The git guard: an agent can only commit and push its own work.
+"""The git guard: an agent can only commit and push under a grant that is its own.
 
-A commit is refused if another agent holds one of its files, if a file is in quarantine, or if the agent's claim on its
-task has passed to somebody else. The commit's trailers name the agent, the task and the epoch. Before a push the claim
-is checked again, and so are the epochs in the trailers of the agent's commits that would be pushed.
+A commit is refused if the agent's claim on its task has passed to somebody else; `commit_rules` says what else may not
+be committed. The commit's trailers name the agent, the task and the epoch. Before a push the claim is checked again,
+and so are the epochs in the trailers of the agent's commits that would be pushed.
 """
 
 from __future__ import annotations
@@ -10,27 +10,19 @@ from __future__ import annotations
 import os
 
 from ..agent_names import same_family
-from ..checkouts import checkout_of
-from ..errors import Fenced, Invalid, Lost, NotFound, Refused, TiebreakError
-from ..fingerprints import digest
-from ..held_files import conflict, means_files_in, path_of
+from ..errors import Fenced, Invalid, NotFound, Refused, TiebreakError
 from ..model import holder_id
 from ..names import FINAL, short
-from ..repository import repository
 from .agent_state import AgentState
-from .guarded_file import guarded_files
 from .hook_context import known_claims
-from .quarantine import clear, quarantined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..board import Board
-    from ..model import Hold, Task
-    from .guarded_file import GuardedFile
+    from ..model import Task
 
-SHOWN = 8
 AGENT, TASK, EPOCH = "Tiebreak-Agent", "Tiebreak-Task", "Tiebreak-Epoch"
 
 
@@ -56,54 +48,7 @@ def paths_in(output: bytes) -> list[str]:
     return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
 
-# ── Before a commit ──────────────────────────────────────────────────────────────────────────────────
-
-
-def check_commit(board: Board, root: str, paths: list[str]) -> None:
-    """Raise `Lost`, `Refused` or `Fenced` if these paths, relative to the repository, may not be committed now."""
-    check_grants(board)
-    checkout = checkout_of(repository(root))
-    files = guarded_files(paths, root, board.project_names, checkout)
-    holds = [hold for hold in board.holds.list() if means_files_in(hold.resource, checkout)] if files else []
-    theirs = [(file, hold) for file in files for hold in holds if _in_the_way(board, file, hold)]
-    if theirs:
-        raise _held(theirs)
-    for file in files:
-        _check_quarantine(file, holds)
-
-
-def _in_the_way(board: Board, file: GuardedFile, hold: Hold) -> bool:
-    return conflict(file.resource, hold.resource) and not same_family(holder_id(hold) or "", board.agent)
-
-
-def _held(theirs: list[tuple[GuardedFile, Hold]]) -> Lost:
-    named = ", ".join(f"{file.name} by {hold.holder}" for file, hold in theirs[:SHOWN])
-    more = f" and {len(theirs) - SHOWN} more" if len(theirs) > SHOWN else ""
-    first = theirs[0][1]
-    return Lost(
-        f"this commit has files that others hold: {named}{more}",
-        hint=f"commit your own alone with `tb commit PATH… -m …`; ask with `tb send {first.holder} …`",
-        holder=first.holder,
-        until=first.until,
-        epoch=first.epoch,
-        paths=[file.name for file, _ in theirs],
-    )
-
-
-def _check_quarantine(file: GuardedFile, holds: list[Hold]) -> None:
-    """Raise `Refused` for a file in quarantine, unless the holder's grant is over or the file is unchanged again."""
-    mark = quarantined(file.path)
-    if mark is None:
-        return
-    by, holder, epoch = mark
-    held = [h for h in holds if path_of(h.resource) == file.name and h.epoch == epoch and holder_id(h) == holder]
-    if held and held[0].hash != digest(file.path):
-        raise Refused(
-            f"{file.name} changed while a command of {short(by)} ran and {short(holder)} holds it",
-            hint=f"{short(holder)} reads it again first (`tb renew {file.name}` says so); `tb guard clear {file.name}` "
-            "when a person has looked at it",
-        )
-    clear(file.path)
+# ── Grants ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
@@ -159,7 +104,7 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
     if chosen:
         task = board.tasks.get(ref=chosen)
         claims = [each for each in claims if each.id == task.id] or [task]
-    if not claims and not _is_agent(environ):
+    if not claims and not is_agent(environ):
         return []
     lines = [f"{AGENT}: {short(board.agent)}"]
     for task in sorted(claims, key=lambda each: each.number):
@@ -167,7 +112,7 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
     return lines
 
 
-def _is_agent(environ: Mapping[str, str]) -> bool:
+def is_agent(environ: Mapping[str, str]) -> bool:
     """Whether an agent commits: its name or session is in the environment, or an agent client started the shell."""
     from ..agent_names import in_client
 

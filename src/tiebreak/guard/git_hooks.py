@@ -18,18 +18,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..repository import Repository
 
-NAMES = ("pre-commit", "prepare-commit-msg", "pre-push")
+UPDATES = "reference-transaction"
+NAMES = (
+    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "pre-applypatch", "pre-rebase", "pre-push"),
+    UPDATES,
+)
 KEPT = ".before-tiebreak"
 MARK = "# tiebreak guard"
 SCRIPT = """#!/bin/sh
 # tiebreak guard: `tb guard uninstall` takes it away again.
 name=@NAME@
-kept="$(dirname "$0")/$name.before-tiebreak"
+kept="${0%/*}/$name.before-tiebreak"
 input=
-[ "$name" = pre-push ] && input=$(cat && echo x) && input=${input%x}
+@INPUT@
 if [ -x "$kept" ]; then
     printf %s "$input" | "$kept" "$@" || exit $?
 fi
+@FILTER@
 tb=$(command -v tb) || tb=@TB@
 if [ ! -x "$tb" ]; then
     echo "tiebreak: tb was not found, so nothing was checked" >&2
@@ -43,7 +48,38 @@ if [ ! -x "$tb" ]; then
 fi
 printf %s "$input" | "$tb" guard check "$name" -- "$@"
 """
+READ_INPUT = "input=$(cat && echo x) && input=${input%x}"
+UPDATES_INPUT = """[ "$1" = prepared ] || [ -x "$kept" ] || exit 0
+lines=0
+while [ $lines -lt 4 ] && IFS= read -r line; do
+    lines=$((lines + 1)) input="$input$line
+"
+done
+if [ $lines -eq 4 ]; then
+    rest=$(cat && echo x) && input=$input${rest%x}
+fi"""
+"""A few lines are read without starting a program: a fetch of a thousand refs calls this hook two thousand times."""
+UPDATES_FILTER = """# Python is started only for commits that no branch has yet, and that `tb commit` did not make.
+[ "$1" = prepared ] || exit 0
+case $input in *" HEAD
+"* | *" refs/heads/"*) ;; *) exit 0 ;; esac
+new=$(printf %s "$input" | while read -r old commit ref; do
+    case $ref in HEAD | refs/heads/*) ;; *) continue ;; esac
+    case $commit in "$old" | "$TIEBREAK_COMMIT" | ref:*) ;; *[!0]*) echo "$commit" ;; esac
+done)
+[ -n "$new" ] || exit 0
+if found=$(echo "$new" | git rev-list --max-count=1 --stdin --not --exclude=refs/stash --all 2>/dev/null); then
+    [ -n "$found" ] || exit 0
+fi"""
+"""The filter reads what git says without starting Python: git calls this hook for every fetch, tag and stash, too."""
 LINE = 'tb guard check {0} -- "$@"'
+UPDATES_LINE = f"""in=$(cat); case "$1 $in" in "prepared "*" refs/heads/"*|"prepared "*" HEAD"*) \
+echo "$in" | {LINE.format(UPDATES)} ;; esac"""
+
+
+def line(name: str) -> str:
+    """What the script of a hook manager has to run."""
+    return UPDATES_LINE if name == UPDATES else LINE.format(name)
 
 
 class GitHooks:
@@ -64,6 +100,11 @@ class GitHooks:
         if os.path.basename(self.folder) == "_" or os.path.basename(os.path.dirname(self.folder)) == ".husky":
             return "husky"
         return "husky" if os.path.basename(self.folder) == ".husky" else ""
+
+    @property
+    def calls_known_hooks_only(self) -> bool:
+        """Whether the manager calls scripts for a fixed list of hooks: husky's list lacks `reference-transaction`."""
+        return self.manager == "husky" and os.path.basename(self.folder) == "_"
 
     def other_managers(self) -> list[str]:
         """Hook managers that may overwrite hooks in the same folder."""
@@ -101,17 +142,24 @@ def hooks(folder: str) -> GitHooks:
 def install(installed: GitHooks) -> list[str]:
     """Install the guard in each hook; returns a line for each. A second run changes nothing."""
     if installed.manager:
-        missing = [name for name in NAMES if not installed.called(name)]
-        if not missing:
-            return [f"{installed.manager} calls the guard already"]
-        lines = "; ".join(f"`{LINE.format(name)}` to its {name}" for name in missing)
-        raise Refused(f"the hooks belong to {installed.manager}: nothing was changed", hint=f"add {lines}")
+        return _with_manager(installed)
     os.makedirs(installed.folder, exist_ok=True)
     done = [_put(installed, name) for name in NAMES]
     return done + [
         f"{each} writes its hooks itself: after `{each} install`, run `tb guard install` again"
         for each in installed.other_managers()
     ]
+
+
+def _with_manager(installed: GitHooks) -> list[str]:
+    """Refused unless the manager's scripts call the guard; adds the hook that the manager does not know."""
+    wanted = [name for name in NAMES if name != UPDATES or not installed.calls_known_hooks_only]
+    missing = [name for name in wanted if not installed.called(name)]
+    if missing:
+        lines = "; ".join(f"`{line(name)}` to its {name}" for name in missing)
+        raise Refused(f"the hooks belong to {installed.manager}: nothing was changed", hint=f"add {lines}")
+    done = [f"{installed.manager} calls the guard already"]
+    return done if UPDATES in wanted else [*done, _put(installed, UPDATES)]
 
 
 def _put(installed: GitHooks, name: str) -> str:
@@ -139,7 +187,12 @@ def script(name: str) -> str:
 
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "tb")
     tb = beside if os.path.exists(beside) else shutil.which("tb") or "tb"
-    return SCRIPT.replace("@NAME@", name).replace("@TB@", shlex.quote(tb))
+    given, kept_out = {"pre-push": (READ_INPUT, ""), UPDATES: (UPDATES_INPUT, UPDATES_FILTER)}.get(name, ("", ""))
+    parts = {"@NAME@": name, "@INPUT@": given, "@FILTER@": kept_out, "@TB@": shlex.quote(tb)}
+    lines = SCRIPT
+    for mark, text in parts.items():
+        lines = lines.replace(mark if text else f"{mark}\n", text)
+    return lines
 
 
 def lookup(path: str) -> str:

@@ -39,14 +39,18 @@ MOST_BYTES = 64 * LARGEST
 
 
 class Candidate:
-    """A file that may have another agent's lines: its name, its inode on disk, and its contents."""
+    """A file that may have another agent's lines: its name, its inode on disk, and its contents.
 
-    __slots__ = ("contents", "identity", "name", "root")
+    `before` is the commit that the file is changed from.
+    """
 
-    def __init__(self, root: str, name: str, contents: bytes) -> None:
+    __slots__ = ("before", "contents", "identity", "name", "root")
+
+    def __init__(self, root: str, name: str, contents: bytes, before: str = "HEAD") -> None:
         self.root = root
         self.name = name
         self.contents = contents
+        self.before = before
         self.identity = _identity(os.path.join(root, name))
 
 
@@ -68,20 +72,19 @@ def strays(candidates: Iterable[Candidate], held: list[WatchedFile]) -> list[tup
             found += [(candidate, origin) for origin in near]
     if not found:
         return []
-    committed = _committed({(each.root, each.name) for pair in found for each in (pair[0], pair[1].file)})
-    return [
-        (candidate, origin.file)
-        for candidate, origin in found
-        if _has_uncommitted(candidate, origin, _lines(committed.get((candidate.root, candidate.name), b"")), committed)
-    ]
+    committed = _committed({place for candidate, origin in found for place in (_place(candidate), _place(origin.file))})
+    return [(candidate, origin.file) for candidate, origin in found if _has_uncommitted(candidate, origin, committed)]
 
 
-def _has_uncommitted(
-    candidate: Candidate, origin: _Origin, known: frozenset[bytes], committed: dict[tuple[str, str], bytes]
-) -> bool:
+def _place(of: Candidate | WatchedFile) -> tuple[str, str, str]:
+    """The top of the checkout, the commit and the name under which the committed contents of a file are found."""
+    return of.root, of.before if isinstance(of, Candidate) else "HEAD", of.name
+
+
+def _has_uncommitted(candidate: Candidate, origin: _Origin, committed: dict[tuple[str, str, str], bytes]) -> bool:
     """Whether the candidate has lines of the holder's that are neither committed under the one name nor the other."""
-    theirs = origin.lines - _lines(committed.get((origin.file.root, origin.file.name), b""))
-    common = (_lines(candidate.contents) & theirs) - known
+    theirs = origin.lines - _lines(committed.get(_place(origin.file), b""))
+    common = (_lines(candidate.contents) & theirs) - _lines(committed.get(_place(candidate), b""))
     return sum(map(len, common)) >= (LEAST if origin.is_in_place() else 1)
 
 
@@ -121,13 +124,13 @@ def _lines(contents: bytes) -> frozenset[bytes]:
     return frozenset(filter(None, map(bytes.strip, contents.split(b"\n"))))
 
 
-def _committed(files: set[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
-    """The committed contents of files, by the top of their checkout and their name."""
-    out: dict[tuple[str, str], bytes] = {}
-    for root in {root for root, _ in files}:
-        names = [name for top, name in files if top == root]
-        for name, contents in blobs(root, {name: f"HEAD:{name}" for name in names}).items():
-            out[root, name] = contents
+def _committed(files: set[tuple[str, str, str]]) -> dict[tuple[str, str, str], bytes]:
+    """The committed contents of files, by the top of their checkout, the commit and their name."""
+    out: dict[tuple[str, str, str], bytes] = {}
+    for root, revision in {(root, revision) for root, revision, _ in files}:
+        names = [name for top, commit, name in files if (top, commit) == (root, revision)]
+        for name, contents in blobs(root, {name: f"{revision}:{name}" for name in names}).items():
+            out[root, revision, name] = contents
     return out
 
 

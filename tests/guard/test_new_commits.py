@@ -1,0 +1,167 @@
+"""Commits that went past the checks: each is told once to those whose files it has, and nothing else is told."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tiebreak.guard import new_commits
+from tiebreak.repository import repository
+
+from .actors import Claude, git
+
+Start = Callable[..., Claude]
+LINE = "a line that ann has written here and nobody else\n"
+PAST = ("-c", "core.hooksPath=/dev/null")
+
+
+def head(root: Path) -> str:
+    return git("rev-parse", "HEAD", cwd=root).strip()
+
+
+def commit(root: Path, *words: str, message: str = "x", age: int = 0) -> None:
+    """A commit that no hook sees, made so many seconds ago."""
+    made = {**os.environ, "GIT_COMMITTER_DATE": f"{int(time.time()) - age} +0000"}
+    git(*PAST, "commit", "--quiet", *words, "-m", message, cwd=root, env=made)
+
+
+def told(agent: Claude, since: str, *, by_command: bool = True) -> list[str]:
+    """What an agent is told after its command, or at the start of its turn."""
+    found = repository(str(agent.cwd))
+    assert found is not None
+    return new_commits.notice(agent.board, found, since, agent.name if by_command else "")
+
+
+def inbox(agent: Claude) -> list[str]:
+    """The messages about commits."""
+    return [each.body for each in agent.board.messages.inbox() if each.body.startswith("Commit ")]
+
+
+def test_both_are_told_once_of_a_commit_with_a_held_file(claude: Start, repo: Path) -> None:
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    ann.edit("a.py", "one", "ONE")
+    commit(repo, "-a")
+    (said,) = told(ben, since)
+    assert f"commit {head(repo)[:10]} was made while that command ran, past the checks" in said
+    assert f"a.py of {ann.name}" in said
+    assert told(ben, since) == told(ann, since, by_command=False) == []
+    (body,) = inbox(ann)
+    assert body.startswith(f"Commit {head(repo)[:10]} on main has a.py, which you hold. It was made while a shell")
+    assert f"command of {ben.name} ran" in body
+    assert inbox(ben) == []
+
+
+def test_a_commit_of_a_person_is_told_with_its_name(claude: Start, repo: Path) -> None:
+    ann, since = claude("ann"), head(repo)
+    ann.edit("a.py", "one", "ONE")
+    commit(repo, "-a")
+    assert told(ann, since, by_command=False) == []
+    assert "It was made by dana" in inbox(ann)[0]
+
+
+def test_a_commit_with_lines_of_another_agent_under_another_name_is_told(claude: Start, repo: Path) -> None:
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    ann.edit("a.py", "one", LINE)
+    (repo / "copy.py").write_text((repo / "a.py").read_text())
+    git("add", "copy.py", cwd=repo)
+    commit(repo)
+    assert f"lines from a.py in copy.py of {ann.name}" in told(ben, since)[0]
+    assert "has lines from a.py in copy.py, which you hold" in inbox(ann)[0]
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        ("git switch -q -c new",),
+        ("git branch backup", "git push -q far main", "git fetch -q far"),
+        ("git switch -q other",),
+        ("git switch -q --detach",),
+    ],
+)
+def test_what_a_command_does_next_does_not_hide_its_commit(
+    claude: Start, repo: Path, tmp_path: Path, hide: tuple[str, ...]
+) -> None:
+    git("init", "--quiet", "--bare", str(tmp_path / "far"), cwd=repo)
+    git("remote", "add", "far", str(tmp_path / "far"), cwd=repo)
+    git("branch", "other", cwd=repo)
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    ann.edit("a.py", "one", "ONE")
+    commit(repo, "-a")
+    for command in hide:
+        git(*command.split()[1:], cwd=repo)
+    assert len(told(ben, since)) == 1
+
+
+@pytest.mark.parametrize("how", ["no reflog", "the file of the branch"])
+def test_a_commit_without_a_trace_in_the_reflog_is_found(claude: Start, repo: Path, how: str) -> None:
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    ann.edit("a.py", "one", "ONE")
+    git("add", "a.py", cwd=repo)
+    tree = git("write-tree", cwd=repo).strip()
+    made = git("commit-tree", "-p", "HEAD", "-m", "x", tree, cwd=repo).strip()
+    if how == "no reflog":
+        (repo / ".git/logs/HEAD").unlink()
+        git("config", "core.logAllRefUpdates", "false", cwd=repo)
+        git("update-ref", "HEAD", made, cwd=repo)
+    else:
+        (repo / ".git/refs/heads/main").write_text(f"{made}\n")
+    assert len(told(ben, since)) == 1
+
+
+def test_own_commits_and_checked_ones_are_nothing_to_tell(claude: Start, repo: Path) -> None:
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    ann.edit("a.py", "one", "ONE")
+    commit(repo, "-a", message=f"mine\n\nTiebreak-Agent: {ann.name}")
+    assert told(ben, since) == []
+    ann.edit("a.py", "two", "TWO")
+    commit(repo, "-a")
+    assert told(ann, since) == [], "its own command made it"
+    new_commits.mark_checked(head(repo))
+    assert told(ben, since) == []
+    assert inbox(ann) == []
+
+
+@pytest.mark.parametrize("how", [["checkout", "-q", "other"], ["merge", "-q", "--ff-only", "other"]])
+def test_commits_that_came_by_a_checkout_or_a_fast_forward_are_not_new_work(
+    claude: Start, repo: Path, how: list[str]
+) -> None:
+    git("checkout", "-q", "-b", "other", cwd=repo)
+    (repo / "a.py").write_text("other\n")
+    commit(repo, "-a", age=100)
+    git("checkout", "-q", "main", cwd=repo)
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    content = (repo / "a.py").read_text()
+    ann.edit("a.py", content, content)
+    git(*how, cwd=repo)
+    assert told(ben, since) == []
+
+
+def test_what_was_committed_before_somebody_held_the_file_is_no_interference(claude: Start, repo: Path) -> None:
+    ann, ben, since = claude("ann"), claude("ben"), head(repo)
+    (repo / "a.py").write_text("by a person\n")
+    commit(repo, "-a", age=100)
+    ann.edit("a.py", "by", "BY")
+    assert told(ben, since) == []
+
+
+def test_a_history_that_is_gone_breaks_nothing(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    for since in ("", "0" * 40, "1234567890" * 4):
+        assert told(ben, since) == []
+    (repo / ".git/logs/HEAD").write_text("broken\n")
+    assert told(ben, head(repo)) == []
+
+
+def test_what_is_known_of_commits_is_forgotten_after_a_while(claude: Start, repo: Path, tmp_path: Path) -> None:
+    new_commits.mark_checked("a" * 40)
+    new_commits.mark_checked("b" * 40)
+    (known,) = (tmp_path / "state").rglob("a" * 40)
+    os.utime(known, (1, 1))
+    new_commits.tidy()
+    assert not new_commits.is_checked("a" * 40)
+    assert new_commits.is_checked("b" * 40)
