@@ -169,9 +169,9 @@ class Claude:
 
         return Board(self.connect(), agent=self.agent, project=project_names(str(self.cwd)))
 
-    def commit(self, *names: str, message: str = "work") -> dict[str, Any]:
+    def commit(self, *names: str, message: str = "work", branch: str = "") -> dict[str, Any]:
         """`tb commit`."""
-        return commit(self.board, str(self.cwd), str(self.cwd), list(names), message)
+        return commit(self.board, str(self.cwd), str(self.cwd), list(names), message, branch)
 
 
 def put(path: Path, content: str) -> str:

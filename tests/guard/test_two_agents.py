@@ -27,7 +27,7 @@ class Unguarded(Claude):
         """Nobody listens."""
         return {}
 
-    def commit(self, *names: str, message: str = "work") -> dict[str, object]:
+    def commit(self, *names: str, message: str = "work", branch: str = "") -> dict[str, object]:
         """All that has changed, as agents do it."""
         git("add", "--all", cwd=self.cwd)
         git("commit", "--quiet", "--allow-empty", "-m", message, cwd=self.cwd)

@@ -32,6 +32,7 @@ _OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "holds": ("hold", "drop", "holds", "waits", "renew", "transfer"),
         "taking_over": ("break", "adopt"),
         "run": ("run",),
+        "recover": ("recover",),
     },
     "Messages": {"messages": ("send", "inbox", "ack"), "questions": ("ask", "answer", "questions")},
     "Jobs": {

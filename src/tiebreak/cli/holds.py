@@ -45,10 +45,21 @@ def hold(context: Context, args: Args) -> None:
     held = context.board.take(
         *args.resources, lease=args.lease, wait=args.wait, note=args.note, slots=args.slots, again=not args.new
     )
+    _remember_left(context, held)
     context.answer(held)
     lease = span(seconds(args.lease))
     for each in held if not context.json else []:
         context.say(f"{context.styled('held', 'good')} {called(each)}  epoch {each.epoch}, for {lease}")
+
+
+def _remember_left(context: Context, held: list[Hold]) -> None:
+    """Tell the guard what is in the files: these contents are this agent's."""
+    files = [each for each in held if each.resource.startswith("file:")]
+    if not files:
+        return
+    from ..guard.left_contents import remember_here
+
+    remember_here(files, context.board.root())
 
 
 @command("renew", "Renew holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
@@ -60,6 +71,7 @@ def renew(context: Context, args: Args) -> None:
     wanted = [board.held_resource(text) for text in args.resources]
     hashes = [fingerprint(resource, board.root()) for resource in wanted]
     held = board.holds.renew(resources=wanted, lease=args.lease, hashes=hashes)
+    _remember_left(context, held)
     context.answer(held, "\n".join(f"renewed {called(each)}" for each in held))
 
 
@@ -89,13 +101,15 @@ def drop(context: Context, args: Args) -> None:
     # Without hashes: in the ordinary cycle the holder changed the file, and another worktree has contents of its own.
     given = {"resources": wanted, "slots": slots, "epochs": [args.epoch] * len(wanted)}
     released: list[Released] = board.call("holds.release", given)
+    changed_by = {each.resource: _changed_during_command(context, each) for each in released}
+    _forget(context, released)
     if context.json:
         context.answer(released)
         return
     for each in released:
         name = plain(resource_called(each.resource))
         context.say(f"{context.styled('dropped', 'good')} {name}")
-        by = None if args.mine else _changed_during_command(context, each)
+        by = None if args.mine else changed_by[each.resource]
         if by:
             told = f"  {name} changed while a command of {plain(short(by))} ran and you held it: look at it"
             context.say(context.styled(told, "warn"))
@@ -104,11 +118,23 @@ def drop(context: Context, args: Args) -> None:
 def _changed_during_command(context: Context, dropped: Released) -> str | None:
     """The other agent during whose command the file changed while it was held; None if none is known."""
     from ..fingerprints import file_of
-    from ..guard.quarantine import quarantined
 
     path = file_of(dropped.resource, context.board.root())
-    mark = quarantined(path) if path else None
-    return mark[0] if mark and mark[1:] == (context.board.agent, dropped.epoch) else None
+    if not path:
+        return None
+    from ..guard.watched_files import quarantined
+
+    record = quarantined(path)
+    same = record is not None and (record.holder, record.epoch) == (context.board.agent, dropped.epoch)
+    return record.by if record is not None and same else None
+
+
+def _forget(context: Context, released: list[Released]) -> None:
+    files = {each.resource for each in released if each.resource.startswith("file:")}
+    if files:
+        from ..guard.watched_files import forget_released
+
+        forget_released(context.board.agent, files)
 
 
 @command(

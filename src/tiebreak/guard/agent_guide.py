@@ -38,6 +38,7 @@ description: Coordinate with other coding agents in this repository. Use it befo
   or wait with `tb hold src/auth.py --wait 10m`.
 - An edit was refused because the file has changed: read it again, then repeat the edit on what is there now.
 - A file of somebody else changed while your command ran: if your command did it, say so to them, and undo it.
+- A command of somebody else destroyed your file: `tb recover FILE` brings back what you left.
 
 ## Commits
 - `tb commit PATH… -m 'what and why'` commits exactly these paths, whatever else is staged or changed.

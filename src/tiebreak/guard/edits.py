@@ -15,12 +15,17 @@ from ..held_files import file_resource, path_of
 from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..names import short
+from ..repository import repository
 from . import read_set
 from .agent_state import key
+from .checkout_branch import begin
+from .disk_state import ABSENT, FILE, look
 from .guarded_file import guarded_file
 from .hook_call import Verdict, quoted
 from .hook_context import main_agent
-from .quarantine import clear, quarantined
+from .left_contents import accept, remember_left, watched_now
+from .safety_copies import find
+from .watched_files import quarantined, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +41,9 @@ ENOUGH = 600.0
 
 def before(hook: HookContext, *, reading_tool: bool) -> Verdict:
     """Allow an edit, or say why not."""
+    for path in hook.call.paths:
+        if reason := _out_of_reach(hook, path):
+            return Verdict(deny=reason)
     files = [file for file in (guarded_file(path, hook.environ) for path in hook.call.paths) if file is not None]
     if not files:
         hook.renew()
@@ -53,6 +61,28 @@ def before(hook: HookContext, *, reading_tool: bool) -> Verdict:
     return Verdict()
 
 
+def _out_of_reach(hook: HookContext, path: str) -> str:
+    """Why an edit would not reach the held file of that name, because something else is in its place; "" if it would.
+
+    A tool follows links. So it would write to another file than the one that is held under the name.
+    """
+    record = watched(path)
+    if record is None:
+        return ""
+    state = look(record.root, record.name)
+    if state.kind in (FILE, ABSENT) or state.fingerprint() == record.fingerprint:
+        return ""
+    holds = hook.board.holds.list(project=record.project, matching=record.resource)
+    if all(each.path != record.path for each in watched_now(holds)):
+        return ""
+    holder = "you hold" if same_family(record.holder, hook.agent) else f"{short(record.holder)} holds"
+    by = f" while a command of {short(record.by)} ran" if record.by else ""
+    return (
+        f"tiebreak: {record.name}, which {holder}, {state.words(record.root)}{by}. The edit would go to another file. "
+        f"`tb recover {record.name}` brings back what its holder left."
+    )
+
+
 def _take(hook: HookContext, project: str, files: list[GuardedFile]) -> None:
     """Hold all files or none; raises `Lost`."""
     wanted = _not_held(hook, project, files)
@@ -68,6 +98,20 @@ def _take(hook: HookContext, project: str, files: list[GuardedFile]) -> None:
     for hold in taken:
         if (hold.until or 0) - (hold.taken_at or 0) <= HOLD_LEASE + 0.001:  # new, not renewed
             hook.state.put(f"taken/{key(hold.resource)}", hold.resource.encode())
+    _watch(hook, taken, files)
+
+
+def _watch(hook: HookContext, taken: list[Hold], files: list[GuardedFile]) -> None:
+    """Remember what is in the files that were taken just now."""
+    by_name = {file.resource: file for file in files}
+    for hold in taken:
+        file = by_name[hold.resource]
+        known = watched(os.path.join(file.root, file.disk_name))
+        if known is not None and (known.holder, known.epoch) == (hook.agent, hold.epoch):
+            continue
+        if (found := repository(file.root)) is not None:
+            begin(hook.board, hook.state, found)
+        remember_left(hold, file.root, file.disk_name)
 
 
 def _not_held(hook: HookContext, project: str, files: list[GuardedFile]) -> list[GuardedFile]:
@@ -160,7 +204,15 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
         read_set.remember(hook.state, file.path)
         again = "Look at the difference, then repeat the edit on what is there now."
     by = "by your own command" if own else _by(hook, file, read_set.age(hook.state, file.path))
-    return f"tiebreak: {file.name} was changed since you last saw it, {by}. {again}\n{difference}"
+    return f"tiebreak: {file.name} was changed since you last saw it, {by}. {again}{_kept(hook, file)}\n{difference}"
+
+
+def _kept(hook: HookContext, file: GuardedFile) -> str:
+    """How the agent gets back what it left, if somebody else's command changed it."""
+    record = quarantined(os.path.join(file.root, file.disk_name))
+    if record is None or not same_family(record.holder, hook.agent) or find(record.path, record.fingerprint) is None:
+        return ""
+    return f" `tb recover {record.name}` brings back what you left."
 
 
 def _by(hook: HookContext, file: GuardedFile, age: float) -> str:
@@ -202,12 +254,23 @@ def after(hook: HookContext) -> Verdict:
         now = read_set.remember(hook.state, path)
         if file is None:
             continue
-        clear(path)
+        _remember_own(hook, file)
         if file.project.partition(" ")[0] == hook.board.project_names.partition(" ")[0]:
             resources.append(file.resource)
             hashes.append(now)
     hook.renew(resources=resources, hashes=hashes)
     return Verdict()
+
+
+def _remember_own(hook: HookContext, file: GuardedFile) -> None:
+    """The file is as this agent left it."""
+    known = watched(os.path.join(file.root, file.disk_name))
+    if known is not None and known.holder == hook.agent:
+        accept(known)
+        return
+    for hold in hook.board.holds.list(project=file.project, matching=file.resource):
+        if holder_id(hold) == hook.agent:
+            remember_left(hold, file.root, file.disk_name)
 
 
 def seen(hook: HookContext) -> Verdict:
@@ -216,7 +279,7 @@ def seen(hook: HookContext) -> Verdict:
         if not read_set.remember_seen(hook.state, path, hook.call.shown):
             continue
         mark = quarantined(path)
-        if mark is not None and same_family(mark[1], hook.agent):
-            clear(path)
+        if mark is not None and same_family(mark.holder, hook.agent):
+            accept(mark)
     hook.renew()
     return Verdict()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..fingerprints import digest
+from ..fingerprints import digest, hash_of, read_file
 from .agent_state import LARGEST, key
 
 TYPE_CHECKING = False
@@ -61,19 +61,14 @@ def _ctime(real: str) -> float:
 
 
 def _now(real: str) -> tuple[str | None, bytes | None]:
-    """A file's hash, and its contents if they are small, from one read."""
+    """A file's hash, and its contents if they are small, from one read. What is not a file has neither."""
     try:
-        with open(real, "rb") as file:
-            content = file.read(LARGEST + 1)
+        content = read_file(real, LARGEST)
     except FileNotFoundError:
         return "absent", b""
     except OSError:
         return None, None
-    if len(content) > LARGEST:
-        return digest(real), None
-    from _blake2 import blake2b
-
-    return str(blake2b(content, digest_size=16).hexdigest()), content
+    return (digest(real), None) if len(content) > LARGEST else (hash_of(content), content)
 
 
 def remember_own(state: AgentState, path: str) -> None:

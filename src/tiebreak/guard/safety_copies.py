@@ -27,7 +27,7 @@ DAYS = 7
 MOST_BYTES = 1 << 30
 """Most bytes of all copies; beyond it, the oldest are deleted."""
 PLAIN, EXECUTABLE, LINK = "file", "executable", "link"
-_MARK = b"tiebreak copy 1"
+_MARK, _NOBODY, _END = "tiebreak copy 1", "-", b"\0\0"
 
 
 class SafetyCopy:
@@ -46,7 +46,7 @@ class SafetyCopy:
     def contents(self) -> bytes:
         """The kept contents; of a symbolic link, its target."""
         with open(self.place, "rb") as file:
-            return file.read(LARGEST + 8192).partition(b"\n\n")[2]
+            return file.read(LARGEST + 8192).partition(_END)[2]
 
 
 def keep(path: str, agent: str) -> str | None:
@@ -74,8 +74,8 @@ def _store(path: str, agent: str, kind: str, content: bytes) -> str:
         return fingerprint
     below = os.path.join(_home(), key(path))
     os.makedirs(below, mode=0o700, exist_ok=True)
-    head = b"\n".join((_MARK, os.fsencode(path.replace("\n", " ")), agent.encode(), kind.encode(), fingerprint.encode()))
-    replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + b"\n\n" + content)
+    head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, kind, fingerprint)))
+    replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + _END + content)
     for old in list(copies(path))[KEPT:]:
         remove_file(old.place)
     return fingerprint
@@ -133,13 +133,13 @@ def _in(below: str) -> Iterator[SafetyCopy]:
 def _read(place: str) -> SafetyCopy | None:
     try:
         with open(place, "rb") as file:
-            lines = file.read(8192).partition(b"\n\n")[0].split(b"\n")
+            values = [os.fsdecode(each) for each in file.read(8192).partition(_END)[0].split(b"\0")]
     except OSError:
         return None
-    if len(lines) != 5 or lines[0] != _MARK:
+    if len(values) != 5 or values[0] != _MARK:
         return None
-    path, agent, kind, fingerprint = map(os.fsdecode, lines[1:])
-    return SafetyCopy(place, path, agent, kind, fingerprint)
+    _, path, agent, kind, fingerprint = values
+    return SafetyCopy(place, path, "" if agent == _NOBODY else agent, kind, fingerprint)
 
 
 def _home() -> str:

@@ -26,7 +26,9 @@ DAYS = 7
 class WatchedFile:
     """A held file in a checkout."""
 
-    __slots__ = ("by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project", "resource", "root")
+    __slots__ = (
+        *("by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project", "resource", "root", "seen"),
+    )
     root: str
     """The top of the checkout."""
     name: str
@@ -41,6 +43,8 @@ class WatchedFile:
     device: int
     inode: int
     """Of the file that the holder left."""
+    seen: str
+    """The signature of what was there when the fingerprint was made."""
     by: str
     """The agent during whose command the file changed: it is in quarantine. "" if it is not."""
 
@@ -51,7 +55,7 @@ class WatchedFile:
         self.resource = resource
         self.holder = holder
         self.epoch = epoch
-        self.fingerprint = self.by = ""
+        self.fingerprint = self.seen = self.by = ""
         self.device = self.inode = 0
 
     @property
@@ -61,12 +65,13 @@ class WatchedFile:
 
     def left(self, state: DiskState, fingerprint: str | None) -> None:
         """What is there now is what the holder left; that ends a quarantine."""
-        self.fingerprint, self.device, self.inode, self.by = fingerprint or "", state.device, state.inode, ""
+        self.fingerprint, self.seen, self.by = fingerprint or "", state.signature, ""
+        self.device, self.inode = state.device, state.inode
 
     def save(self) -> None:
         """Store the record, in place of the earlier one."""
         values = [self.root, self.name, self.project, self.resource, self.holder, str(self.epoch)]
-        values += [self.fingerprint, str(self.device), str(self.inode), self.by]
+        values += [self.fingerprint, str(self.device), str(self.inode), self.seen, self.by]
         _records().put(key(self.path), b"\0".join(each.encode("utf-8", "surrogateescape") for each in values))
 
     def forget(self) -> None:
@@ -137,11 +142,12 @@ def tidy() -> None:
 
 def _parsed(record: bytes | None) -> WatchedFile | None:
     values = [] if record is None else record.decode("utf-8", "surrogateescape").split("\0")
-    if len(values) != 10 or not all(values[at].isdecimal() for at in (5, 7, 8)):
+    if len(values) != 11 or not all(values[at].isdecimal() for at in (5, 7, 8)):
         return None
-    root, name, project, resource, holder, epoch, fingerprint, device, inode, by = values
+    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by = values
     made = WatchedFile(root, name, project=project, resource=resource, holder=holder, epoch=int(epoch))
-    made.fingerprint, made.device, made.inode, made.by = fingerprint, int(device), int(inode), by
+    made.fingerprint, made.seen, made.by = fingerprint, seen, by
+    made.device, made.inode = int(device), int(inode)
     return made
 
 

@@ -7,7 +7,6 @@ checkout concerns the holder less than what it does in the holder's: there the h
 from __future__ import annotations
 
 import os
-import socket
 
 from ..names import short
 from .agent_state import AgentState, key
@@ -33,4 +32,4 @@ def works_here(board: Board, holder: str, root: str) -> bool:
     if places:
         return any(os.path.basename(place) == key(root) for place in places)
     hosts = {each.host for each in board.agents.list(agent=short(holder)) if each.id == holder and each.host}
-    return not hosts or socket.gethostname() in hosts
+    return not hosts or os.uname().nodename in hosts

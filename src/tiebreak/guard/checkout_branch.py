@@ -1,0 +1,212 @@
+"""The branch of a checkout: noticed when it changes under agents that hold files there, and checked by `tb commit`.
+
+All agents in a checkout share one `HEAD`. If one of them changes it, the next commit of another would land on a branch
+that it does not expect. So each agent's branch in a checkout is remembered: the one that it was on when the agent began
+to hold files there, or that the agent changed to itself. `tb commit` refuses another one, unless the agent names it.
+
+A change is an agent's own if only its command was running in the checkout. It is told to everybody who holds files
+there, once: by whoever notices it first.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..agent_names import same_family
+from ..errors import Refused
+from ..model import holder_id
+from ..names import short
+from ..repository import open_at_once
+from . import running_commands
+from .agent_state import AgentState, folder, key
+from .left_contents import watched_now
+from .watched_files import WatchedFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..repository import Repository
+    from .running_commands import RunningCommand
+
+DETACHED = "no branch"
+"""What stands for a detached HEAD."""
+SHOWN = 5
+_REBASES = ("rebase-merge", "rebase-apply")
+
+
+def branch_of(found: Repository) -> str:
+    """The branch of a checkout, from git's files; `no branch` if HEAD is detached, "" if it cannot be read.
+
+    During a rebase HEAD is detached, and the checkout counts as being on the branch that is rebased.
+    """
+    ref = _head(found)
+    if ref and not ref.startswith("refs/"):
+        rebased = (_read(os.path.join(found.private, state, "head-name")).strip() for state in _REBASES)
+        ref = next((name for name in rebased if name.startswith("refs/")), DETACHED)
+    return ref.removeprefix("refs/heads/")
+
+
+def commit_of(found: Repository) -> str:
+    """The commit that a checkout is at, from git's files; "" before the first one, or if they do not say it."""
+    ref = _head(found)
+    if not ref.startswith("refs/"):
+        return ref
+    for below in dict.fromkeys((found.private, found.common)):
+        name = _read(os.path.join(below, ref)).strip()
+        if name:
+            return name
+    packed = _read(os.path.join(found.common, "packed-refs"))
+    return packed.partition(f" {ref}\n")[0].rpartition("\n")[2] if f" {ref}\n" in packed else ""
+
+
+def _head(found: Repository) -> str:
+    """The ref that HEAD points to, or the name of a commit."""
+    return _read(os.path.join(found.private, "HEAD")).strip().removeprefix("ref:").strip()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", opener=open_at_once) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _looks() -> AgentState:
+    """The branch and commit of each checkout when somebody last looked."""
+    known = AgentState("")
+    known.home = os.path.join(folder(), "heads")
+    return known
+
+
+def _last_look(root: str) -> tuple[str, str]:
+    """Branch and commit; both empty if nobody has looked yet."""
+    branch, _, commit = _text(_looks().get(key(root))).partition("\0")
+    return branch, commit
+
+
+def _text(fact: bytes | None) -> str:
+    return (fact or b"").decode("utf-8", "surrogateescape")
+
+
+def expected(state: AgentState, root: str) -> str:
+    """The branch that an agent expects in a checkout; "" if none is known."""
+    return _text(state.get(f"branch/{key(root)}"))
+
+
+def expect(state: AgentState, root: str, branch: str) -> None:
+    """Remember the branch that an agent works on."""
+    if branch and expected(state, root) != branch:
+        state.put(f"branch/{key(root)}", branch.encode("utf-8", "surrogateescape"))
+
+
+def begin(board: Board, state: AgentState, found: Repository) -> None:
+    """An agent takes a file: if it is the first one in this checkout, the agent works on the branch that is there."""
+    now, wanted = branch_of(found), expected(state, found.root)
+    if now != wanted and not (wanted and _works_on(board, found.root)):
+        expect(state, found.root, now)
+
+
+# ── When it changes ──────────────────────────────────────────────────────────────────────────────────
+
+
+def notice(board: Board, state: AgentState, found: Repository, command: RunningCommand | None) -> list[str]:
+    """Look at HEAD: tell all holders if it moved in a way that concerns them; returns what to tell this agent.
+
+    `command` is this agent's command that has just ended, if there is one.
+    """
+    now, commit = branch_of(found), commit_of(found)
+    branch, since = _last_look(found.root)
+    if not now or (now, commit) == (branch, since):
+        return []
+    _looks().put(key(found.root), f"{now}\0{commit}".encode("utf-8", "surrogateescape"))
+    if not branch:
+        return []
+    by = short(board.agent) if command is not None else ""
+    told = []
+    if now != branch:
+        own = command is not None and command.branch == branch and not _others_run(board.agent, found.root)
+        if own:
+            expect(state, found.root, now)
+        told.append(_tell(board, found.root, branch, now, by, own=own))
+    if since:
+        from . import new_commits
+
+        told += new_commits.notice(board, found, since, by)
+    return [each for each in told if each]
+
+
+def _others_run(agent: str, root: str) -> bool:
+    return next(running_commands.of_others(agent, root), None) is not None
+
+
+def _tell(board: Board, root: str, known: str, now: str, by: str, *, own: bool) -> str:
+    here = [each for each in watched_now(board.holds.list()) if each.root == root]
+    while_ = f"while a shell command of {by} ran" if by else "by nobody that tiebreak knows"
+    others: dict[str, list[WatchedFile]] = {}
+    for each in here:
+        if not (own and same_family(each.holder, board.agent)):
+            others.setdefault(each.holder, []).append(each)
+    for holder, files in others.items():
+        board.messages.send(
+            to=short(holder),
+            body=f"The checkout {root} changed from {_called(known)} to {_called(now)}, {while_}. You hold "
+            f"{_names(files)} there. `tb commit` refuses to commit there until it is back, or until you name the "
+            f"branch: `tb commit --branch {now} …`",
+            importance="high",
+            channel="guard",
+            later=True,
+        )
+    told = {holder: files for holder, files in others.items() if not same_family(holder, board.agent)}
+    if not told:
+        return ""
+    named = "; ".join(f"{short(holder)} holds {_names(files)}" for holder, files in sorted(told.items()))
+    return (
+        f"tiebreak: this checkout changed from {_called(known)} to {_called(now)}, {while_}, and others work here: "
+        f"{named}. They were told. A worktree of your own keeps you apart: `git worktree add`."
+    )
+
+
+def _called(branch: str) -> str:
+    return branch if branch == DETACHED else f"branch {branch}"
+
+
+def _names(files: list[WatchedFile]) -> str:
+    more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
+    return ", ".join(each.name for each in files[:SHOWN]) + more
+
+
+# ── When it is committed to ──────────────────────────────────────────────────────────────────────────
+
+
+def check_branch(board: Board, found: Repository, chosen: str) -> str:
+    """The branch to commit to, "" for none; raises `Refused` if it is not `chosen`, or not the one this agent works on.
+
+    Only of agents with hooks is it known on which branch they work.
+    """
+    now, state = branch_of(found), AgentState(board.agent)
+    wanted = expected(state, found.root)
+    if chosen and chosen.removeprefix("refs/heads/") != now:
+        raise Refused(f"this checkout is on {_called(now)}, not on {_called(chosen)}")
+    is_other = wanted and not chosen and wanted != now and _works_on(board, found.root)
+    if is_other and not _changed_itself(board, state, found, wanted):
+        raise Refused(
+            f"this checkout is on {_called(now)} now, and you worked on {_called(wanted)}: somebody changed it",
+            hint=f"`tb commit --branch {now} …` commits here all the same",
+        )
+    if wanted:
+        expect(state, found.root, now)
+    return "" if now == DETACHED else now
+
+
+def _works_on(board: Board, root: str) -> bool:
+    """Whether this agent holds files in a checkout."""
+    mine = [hold for hold in board.holds.list() if same_family(holder_id(hold) or "", board.agent)]
+    return any(each.root == root for each in watched_now(mine))
+
+
+def _changed_itself(board: Board, state: AgentState, found: Repository, wanted: str) -> bool:
+    """Whether the command that runs just now changed the branch, and nobody else's could have done it."""
+    began = [each.branch for each in running_commands.own(state, found.root)]
+    known = _last_look(found.root)[0]
+    return wanted in began and known in ("", wanted) and not _others_run(board.agent, found.root)
