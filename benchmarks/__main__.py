@@ -21,6 +21,7 @@ NAMES = (
         "daemon",
         "dashboard",
         "hooks",
+        "guard",
         "postgres",
         "scale",
         "jobs",

@@ -24,6 +24,7 @@ TOGETHER = (
 LONG = (
     "tests/crash/",
     "tests/faults/",
+    "tests/guard/walk/",
     "tests/histories/",
     "tests/installed/",
     "tests/interleavings/",

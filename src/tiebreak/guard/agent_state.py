@@ -92,6 +92,12 @@ class AgentState:
         except OSError:
             return 0
 
+    def forget_older(self, days: float) -> None:
+        """Forget the facts that nobody has stored again for so many days."""
+        for name in self.names(""):
+            if self.age(name) > days * DAY:
+                self.forget(name)
+
     def tidy(self) -> None:
         """Delete the oldest reads beyond the limit, and the state of agents that are long gone."""
         looks = sorted(self.names("reads"), key=self.moment)
@@ -105,6 +111,13 @@ class AgentState:
                 import shutil
 
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def common_facts(name: str) -> AgentState:
+    """Facts of this user and machine that are not one agent's."""
+    facts = AgentState("")
+    facts.home = os.path.join(folder(), name)
+    return facts
 
 
 def _newest(place: str) -> float:

@@ -18,7 +18,8 @@ from ..model import holder_id
 from ..names import short
 from ..repository import open_at_once
 from . import running_commands
-from .agent_state import AgentState, folder, key
+from .agent_state import AgentState, common_facts, key
+from .holder_messages import tell
 from .left_contents import watched_now
 from .watched_files import WatchedFile
 
@@ -74,9 +75,7 @@ def _read(path: str) -> str:
 
 def _looks() -> AgentState:
     """The branch and commit of each checkout when somebody last looked."""
-    known = AgentState("")
-    known.home = os.path.join(folder(), "heads")
-    return known
+    return common_facts("heads")
 
 
 def _last_look(root: str) -> tuple[str, str]:
@@ -141,21 +140,19 @@ def _others_run(agent: str, root: str) -> bool:
 
 
 def _tell(board: Board, root: str, known: str, now: str, by: str, *, own: bool) -> str:
-    here = [each for each in watched_now(board.holds.list()) if each.root == root]
+    here = [each for each in watched_now(board.holds.list()) if each.root == root and each.fingerprint]
     while_ = f"while a shell command of {by} ran" if by else "by nobody that tiebreak knows"
     others: dict[str, list[WatchedFile]] = {}
     for each in here:
         if not (own and same_family(each.holder, board.agent)):
             others.setdefault(each.holder, []).append(each)
     for holder, files in others.items():
-        board.messages.send(
-            to=short(holder),
-            body=f"The checkout {root} changed from {_called(known)} to {_called(now)}, {while_}. You hold "
+        tell(
+            board,
+            holder,
+            f"The checkout {root} changed from {_called(known)} to {_called(now)}, {while_}. You hold "
             f"{_names(files)} there. `tb commit` refuses to commit there until it is back, or until you name the "
             f"branch: `tb commit --branch {now} …`",
-            importance="high",
-            channel="guard",
-            later=True,
         )
     told = {holder: files for holder, files in others.items() if not same_family(holder, board.agent)}
     if not told:
@@ -202,7 +199,7 @@ def check_branch(board: Board, found: Repository, chosen: str) -> str:
 def _works_on(board: Board, root: str) -> bool:
     """Whether this agent holds files in a checkout."""
     mine = [hold for hold in board.holds.list() if same_family(holder_id(hold) or "", board.agent)]
-    return any(each.root == root for each in watched_now(mine))
+    return any(each.root == root and each.fingerprint for each in watched_now(mine))
 
 
 def _changed_itself(board: Board, state: AgentState, found: Repository, wanted: str) -> bool:

@@ -15,31 +15,38 @@ from ..fingerprints import digest
 ABSENT, FILE, LINK, FOLDER, SPECIAL, LINK_ABOVE, REPOSITORY_ABOVE = (
     *("absent", "file", "link", "folder", "special", "link-above", "repository-above"),
 )
+REACHABLE = (FILE, LINK, REPOSITORY_ABOVE)
+"""Where a path leads to what is held, if there is anything."""
 _FORMATS = {stat.S_IFREG: FILE, stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER}
 
 
 class DiskState:
     """What is at a place: its kind, and a signature that changes with every write, replacement and removal."""
 
-    __slots__ = ("device", "inode", "kind", "path", "signature", "size")
+    __slots__ = ("above", "device", "inode", "kind", "path", "signature", "size")
 
-    def __init__(self, kind: str, path: str, found: os.stat_result | None = None) -> None:
+    def __init__(self, kind: str, path: str, found: os.stat_result | None = None, above: str = "") -> None:
         self.kind = kind
         self.path = path
-        """The path of the file itself or, if something above it is in the way, of that."""
+        self.above = above
+        """The path of the link or repository that is above it."""
         self.device, self.inode, self.size = (found.st_dev, found.st_ino, found.st_size) if found else (0, 0, 0)
         times = f" {found.st_mode:o} {self.inode} {self.size} {found.st_mtime_ns} {found.st_ctime_ns}" if found else ""
         self.signature = kind + times
 
     def fingerprint(self) -> str | None:
         """The fingerprint of what is there; None if it cannot be read."""
-        if self.kind in (LINK_ABOVE, REPOSITORY_ABOVE):
+        if self.kind == LINK_ABOVE:
             return f"kind-{self.kind}"
         return "absent" if self.kind == ABSENT else digest(self.path)
 
+    def became(self, kind: str, signature: str) -> bool:
+        """Whether it is of a kind now, of which it was not when it had that signature."""
+        return self.kind == kind and signature.partition(" ")[0] != kind
+
     def words(self, root: str) -> str:
         """What happened, as the end of a sentence that begins with the file's name."""
-        above = os.path.relpath(self.path, root)
+        above = os.path.relpath(self.above or self.path, root)
         if self.kind == ABSENT:
             return "was removed"
         if self.kind == LINK:
@@ -57,20 +64,28 @@ class DiskState:
 
 def look(root: str, name: str) -> DiskState:
     """What is at a path relative to the top of a checkout."""
-    at = root
+    at, inside = root, ""
     parts = name.split("/")
     try:
         for depth, part in enumerate(parts):
             found = os.lstat(at)
             if not stat.S_ISDIR(found.st_mode):
-                return DiskState(LINK_ABOVE if stat.S_ISLNK(found.st_mode) else ABSENT, at, found)
-            if depth and os.path.lexists(os.path.join(at, ".git")):
-                return DiskState(REPOSITORY_ABOVE, at, found)
+                return DiskState(LINK_ABOVE if stat.S_ISLNK(found.st_mode) else ABSENT, at, found, above=at)
+            if depth and not inside and os.path.lexists(os.path.join(at, ".git")):
+                inside = at
             at = os.path.join(at, part)
         found = os.lstat(at)
     except OSError:
-        return DiskState(ABSENT, at)
+        return DiskState(REPOSITORY_ABOVE if inside else ABSENT, at, above=inside)
+    if inside:
+        return DiskState(REPOSITORY_ABOVE, at, found, above=inside)
     return DiskState(_FORMATS.get(stat.S_IFMT(found.st_mode), SPECIAL), at, found)
+
+
+def inode_in(signature: str) -> int:
+    """The inode of what had this signature; 0 if nothing was there."""
+    parts = signature.split(" ")
+    return int(parts[2]) if len(parts) > 2 else 0
 
 
 def changed_since(root: str, name: str, since: int) -> bool:

@@ -19,7 +19,7 @@ from ..repository import repository
 from . import read_set
 from .agent_state import key
 from .checkout_branch import begin
-from .disk_state import ABSENT, FILE, look
+from .disk_state import ABSENT, FILE, LINK, look
 from .guarded_file import guarded_file
 from .hook_call import Verdict, quoted
 from .hook_context import main_agent
@@ -70,7 +70,7 @@ def _out_of_reach(hook: HookContext, path: str) -> str:
     if record is None:
         return ""
     state = look(record.root, record.name)
-    if state.kind in (FILE, ABSENT) or state.fingerprint() == record.fingerprint:
+    if state.kind in (FILE, ABSENT) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
         return ""
     holds = hook.board.holds.list(project=record.project, matching=record.resource)
     if all(each.path != record.path for each in watched_now(holds)):

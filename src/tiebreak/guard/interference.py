@@ -9,12 +9,13 @@ import os
 
 from ..agent_names import same_family
 from ..checkouts import checkout_of
-from ..fingerprints import read_file
+from ..fingerprints import hash_of, read_file
 from ..globs import is_glob, overlap
 from ..held_files import means_files_in, path_of
 from ..model import holder_id
 from . import running_commands
-from .disk_state import FILE, LINK, look
+from .agent_state import common_facts, key
+from .disk_state import FILE, REACHABLE, REPOSITORY_ABOVE, look
 from .git_status import status_of
 from .guarded_file import guarded_files
 from .interference_report import Interference, name_from, tell_holder, tell_of_stray
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from .watched_files import WatchedFile
 
 
+TOLD = "strays"
+DAYS = 7
+"""Days for which it is known what was told."""
+
+
 def look_before(hook: HookContext, found: Repository, command: RunningCommand) -> None:
     """Remember what is at the places of all held files, in this checkout and in others."""
     holds = hook.board.holds.list()
@@ -42,8 +48,9 @@ def look_before(hook: HookContext, found: Repository, command: RunningCommand) -
         state = look(record.root, record.name)
         is_own = same_family(record.holder, hook.agent)
         content = ""
-        if not is_own and state.signature != record.seen and not record.by and state.kind in (FILE, LINK):
-            content = keep(record.path, record.holder) or ""
+        if not is_own and state.signature != record.seen:
+            is_left = not record.by and state.kind in REACHABLE
+            content = (keep(record.path, record.holder) if is_left else state.fingerprint()) or ""
         command.seen[record.path] = (state.signature, content)
 
 
@@ -86,10 +93,11 @@ def harmed(
         if not signature or state.signature == signature:
             continue
         now = state.fingerprint()
-        if now is not None and now == record.fingerprint:
+        is_nested = state.became(REPOSITORY_ABOVE, signature)
+        if now is not None and now == record.fingerprint and not is_nested:
             record.by, record.seen = "", state.signature  # its holder has it back
             record.save()
-        elif now is None or now != content:
+        elif now is None or now != content or is_nested:
             words = state.words(record.root)
             if not record.by or words != "changed":
                 _quarantine(hook, record, content, words)
@@ -124,7 +132,22 @@ def found_strays(
         if room < 0:
             break
         candidates.append(Candidate(found.root, file.disk_name, contents))
-    out = strays(candidates, records)
+    out = [each for each in strays(candidates, records) if _is_new(*each)]
     for candidate, record in out:
         tell_of_stray(hook.board, candidate, record)
     return out
+
+
+def _is_new(candidate: Candidate, record: WatchedFile) -> bool:
+    """Whether nobody has been told yet that this file has these lines."""
+    facts, name = common_facts(TOLD), key(os.path.join(candidate.root, candidate.name))
+    told = f"{record.path}\0{record.epoch}\0{hash_of(candidate.contents)}".encode("utf-8", "surrogateescape")
+    if facts.get(name) == told:
+        return False
+    facts.put(name, told)
+    return True
+
+
+def tidy() -> None:
+    """Forget what was told long ago."""
+    common_facts(TOLD).forget_older(DAYS)

@@ -10,6 +10,7 @@ import os
 from ..names import short
 from ..text import plain
 from . import safety_copies
+from .holder_messages import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,25 +41,21 @@ def name_from(root: str, record: WatchedFile) -> str:
 def tell_holder(board: Board, record: WatchedFile, words: str) -> None:
     """Tell the holder what happened to its file, and how it gets back what it left."""
     back = f" What you left is kept: `tb recover {_argument(record.name)}` brings it back." if _is_kept(record) else ""
-    board.messages.send(
-        to=short(record.holder),
-        body=f"{record.name} {words} while a shell command of {short(board.agent)} ran and you hold it. It cannot be "
+    tell(
+        board,
+        record.holder,
+        f"{record.name} {words} while a shell command of {short(board.agent)} ran and you hold it. It cannot be "
         f"committed before you have read it again.{back}",
-        importance="high",
-        channel="guard",
-        later=True,  # it holds the file, so it exists
     )
 
 
 def tell_of_stray(board: Board, candidate: Candidate, record: WatchedFile) -> None:
     """Tell the holder that another file has its uncommitted lines."""
-    board.messages.send(
-        to=short(record.holder),
-        body=f"While a shell command of {short(board.agent)} ran, {candidate.name} got uncommitted lines of "
+    tell(
+        board,
+        record.holder,
+        f"While a shell command of {short(board.agent)} ran, {candidate.name} got uncommitted lines of "
         f"{record.name}, which you hold. Nobody else can commit it while you hold them.",
-        importance="high",
-        channel="guard",
-        later=True,
     )
 
 

@@ -16,7 +16,7 @@ from ..held_files import means_files_in, path_of
 from ..model import holder_id
 from ..repository import repository
 from .agent_state import AgentState
-from .disk_state import FILE, LINK, look
+from .disk_state import REACHABLE, look
 from .safety_copies import keep
 from .watched_files import WatchedFile, all_watched
 from .working_places import note_place
@@ -55,7 +55,7 @@ def remember_here(holds: list[Hold], root: str) -> None:
 def accept(record: WatchedFile) -> None:
     """What is there now is what the holder left."""
     now = look(record.root, record.name)
-    kept = keep(record.path, record.holder) if now.kind in (FILE, LINK) else None
+    kept = keep(record.path, record.holder) if now.kind in REACHABLE else None
     record.left(now, kept or now.fingerprint())
     record.save()
 

@@ -32,6 +32,8 @@ ENOUGH = 0.5
 """The share of what a holder left that makes another file a copy of it."""
 LEAST = 24
 """Least bytes of uncommitted lines that make another file a copy, while the held file is where it was."""
+MOST_LINES = 20
+"""Most lines that are looked for in all files of a commit."""
 LARGEST = 1024 * 1024
 """Largest contents in bytes that are compared line by line."""
 MOST_BYTES = 64 * LARGEST
@@ -73,7 +75,12 @@ def strays(candidates: Iterable[Candidate], held: list[WatchedFile]) -> list[tup
     if not found:
         return []
     committed = _committed({place for candidate, origin in found for place in (_place(candidate), _place(origin.file))})
-    return [(candidate, origin.file) for candidate, origin in found if _has_uncommitted(candidate, origin, committed)]
+    out = []
+    for candidate, origin in found:
+        lines = _uncommitted(candidate, origin, committed)
+        if lines and _are_many(lines - _committed_anywhere(candidate, lines), origin):
+            out.append((candidate, origin.file))
+    return out
 
 
 def _place(of: Candidate | WatchedFile) -> tuple[str, str, str]:
@@ -81,11 +88,35 @@ def _place(of: Candidate | WatchedFile) -> tuple[str, str, str]:
     return of.root, of.before if isinstance(of, Candidate) else "HEAD", of.name
 
 
-def _has_uncommitted(candidate: Candidate, origin: _Origin, committed: dict[tuple[str, str, str], bytes]) -> bool:
-    """Whether the candidate has lines of the holder's that are neither committed under the one name nor the other."""
+def _uncommitted(
+    candidate: Candidate, origin: _Origin, committed: dict[tuple[str, str, str], bytes]
+) -> frozenset[bytes]:
+    """The lines of the holder's that the candidate has, and that are committed under neither name."""
     theirs = origin.lines - _lines(committed.get(_place(origin.file), b""))
     common = (_lines(candidate.contents) & theirs) - _lines(committed.get(_place(candidate), b""))
-    return sum(map(len, common)) >= (LEAST if origin.is_in_place() else 1)
+    return common if _are_many(common, origin) else frozenset()
+
+
+def _are_many(lines: frozenset[bytes], origin: _Origin) -> bool:
+    return sum(map(len, lines)) >= (LEAST if origin.is_in_place() else 1)
+
+
+def _committed_anywhere(candidate: Candidate, lines: frozenset[bytes]) -> frozenset[bytes]:
+    """Those of these lines that some other file of the commit has: everybody can have them from git.
+
+    Only the longest lines are looked for. If the commit has all of them, it has the others, too.
+    """
+    from ..errors import TiebreakError
+    from .git import git
+
+    asked = sorted(lines, key=len)[-MOST_LINES:]
+    raw = [each.rstrip(b"\r") for each in candidate.contents.split(b"\n") if each.strip() in asked]
+    words = ("grep", "-h", "-F", "-a", "--no-color", "--full-name", "-f", "-", candidate.before, "--", ":/")
+    try:
+        found = _lines(git(*words, root=candidate.root, given=b"\n".join(raw) + b"\n"))
+    except TiebreakError:
+        return frozenset()  # nothing has them
+    return lines if found.issuperset(asked) else lines & found
 
 
 class _Origin:

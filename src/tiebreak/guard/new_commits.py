@@ -15,11 +15,12 @@ from ..model import holder_id
 from ..names import short
 from ..text import plain
 from . import running_commands
-from .agent_state import AgentState, folder
+from .agent_state import AgentState, common_facts
 from .checkout_branch import DETACHED, branch_of
 from .commit_files import commits_in, files_of
 from .commit_rules import CommitRules
 from .git import AGENT, git
+from .holder_messages import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,10 +75,7 @@ def is_checked(name: str) -> bool:
 
 def tidy() -> None:
     """Forget what was checked or looked at long ago."""
-    facts = _facts()
-    for name in facts.names(""):
-        if facts.age(name) > DAYS * 86400.0:
-            facts.forget(name)
+    _facts().forget_older(DAYS)
 
 
 def _is_first(name: str) -> bool:
@@ -92,9 +90,7 @@ def _is_first(name: str) -> bool:
 
 
 def _facts() -> AgentState:
-    facts = AgentState("")
-    facts.home = os.path.join(folder(), "commits")
-    return facts
+    return common_facts("commits")
 
 
 # ── What was not ─────────────────────────────────────────────────────────────────────────────────────
@@ -123,13 +119,11 @@ def _tell(board: Board, found: Repository, commit: UnseenCommit, holder: str, pa
     branch = branch_of(found)
     where = f"on {branch}" if branch not in ("", DETACHED) else f"in {found.root}"
     whence = f"while a shell command of {by} ran" if by else f"by {plain(commit.who)}"
-    board.messages.send(
-        to=short(holder),
-        body=f"Commit {commit.name[:10]} {where} has {_listed(parts)}, which you hold. It was made {whence}, and no "
+    tell(
+        board,
+        holder,
+        f"Commit {commit.name[:10]} {where} has {_listed(parts)}, which you hold. It was made {whence}, and no "
         f"check has passed it. `git show {commit.name[:10]}` shows it.",
-        importance="high",
-        channel="guard",
-        later=True,  # it holds a file, so it exists
     )
 
 

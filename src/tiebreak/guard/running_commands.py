@@ -11,7 +11,7 @@ import os
 import time
 
 from ..agent_names import same_family
-from .agent_state import AgentState, folder, key
+from .agent_state import AgentState, common_facts, folder, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,11 +78,8 @@ def take_unfinished(hook: HookContext) -> RunningCommand | None:
 
 def of_others(agent: str, root: str) -> Iterator[str]:
     """The agents, apart from this one and its family, whose commands run in a checkout."""
-    above = folder()
-    for home in os.listdir(above):
-        state = AgentState("")
-        state.home = os.path.join(above, home)
-        for found in own(state, root):
+    for home in os.listdir(folder()):
+        for found in own(common_facts(home), root):
             is_old = time.time() - found.since / 1e9 > found.seconds + ROOM
             if not is_old and not same_family(found.agent, agent):
                 yield found.agent

@@ -42,12 +42,11 @@ def start(hook: HookContext, *, own_process: bool) -> Verdict:
 
 def _tidy(hook: HookContext) -> None:
     """Delete what the guard remembers of files and agents that are long gone."""
-    from . import new_commits, safety_copies, watched_files
+    from . import interference, new_commits, safety_copies, watched_files
 
     hook.state.tidy()
-    safety_copies.tidy()
-    watched_files.tidy()
-    new_commits.tidy()
+    for kept in (interference, new_commits, safety_copies, watched_files):
+        kept.tidy()
 
 
 def _register(hook: HookContext, own_process: bool) -> None:
@@ -255,7 +254,7 @@ def _release(hook: HookContext, *, everything: bool) -> None:
     if not everything:
         taken = {(hook.state.get(name) or b"").decode() for name in hook.state.names("taken")}
         mine = [hold for hold in mine if hold.resource in taken and not _is_disturbed(hold)]
-        unchanged = _without_changes(hook, [hold.resource for hold in mine]) if mine else set()
+        unchanged = _without_changes(hook, mine) if mine else set()
         mine = [hold for hold in mine if hold.resource in unchanged]
     for hold in mine:
         try:
@@ -279,17 +278,30 @@ def _is_disturbed(hold: Hold) -> bool:
     return False
 
 
-def _without_changes(hook: HookContext, resources: list[str]) -> set[str]:
+def _without_changes(hook: HookContext, holds: list[Hold]) -> set[str]:
+    """The resources without uncommitted changes: neither here nor in another checkout where the agent left them."""
     from ..repository import repository
-    from .git_status import status_of
-    from .guarded_file import guarded_files
+    from .left_contents import watched_now
 
     found = repository(hook.call.cwd)
-    if found is None:
-        return set(resources)
-    status = status_of(found.root)
+    roots = {each.root for each in watched_now(holds) if each.fingerprint} | ({found.root} if found else set())
+    resources = {hold.resource for hold in holds}
+    for root in roots:
+        resources &= _unchanged_in(hook, root, resources)
+    return resources
+
+
+def _unchanged_in(hook: HookContext, root: str, resources: set[str]) -> set[str]:
+    from .git_status import marked_among, status_of
+    from .guarded_file import guarded_files
+
+    if not os.path.isdir(root):
+        return resources  # the checkout is gone
+    status = status_of(root)
     if status is None:
         return set()
     # By their paths: a hold may be of the whole repository although this checkout has holds of its own by now.
-    changed = {file.name for file in guarded_files(status, found.root, hook.board.project_names, "")}
-    return {resource for resource in resources if path_of(resource) not in changed}
+    changed = {file.name for file in guarded_files(status, root, hook.board.project_names, "")}
+    names = {path_of(each) for each in resources} - changed
+    changed |= set(marked_among(root, sorted(names)))  # git reports no changes of these
+    return {each for each in resources if path_of(each) not in changed}

@@ -9,6 +9,7 @@ both agents are told.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -23,9 +24,9 @@ from ..model import holder_id
 from ..repository import repository
 from ..text import plain
 from . import interference, read_set, running_commands
-from .agent_state import key
+from .agent_state import common_facts, key
 from .checkout_branch import begin, branch_of, notice
-from .disk_state import FILE, changed_since, look
+from .disk_state import FILE, changed_since, inode_in, look
 from .git_status import status_of
 from .guarded_file import guarded_files
 from .hook_call import Verdict
@@ -87,7 +88,7 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     interference.accept_own(hook, [each for each in records if each not in theirs], command)
     harmed = interference.harmed(hook, found, theirs, command)
     status = status_of(found.root)
-    files = _changed(hook, found, status or [], command, holds)
+    files = _changed(hook, found, status or [], command, holds, harmed)
     strays = interference.found_strays(hook, found, files, theirs)
     moved = {candidate.name for candidate, _ in strays}
     watched_paths = {each.path for each in theirs}
@@ -101,27 +102,37 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
 
 
 def _changed(
-    hook: HookContext, found: Repository, status: list[str], command: RunningCommand, holds: list[Hold]
+    hook: HookContext,
+    found: Repository,
+    status: list[str],
+    command: RunningCommand,
+    holds: list[Hold],
+    harmed: list[Interference],
 ) -> list[GuardedFile]:
     """The files that were written while the command ran, and held files under new names."""
-    records = watched_now(holds)
-    moved = {(each.device, each.inode) for each in records if each.inode}
+    moved = {inode_in(command.seen[each.record.path][0]) for each in harmed if each.record.path in command.seen} - {0}
+    missing = _missing(found, status)
     own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
     names = [
         name
-        for name in sorted({*status, *own})
-        if changed_since(found.root, name, command.since) or _identity(found.root, name) in moved - _at(records, name)
+        for name in sorted({*status, *own} - missing)
+        if changed_since(found.root, name, command.since) or _inode(found.root, name) in moved
     ]
     return guarded_files(names, found.root, hook.board.project_names, checkout_of(found))
 
 
-def _identity(root: str, name: str) -> tuple[int, int]:
+def _missing(found: Repository, status: list[str]) -> set[str]:
+    """The files that were missing after an earlier command already; the time of their folder tells nothing of them."""
+    facts, name = common_facts("missing"), key(found.root)
+    known = (facts.get(name) or b"").decode("utf-8", "surrogateescape").split("\0")
+    now = [each for each in status if not os.path.lexists(os.path.join(found.root, each))][:MOST]
+    facts.put(name, "\0".join(now).encode("utf-8", "surrogateescape"))
+    return set(known) & set(now)
+
+
+def _inode(root: str, name: str) -> int:
     state = look(root, name)
-    return (state.device, state.inode) if state.kind == FILE else (0, 0)
-
-
-def _at(records: list[WatchedFile], name: str) -> set[tuple[int, int]]:
-    return {(each.device, each.inode) for each in records if each.name == name}
+    return state.inode if state.kind == FILE else 0
 
 
 def _hold_or_report(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from .agent_state import AgentState, folder, key
+from .agent_state import AgentState, common_facts, key
 from .disk_state import look
 
 TYPE_CHECKING = False
@@ -135,9 +135,7 @@ def forget_released(holder: str, resources: set[str]) -> None:
 def tidy() -> None:
     """Delete what nobody has touched for a long time."""
     for facts in (_records(), _allowed()):
-        for name in facts.names(""):
-            if facts.age(name) > DAYS * 86400.0:
-                facts.forget(name)
+        facts.forget_older(DAYS)
 
 
 def _parsed(record: bytes | None) -> WatchedFile | None:
@@ -152,15 +150,8 @@ def _parsed(record: bytes | None) -> WatchedFile | None:
 
 
 def _records() -> AgentState:
-    return _facts("watched")
+    return common_facts("watched")
 
 
 def _allowed() -> AgentState:
-    return _facts("allowed")
-
-
-def _facts(name: str) -> AgentState:
-    """Facts that are not one agent's."""
-    facts = AgentState("")
-    facts.home = os.path.join(folder(), name)
-    return facts
+    return common_facts("allowed")

@@ -1,0 +1,199 @@
+"""Where a walk takes place: a repository with two linked worktrees, its agents, and what can be seen."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
+
+from tiebreak.guard import git_hooks
+from tiebreak.guard.safety_copies import copies
+from tiebreak.held_files import path_of
+from tiebreak.model import holder_id
+
+from ..actors import Claude, git, repository
+from .steps import BRANCHES, FILES, PLACES, WHO
+
+if TYPE_CHECKING:
+    from tiebreak import Board
+    from tiebreak.engine.protocol import Engine
+
+PATIENCE = 60.0
+"""Seconds that a command of an agent may take."""
+LONG_AGO = "2026-01-01T00:00:00Z"
+"""When the commits were made that are there before anybody comes."""
+Place = tuple[str, str]
+"""A checkout, and the path of a file in it."""
+
+
+class Found(NamedTuple):
+    """What is at such a place."""
+
+    kind: str
+    contents: bytes
+    stamp: tuple[int, ...] = ()
+    """Changes with the mode, and whenever it is written or replaced, even by the same."""
+
+
+class Walker(Claude):
+    """An agent with a shell of its own."""
+
+    def shell(self, command: str, environ: dict[str, str]) -> tuple[str, str]:
+        """Run a command by the Bash tool; what the agent is told about it, and what it printed."""
+        shown = [""]
+
+        def use() -> dict[str, Any]:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.cwd,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                check=False,
+            )
+            shown[0] = f"{done.stdout}{done.stderr}(exit {done.returncode})"
+            return {"stdout": done.stdout, "stderr": done.stderr}
+
+        said = self.tool("Bash", {"command": command, "timeout": 120_000}, use)
+        return str(said.get("hookSpecificOutput", {}).get("additionalContext", "")), shown[0]
+
+
+class Unguarded(Walker):
+    """The same agent where nobody is asked."""
+
+    def say(self, event: str, **more: object) -> dict[str, Any]:
+        """Nobody listens."""
+        return {}
+
+
+class World:
+    """The repository, its agents, and all that an account has to see."""
+
+    def __init__(self, folder: Path, engine: Engine, *, guarded: bool) -> None:
+        self.engine = engine
+        self.guarded = guarded
+        self.outside = folder / "outside"
+        self.outside.mkdir(parents=True)
+        (self.outside / "file.txt").write_text("somewhere else\n")
+        self.roots = {place: folder / place for place in PLACES}
+        with patch.dict(os.environ, {"GIT_COMMITTER_DATE": LONG_AGO, "GIT_AUTHOR_DATE": LONG_AGO}):
+            self._build()
+        self.session = dict.fromkeys(WHO, 0)
+        self.agents: dict[str, Walker] = {}
+        self.boards: dict[str, Board] = {}
+        self.ids: dict[str, str] = {}
+        for who, place in zip(WHO, ("main", "main", "tree1"), strict=True):
+            self.arrive(who, place)
+
+    def _build(self) -> None:
+        own = {"README": f"{self.outside}\n"}  # another first commit than in other worlds, so another project
+        main = repository(self.roots["main"], own | {name: f"first line of {name}\n" * 2 for name in FILES})
+        (main / ".gitignore").write_text("build/\n")
+        git("add", ".gitignore", cwd=main)
+        git("commit", "--quiet", "-m", "ignore", cwd=main)
+        for key, value in (("core.untrackedCache", "false"), ("gc.auto", "0"), ("core.fsync", "none")):
+            git("config", key, value, cwd=main)
+        for branch in BRANCHES[1:]:
+            git("switch", "--quiet", "-c", branch, "main", cwd=main)
+            for number in range(2):
+                name = FILES[(BRANCHES.index(branch) + number) % len(FILES)]
+                (main / name).write_text(f"{branch} {number}\n" + (main / name).read_text())
+                git("commit", "--quiet", "-a", "-m", f"{branch} {number}", cwd=main)
+        git("switch", "--quiet", "main", cwd=main)
+        for place in PLACES[1:]:
+            git("worktree", "add", "--quiet", str(self.roots[place]), place, cwd=main)
+        if self.guarded:
+            git_hooks.install(git_hooks.hooks(str(main)))
+
+    # ── Agents ───────────────────────────────────────────────────────────────────────────────────────
+
+    def arrive(self, who: str, place: str) -> None:
+        """A new session of an agent begins."""
+        self.session[who] += 1
+        kind = Walker if self.guarded else Unguarded
+        agent = kind(f"{who}-{self.session[who]}", self.roots[place], lambda: self.engine)
+        agent.say("SessionStart", source="startup")
+        self.agents[who] = agent
+        self.boards[who] = agent.board
+        self.ids[agent.agent] = who
+
+    def place_of(self, who: str) -> str:
+        """The checkout in which an agent works."""
+        return self.agents[who].cwd.name
+
+    def environ(self, who: str) -> dict[str, str]:
+        """The environment of an agent's shell."""
+        own = {"CLAUDE_SESSION_ID": self.agents[who].session} if self.guarded else {}
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+        return {
+            **os.environ,
+            **own,
+            "PATH": path,
+            "GIT_EDITOR": "true",
+            "GIT_MERGE_AUTOEDIT": "no",
+            "LC_ALL": "C.UTF-8",
+        }
+
+    # ── What can be seen ─────────────────────────────────────────────────────────────────────────────
+
+    def files(self) -> dict[Place, Found]:
+        """What is at each place of each checkout. No link is followed."""
+        out: dict[Place, Found] = {}
+        for place, root in self.roots.items():
+            for above, folders, names in os.walk(root):
+                folders[:] = [each for each in folders if each != ".git"]
+                for name in (*names, *folders):
+                    path = os.path.join(above, name)
+                    if name != ".git":
+                        out[place, os.path.relpath(path, root)] = _seen(path)
+        return out
+
+    def heads(self) -> dict[str, tuple[str, str]]:
+        """The branch that is checked out in each checkout, "" for none, and the commit."""
+        common = self.roots["main"] / ".git"
+        folders = {place: common / "worktrees" / place for place in PLACES[1:]} | {"main": common}
+        return {place: _head(folder, common) for place, folder in folders.items()}
+
+    def commits(self) -> set[str]:
+        """All commits but those of the stash."""
+        listed = git("rev-list", "--exclude=refs/stash", "--all", cwd=self.roots["main"])
+        return set(listed.split())
+
+    def holds(self) -> dict[str, str]:
+        """Who holds which file."""
+        return {
+            path_of(hold.resource): self.ids.get(holder_id(hold) or "", "somebody else")
+            for hold in self.boards[WHO[0]].holds.list()
+        }
+
+    def messages(self, who: str, after: int) -> list[tuple[int, str]]:
+        """What an agent was told by messages since then."""
+        return [(each.number, each.body) for each in self.boards[who].messages.inbox(after=after, every=True)]
+
+    def kept(self, place: str, name: str) -> bytes:
+        """All that can be brought back of a file."""
+        return b"\n".join(each.contents() for each in copies(str(self.roots[place] / name)))
+
+
+def _head(private: Path, common: Path) -> tuple[str, str]:
+    head = (private / "HEAD").read_text().strip()
+    if not head.startswith("ref: "):
+        return "", head
+    return head[5:], (common / head[5:]).read_text().strip()
+
+
+def _seen(path: str) -> Found:
+    found = os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):
+        return Found("link", os.fsencode(os.readlink(path)), (found.st_ino,))
+    if stat.S_ISREG(found.st_mode):
+        with open(path, "rb") as file:
+            return Found("file", file.read(), (found.st_mode, found.st_ino, found.st_mtime_ns))
+    return Found("folder" if stat.S_ISDIR(found.st_mode) else "special", b"")
