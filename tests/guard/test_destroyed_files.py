@@ -270,3 +270,69 @@ def test_a_file_that_is_given_back_as_it_was_leaves_quarantine(ann: Claude, ben:
     ben.bash("mv src lib")
     ben.bash("mv lib src")
     ann.commit("src/b.py")
+
+
+def test_who_copied_lines_into_a_file_of_its_own_does_not_keep_their_writer_from_committing(
+    claude: Start, ben: Claude
+) -> None:
+    ben.write("copy.py", "ben wrote a file of his own, which he holds\n")
+    ann = claude("ann")
+    ann.edit("src/b.py", "", LINE)
+    assert "uncommitted lines" in ben.bash("cp src/b.py copy.py")
+    assert "uncommitted lines" not in ben.bash("echo more >> copy.py")  # told once
+    assert "uncommitted lines" not in ann.bash("touch src/b.py")
+    ann.commit("src/b.py")
+
+
+def test_lines_that_another_file_of_the_last_commit_has_are_nobodys(claude: Start, ben: Claude, repo: Path) -> None:
+    (repo / "long.py").write_text("this line is committed, and everybody can have it\n")
+    git("add", "long.py", cwd=repo)
+    git("commit", "-qm", "long", cwd=repo)
+    ann = claude("ann")
+    ann.bash("cp long.py one.py")
+    assert "uncommitted lines" not in ben.bash("cp long.py two.py")
+    ben.commit("two.py")
+
+
+def test_what_a_holder_without_hooks_wrote_last_is_kept_before_a_command(claude: Start, tb: Tb, repo: Path) -> None:
+    assert tb("--as", "ann~1", "hold", "src/b.py").code == 0
+    ben = claude("ben")
+    ben.bash("true")
+    (repo / "src/b.py").write_text(LINE)
+    ben.bash("rm -rf src")
+    assert tb("--as", "ann~1", "recover", "src/b.py").code == 0
+    assert (repo / "src/b.py").read_text() == LINE
+
+
+def test_free_files_that_go_with_their_folder_are_held_by_who_removed_it(ben: Claude) -> None:
+    assert "docs/c.md changed; you hold them now" in ben.bash("rm -rf docs")
+    assert ben.bash("mkdir docs; rmdir docs") == ""
+
+
+@pytest.mark.parametrize("mark", ["--skip-worktree", "--assume-unchanged"])
+def test_a_marked_file_with_changes_stays_held_when_its_holder_stops(ann: Claude, ben: Claude, mark: str) -> None:
+    ben.bash(f"git update-index {mark} src/b.py")
+    ann.stop()
+    assert [hold.resource for hold in ann.board.holds.list()] == ["file:src/b.py"]
+
+
+def test_a_stop_in_one_checkout_keeps_what_was_changed_in_another(
+    claude: Start, repo: Path, tmp_path: Path, ann: Claude
+) -> None:
+    git("worktree", "add", "--quiet", "-b", "other", str(tmp_path / "tree"), cwd=repo)
+    ann.cwd = tmp_path / "tree"
+    ann.stop()
+    assert [hold.resource for hold in ann.board.holds.list()] == ["file:src/b.py"]
+
+
+def test_a_change_below_a_repository_inside_is_told_too(ann: Claude, ben: Claude) -> None:
+    ben.bash("git init -q src")
+    ann.bash("echo 'ann goes on there' >> src/b.py")
+    assert f"src/b.py (is out of reach, because its folder src is another repository now, held by {ann.name})" in (
+        ben.bash("git checkout -q main -- src")
+    )
+
+
+def test_what_is_in_quarantine_and_only_touched_is_not_told_again(ann: Claude, ben: Claude) -> None:
+    ben.bash("echo x >> src/b.py")
+    assert ben.bash("touch src/b.py") == ""

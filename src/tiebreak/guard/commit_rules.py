@@ -28,7 +28,7 @@ from .commit_files import CommitFiles
 from .disk_state import look
 from .git import check_grants
 from .guarded_file import guarded_files
-from .left_contents import of_others, watched_now
+from .left_contents import watched_now
 from .moved_contents import Candidate, strays
 from .watched_files import is_allowed
 from .working_places import works_here
@@ -126,12 +126,13 @@ class CommitRules:
 
     def with_lines_of_others(self, files: CommitFiles) -> list[tuple[Candidate, WatchedFile]]:
         """The files with uncommitted lines of a file that another agent holds, each with that file's record."""
-        records = of_others(watched_now(self._holds), self.committer)
+        records = watched_now(self._holds)
         if not records:
             return []
         merged = files.merged(files.names)
         contents = files.contents(name for name in files.names if name not in merged)
-        return strays([Candidate(self.root, name, found, files.before) for name, found in contents.items()], records)
+        candidates = [Candidate(self.root, name, found, files.before) for name, found in contents.items()]
+        return strays(candidates, records, self.committer)
 
     def refusal(self, theirs: list[tuple[GuardedFile, Hold]], message: str) -> Lost:
         """The refusal that names files and their holders; the message ends before them."""

@@ -39,7 +39,8 @@ def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given:
     )
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        raise Refused(f"git {words[0]}: {said}")
+        command = next((word for word in words if not word.startswith("-")), "")
+        raise Refused(f"git {command}: {said}")
     return done.stdout
 
 

@@ -9,12 +9,11 @@ import os
 
 from ..agent_names import same_family
 from ..checkouts import checkout_of
-from ..fingerprints import hash_of, read_file
+from ..fingerprints import read_file
 from ..globs import is_glob, overlap
 from ..held_files import means_files_in, path_of
 from ..model import holder_id
-from . import running_commands
-from .agent_state import common_facts, key
+from . import known_strays, running_commands
 from .disk_state import FILE, REACHABLE, REPOSITORY_ABOVE, look
 from .git_status import status_of
 from .guarded_file import guarded_files
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from .moved_contents import Candidate
     from .running_commands import RunningCommand
     from .watched_files import WatchedFile
-
-
-TOLD = "strays"
-DAYS = 7
-"""Days for which it is known what was told."""
 
 
 def look_before(hook: HookContext, found: Repository, command: RunningCommand) -> None:
@@ -132,22 +126,10 @@ def found_strays(
         if room < 0:
             break
         candidates.append(Candidate(found.root, file.disk_name, contents))
-    out = [each for each in strays(candidates, records) if _is_new(*each)]
+    found_now, out = strays(candidates, records, hook.agent), []
+    for candidate in candidates:
+        origins = [record for stray, record in found_now if stray is candidate]
+        out += [(candidate, record) for record in known_strays.remember(candidate.path, origins)]
     for candidate, record in out:
         tell_of_stray(hook.board, candidate, record)
     return out
-
-
-def _is_new(candidate: Candidate, record: WatchedFile) -> bool:
-    """Whether nobody has been told yet that this file has these lines."""
-    facts, name = common_facts(TOLD), key(os.path.join(candidate.root, candidate.name))
-    told = f"{record.path}\0{record.epoch}\0{hash_of(candidate.contents)}".encode("utf-8", "surrogateescape")
-    if facts.get(name) == told:
-        return False
-    facts.put(name, told)
-    return True
-
-
-def tidy() -> None:
-    """Forget what was told long ago."""
-    common_facts(TOLD).forget_older(DAYS)

@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 
 from ..fingerprints import hash_of
-from . import safety_copies
+from . import known_strays, safety_copies
 from .disk_state import look
+from .left_contents import of_others
 from .watched_files import is_allowed
 
 TYPE_CHECKING = False
@@ -53,7 +54,12 @@ class Candidate:
         self.name = name
         self.contents = contents
         self.before = before
-        self.identity = _identity(os.path.join(root, name))
+        self.identity = _identity(self.path)
+
+    @property
+    def path(self) -> str:
+        """The absolute path."""
+        return os.path.join(self.root, self.name)
 
 
 def _identity(path: str) -> tuple[int, int]:
@@ -64,13 +70,18 @@ def _identity(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def strays(candidates: Iterable[Candidate], held: list[WatchedFile]) -> list[tuple[Candidate, WatchedFile]]:
-    """The candidates that have lines of a held file, each with that file; not those that a person has allowed."""
-    origins = [origin for origin in map(_Origin, held) if origin.lines]
+def strays(candidates: Iterable[Candidate], held: list[WatchedFile], agent: str) -> list[tuple[Candidate, WatchedFile]]:
+    """The candidates that have lines of a file that others hold than this agent, each with that file.
+
+    Those that a person has allowed are left out.
+    """
+    theirs = of_others(held, agent)
+    origins = [_Origin(each) for each in theirs if not known_strays.has_lines_of(each.path, agent)]
+    origins = [origin for origin in origins if origin.lines]
     found = []
     for candidate in candidates if origins else ():
         near = [origin for origin in origins if _is_near(candidate, origin)]
-        if near and not is_allowed(os.path.join(candidate.root, candidate.name), hash_of(candidate.contents)):
+        if near and not is_allowed(candidate.path, hash_of(candidate.contents)):
             found += [(candidate, origin) for origin in near]
     if not found:
         return []

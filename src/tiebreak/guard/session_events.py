@@ -42,10 +42,10 @@ def start(hook: HookContext, *, own_process: bool) -> Verdict:
 
 def _tidy(hook: HookContext) -> None:
     """Delete what the guard remembers of files and agents that are long gone."""
-    from . import interference, new_commits, safety_copies, watched_files
+    from . import known_strays, new_commits, safety_copies, watched_files
 
     hook.state.tidy()
-    for kept in (interference, new_commits, safety_copies, watched_files):
+    for kept in (known_strays, new_commits, safety_copies, watched_files):
         kept.tidy()
 
 

@@ -89,10 +89,11 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     harmed = interference.harmed(hook, found, theirs, command)
     status = status_of(found.root)
     files = _changed(hook, found, status or [], command, holds, harmed)
+    watched_paths = {each.path for each in theirs}
+    files = [file for file in files if file.path not in watched_paths]
     strays = interference.found_strays(hook, found, files, theirs)
     moved = {candidate.name for candidate, _ in strays}
-    watched_paths = {each.path for each in theirs}
-    files = [file for file in files if file.path not in watched_paths and file.disk_name not in moved]
+    files = [file for file in files if file.disk_name not in moved]
     verdict = _hold_or_report(hook, found, files, holds, harmed)
     told = [verdict.context, report_strays(strays), *notice(hook.board, hook.state, found, command)]
     verdict.context = "\n".join(each for each in told if each)

@@ -34,7 +34,7 @@ def walk(folder: Path, engine: Engine, seed: int, steps: int) -> Walk:
 def test_nothing_that_a_shell_or_git_does_loses_or_mixes_work_unseen(tmp_path: Path, engine: Engine, seed: int) -> None:
     happened = walk(tmp_path, engine, seed, STEPS).happened
     assert happened["written"] >= 15
-    assert happened["commits"] >= 5
+    assert happened["commits"] >= 3
     assert happened["denied"] >= 5
     assert happened["interferences"] >= 5
 

@@ -1,0 +1,50 @@
+"""Known strays: files that were found to have another agent's uncommitted lines, and from which files they have them.
+
+So each stray is told once. And the agent whose lines they are is not kept from committing its own: where a stray is
+held by the agent that moved or copied the lines, they are not that agent's for all that (see `moved_contents`).
+"""
+
+from __future__ import annotations
+
+from ..agent_names import same_family
+from .agent_state import AgentState, common_facts, key
+from .watched_files import watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .watched_files import WatchedFile
+
+DAYS = 7
+"""Days for which strays are known."""
+
+
+def remember(path: str, origins: Iterable[WatchedFile]) -> list[WatchedFile]:
+    """A file has lines of these held files, or of none; returns those of which it was not known."""
+    known, now = _known(path), {f"{each.epoch} {each.path}": each for each in origins}
+    if now:
+        _facts().put(key(path), "\0".join(now).encode("utf-8", "surrogateescape"))
+    elif known:
+        _facts().forget(key(path))
+    return [each for name, each in now.items() if name not in known]
+
+
+def has_lines_of(path: str, agent: str) -> bool:
+    """Whether a file is known to have lines of a file that this agent holds."""
+    origins = (watched(name.partition(" ")[2]) for name in _known(path))
+    return any(each is not None and same_family(each.holder, agent) for each in origins)
+
+
+def tidy() -> None:
+    """Forget what was found long ago."""
+    _facts().forget_older(DAYS)
+
+
+def _known(path: str) -> list[str]:
+    stored = (_facts().get(key(path)) or b"").decode("utf-8", "surrogateescape")
+    return stored.split("\0") if stored else []
+
+
+def _facts() -> AgentState:
+    return common_facts("strays")
