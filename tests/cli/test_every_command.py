@@ -55,6 +55,7 @@ CASES = {
     "transfer": ["transfer", "lock:mine", "--to", "bob~2"],
     "break": ["break", "lock:mine", "--reason", "nobody is there"],
     "adopt": ["adopt"],
+    "recover": ["recover"],
     "run": ["run", "--hold", "lock:new", "--", "echo", '{"from": "the command"}'],
     "send": ["send", "bob", "hello", "--later"],
     "inbox": ["inbox"],

@@ -44,7 +44,7 @@ def test_every_command_has_one_line_of_eighty_columns() -> None:
     lines = overview(80).splitlines()
     listed = [line.split()[0] for line in lines if re.match("  [a-z]", line)]
     assert sorted(listed) == sorted(names())
-    assert len(lines) < 110
+    assert len(lines) <= 110
     assert sum(line.startswith("   ") for line in lines) <= 3  # texts that need a second line
 
 

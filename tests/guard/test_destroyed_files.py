@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tiebreak import Lost, Refused, TiebreakError
+from tiebreak.fingerprints import read_file
 from tiebreak.guard.recovery import kept_file, recover
 
 from ..cli.command import Tb
@@ -152,14 +153,14 @@ def test_a_pipe_in_the_place_of_a_held_file_blocks_no_hook(ann: Claude, ben: Cla
 
 def test_the_contents_of_a_large_file_are_not_read(claude: Start, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.truncate(repo / "a.py", 3 << 30)
-    read: list[int] = []
-    real = os.read
+    read: list[str] = []
 
-    def counted(fd: int, size: int) -> bytes:
-        read.append(size)
-        return real(fd, size)
+    def noted(path: str, most: int = 0) -> bytes:
+        read.append(path)
+        return read_file(path)
 
-    monkeypatch.setattr(os, "read", counted)
+    for module in ("fingerprints", "guard.safety_copies", "guard.interference"):
+        monkeypatch.setattr(f"tiebreak.{module}.read_file", noted)
     ann, ben = claude("ann"), claude("ben")
     ann.edit("src/b.py", "", LINE)
     given = {"file_path": str(repo / "a.py"), "old_string": "a", "new_string": "b"}
@@ -168,6 +169,8 @@ def test_the_contents_of_a_large_file_are_not_read(claude: Start, repo: Path, mo
     ann.say("PostToolUse", tool_name="Edit", tool_input=given, tool_use_id="e", tool_response="ok")
     assert [hold.resource for hold in ann.board.holds.list()] == ["file:a.py", "file:src/b.py"]
     assert f"a.py (held by {ann.name})" in ben.bash("truncate -s 1G a.py")
+    assert str(repo / "src/b.py") in read
+    assert str(repo / "a.py") not in read
 
 
 def test_a_move_keeps_the_holders_lines_out_of_the_commit_under_the_new_name(ann: Claude, ben: Claude) -> None:
@@ -336,3 +339,33 @@ def test_a_change_below_a_repository_inside_is_told_too(ann: Claude, ben: Claude
 def test_what_is_in_quarantine_and_only_touched_is_not_told_again(ann: Claude, ben: Claude) -> None:
     ben.bash("echo x >> src/b.py")
     assert ben.bash("touch src/b.py") == ""
+
+
+def test_two_agents_may_make_the_same_small_change(claude: Start, ben: Claude, repo: Path) -> None:
+    ann = claude("ann")
+    same = "import pytest\nfrom product.things import Thing, make_thing\n"
+    ann.write("test_one.py", same + "\n\ndef test_one():\n    assert make_thing(1)\n")
+    assert "uncommitted lines" not in ben.bash(f"printf '{same}\\n\\ndef test_two():\\n    pass\\n' > test_two.py")
+    ben.commit("test_two.py")
+
+
+def test_a_command_of_the_holder_that_ends_later_does_not_lift_the_quarantine(
+    ann: Claude, ben: Claude, repo: Path
+) -> None:
+    run = {"tool_name": "Bash", "tool_input": {"command": "…"}}
+    ann.say("PreToolUse", **run, tool_use_id="a")
+    ben.bash("echo junk > src/b.py")
+    ann.say("PostToolUse", **run, tool_use_id="a", tool_response={})
+    with pytest.raises(Refused, match=f"changed while a command of {ben.name} ran"):
+        ann.commit("src/b.py")
+    recover(ann.board, kept_file("src/b.py", str(repo)), 0)
+    ann.commit("src/b.py")
+
+
+def test_what_was_found_at_the_end_of_a_turn_is_told_at_the_next(ann: Claude, ben: Claude, repo: Path) -> None:
+    ben.say("PreToolUse", tool_name="Bash", tool_input={"command": "rm -rf src"}, tool_use_id="lost")
+    subprocess.run("rm -rf src", shell=True, cwd=repo, check=True)
+    ben.stop()
+    told = ben.say("UserPromptSubmit", prompt="go on")["hookSpecificOutput"]["additionalContext"]
+    assert f"src/b.py (was removed, held by {ann.name})" in told
+    assert ben.say("UserPromptSubmit", prompt="go on") == {}

@@ -125,7 +125,8 @@ def test_without_a_copy_it_says_so(tb: Tb, repo: Path) -> None:
 def test_nothing_to_do_is_said(tb: Tb, claude: Start) -> None:
     ann = claude("ann")
     ann.edit("a.py", "one", "ONE")
-    assert tb("--as", ann.agent, "recover", "a.py").code == 0  # what was there when it was taken
+    refused = tb("--as", ann.agent, "recover", "a.py")
+    assert (refused.code, refused.err.splitlines()[0]) == (1, "tb: a.py is as it was left")
     assert tb("--as", ann.agent, "recover", "a.py", "--copy", "7").code == 2
 
 
@@ -136,14 +137,48 @@ def test_copies_are_for_their_user_alone_and_end(
     files = [each for each in copies.rglob("*") if each.is_file()]
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
     assert stat.S_IMODE(copies.stat().st_mode) == 0o700
+    ann = destroyed[0]
+    ann.read("src/b.py")
     for _ in range(30):
-        destroyed[0].bash("date +%N >> src/b.py")
+        ann.bash("date +%N >> src/b.py")
     from tiebreak.guard import safety_copies
 
-    assert len(list(safety_copies.copies(str(destroyed[0].cwd / "src/b.py")))) == safety_copies.KEPT
-    monkeypatch.setattr(safety_copies, "MOST_BYTES", 200)
-    safety_copies.tidy()
-    assert sum(each.stat().st_size for each in copies.rglob("*") if each.is_file()) <= 200
+    assert len(list(safety_copies.copies(str(ann.cwd / "src/b.py")))) == safety_copies.KEPT
     monkeypatch.setattr(safety_copies, "DAYS", 0)
     safety_copies.tidy()
+    assert len([each for each in copies.rglob("*") if each.is_file()]) == 1  # what its holder left
+    ann.end()
+    safety_copies.tidy()
     assert not list(copies.rglob("*"))
+
+
+def test_the_oldest_copy_can_be_brought_back_and_the_holders_own_is_never_dropped(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    from tiebreak.guard import safety_copies
+
+    ann, _ = destroyed
+    for number in range(safety_copies.KEPT):  # as somebody else's commands see it
+        (repo / "src/b.py").write_text(f"junk {number}\n")
+        safety_copies.keep(str(repo / "src/b.py"), "")
+    oldest = len(list(safety_copies.copies(str(repo / "src/b.py"))))
+    assert oldest == safety_copies.KEPT + 1
+    assert tb("--as", ann.agent, "recover", "src/b.py", "--copy", str(oldest)).code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+    assert tb("--as", ann.agent, "recover", "src/b.py").code == 1
+    safety_copies.tidy()
+    assert tb("--as", ann.agent, "recover", "src/b.py", "--into", "-").code == 1
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(
+    repo: Path, destroyed: tuple[Claude, Claude], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tiebreak import Refused
+    from tiebreak.guard import recovery
+
+    (repo / "src/b.py").unlink()
+    file = recovery.kept_file("src/b.py", str(repo))
+    (repo / "src/b.py").write_text("somebody is faster\n")
+    with pytest.raises(Refused, match="changed just now"):
+        recovery.recover(destroyed[0].board, file, 0)
+    assert (repo / "src/b.py").read_text() == "somebody is faster\n"

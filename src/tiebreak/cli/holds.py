@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import Invalid
 from ..held_files import called as resource_called
+from ..held_files import is_file
 from ..limits import HOLD_LEASE
 from ..names import seconds, short
 from ..text import plain, span, table
@@ -54,7 +55,7 @@ def hold(context: Context, args: Args) -> None:
 
 def _remember_left(context: Context, held: list[Hold]) -> None:
     """Tell the guard what is in the files: these contents are this agent's."""
-    files = [each for each in held if each.resource.startswith("file:")]
+    files = [each for each in held if is_file(each.resource)]
     if not files:
         return
     from ..guard.left_contents import remember_here
@@ -130,11 +131,11 @@ def _changed_during_command(context: Context, dropped: Released) -> str | None:
 
 
 def _forget(context: Context, released: list[Released]) -> None:
-    files = {each.resource for each in released if each.resource.startswith("file:")}
+    files = {each.resource for each in released if is_file(each.resource)}
     if files:
         from ..guard.watched_files import forget_released
 
-        forget_released(context.board.agent, files)
+        forget_released(context.board.project, context.board.agent, files)
 
 
 @command(

@@ -152,7 +152,7 @@ def _tell(board: Board, root: str, known: str, now: str, by: str, *, own: bool) 
             holder,
             f"The checkout {root} changed from {_called(known)} to {_called(now)}, {while_}. You hold "
             f"{_names(files)} there. `tb commit` refuses to commit there until it is back, or until you name the "
-            f"branch: `tb commit --branch {now} …`",
+            f"branch: `tb commit --branch {_argument(now)} …`",
         )
     told = {holder: files for holder, files in others.items() if not same_family(holder, board.agent)}
     if not told:
@@ -162,6 +162,13 @@ def _tell(board: Board, root: str, known: str, now: str, by: str, *, own: bool) 
         f"tiebreak: this checkout changed from {_called(known)} to {_called(now)}, {while_}, and others work here: "
         f"{named}. They were told. A worktree of your own keeps you apart: `git worktree add`."
     )
+
+
+def _argument(branch: str) -> str:
+    """A branch as an argument of `tb commit --branch`; HEAD stands for wherever the checkout is."""
+    import shlex
+
+    return "HEAD" if branch == DETACHED else shlex.quote(branch)
 
 
 def _called(branch: str) -> str:
@@ -183,13 +190,13 @@ def check_branch(board: Board, found: Repository, chosen: str) -> str:
     """
     now, state = branch_of(found), AgentState(board.agent)
     wanted = expected(state, found.root)
-    if chosen and chosen.removeprefix("refs/heads/") != now:
+    if chosen not in ("", "HEAD") and chosen.removeprefix("refs/heads/") != now:
         raise Refused(f"this checkout is on {_called(now)}, not on {_called(chosen)}")
     is_other = wanted and not chosen and wanted != now and _works_on(board, found.root)
     if is_other and not _changed_itself(board, state, found, wanted):
         raise Refused(
             f"this checkout is on {_called(now)} now, and you worked on {_called(wanted)}: somebody changed it",
-            hint=f"`tb commit --branch {now} …` commits here all the same",
+            hint=f"`tb commit --branch {_argument(now)} …` commits here all the same",
         )
     if wanted:
         expect(state, found.root, now)

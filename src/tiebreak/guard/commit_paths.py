@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .index_entries import Entry
+    from .index_entries import IndexEntry
 
 NESTED = "another repository"
 BESIDE_MARKED = "in the place of marked files"
@@ -37,7 +37,7 @@ class Selection:
 
     __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "there")
 
-    def __init__(self, named: _Named, entries: dict[str, Entry], marked: dict[str, str]) -> None:
+    def __init__(self, named: _Named, entries: dict[str, IndexEntry], marked: dict[str, str]) -> None:
         self.named = named
         self.entries = entries
         """The files in the checkout's index, by their paths."""
@@ -111,7 +111,7 @@ def _new(root: str, names: list[str]) -> list[str]:
     return list(dict.fromkeys(os.fsdecode(path) for path in found))
 
 
-def _check_conflicts(entries: dict[str, Entry]) -> None:
+def _check_conflicts(entries: dict[str, IndexEntry]) -> None:
     unresolved = [path for path, each in special(entries).items() if each.unmerged]
     if unresolved:
         raise Refused(
@@ -123,7 +123,7 @@ def _check_conflicts(entries: dict[str, Entry]) -> None:
 # ── Marked files ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _marked(root: str, entries: dict[str, Entry]) -> dict[str, str]:
+def _marked(root: str, entries: dict[str, IndexEntry]) -> dict[str, str]:
     """The marks of files. Where git marks every file as assume-unchanged by itself, that one says nothing."""
     marked = {path: each.mark for path, each in special(entries).items() if each.mark}
     if ASSUME_UNCHANGED in marked.values() and _is_set(root, "core.ignoreStat"):
@@ -135,7 +135,7 @@ def _is_set(root: str, key: str) -> bool:
     return git("config", "--type=bool", "--default=false", key, root=root) == b"true\n"
 
 
-def _changed(root: str, marked: dict[str, str], entries: dict[str, Entry]) -> dict[str, str]:
+def _changed(root: str, marked: dict[str, str], entries: dict[str, IndexEntry]) -> dict[str, str]:
     """The marked files that differ from the index. Nobody needs to hear of one that is outside of a sparse checkout."""
     changed, files = {}, []
     for path, mark in marked.items():

@@ -31,7 +31,7 @@ from .guarded_file import guarded_files
 from .left_contents import watched_now
 from .moved_contents import Candidate, strays
 from .watched_files import is_allowed
-from .working_places import works_here
+from .working_places import WorkingPlaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class CommitRules:
         self.way_out = way_out
         """What the hint of a refusal begins with."""
         self._checkout = checkout_of(found)
+        self._places = WorkingPlaces(board)
         self._holds = board.holds.list()
         self._by_name: dict[str, list[Hold]] = {}
         self._globs: list[Hold] = []
@@ -116,7 +117,7 @@ class CommitRules:
 
     def works_here(self, hold: Hold) -> bool:
         """Whether a holder works in this checkout."""
-        return works_here(self.board, holder_id(hold) or "", self.root)
+        return self._places.works_in(holder_id(hold) or "", self.root)
 
     def quarantined(self, files: CommitFiles) -> list[WatchedFile]:
         """The files in quarantine: the grant of their holder is current, and they are not as it left them."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..repository import Repository
 
-    Check = Callable[["HookRun"], None]
+    HookCheck = Callable[["HookRun"], None]
 
 _ABSOLUTE = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
@@ -159,7 +159,7 @@ def _pre_push(run: HookRun) -> None:
     check_push(run.board, run.found.root, run.given())
 
 
-_CHECKS: dict[str, Check] = {
+_CHECKS: dict[str, HookCheck] = {
     "pre-commit": _pre_commit,
     "pre-merge-commit": _pre_merge_commit,
     "prepare-commit-msg": _prepare_commit_msg,

@@ -17,7 +17,7 @@ AT_ONCE = 500
 """Most paths that are given to git as arguments."""
 
 
-class Entry:
+class IndexEntry:
     """A file in the index, as `git ls-files -s -v` shows it: tag, mode, object and stage."""
 
     __slots__ = ("facts",)
@@ -47,13 +47,13 @@ class Entry:
         return self.facts.split(b" ")[2].decode()
 
 
-def index_entries(root: str, paths: list[str]) -> dict[str, Entry]:
+def index_entries(root: str, paths: list[str]) -> dict[str, IndexEntry]:
     """The files at and below these paths in the checkout's index."""
     out = {}
     for line in listed(root, ("ls-files", "-z", "-s", "-v"), paths):
         facts, found, path = line.partition(b"\t")
         if found:
-            out[os.fsdecode(path)] = Entry(facts)
+            out[os.fsdecode(path)] = IndexEntry(facts)
     return out
 
 
@@ -77,6 +77,6 @@ def listed(
         yield from filter(None, output.split(b"\0"))
 
 
-def special(entries: dict[str, Entry]) -> dict[str, Entry]:
+def special(entries: dict[str, IndexEntry]) -> dict[str, IndexEntry]:
     """The entries with a mark or a conflict."""
     return {path: each for path, each in entries.items() if not each.facts.startswith(b"H")}

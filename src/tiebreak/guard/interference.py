@@ -20,7 +20,7 @@ from .guarded_file import guarded_files
 from .interference_report import Interference, name_from, tell_holder, tell_of_stray
 from .left_contents import accept, held_names, remember_left, watched_now
 from .safety_copies import keep
-from .working_places import works_here
+from .working_places import WorkingPlaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,14 +54,15 @@ def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], kno
     theirs = [hold for hold in holds if not same_family(holder_id(hold) or "", hook.agent)]
     wanted = list(held_names(theirs, checkout).items())
     globs = [hold for hold in theirs if means_files_in(hold.resource, checkout) and is_glob(path_of(hold.resource))]
-    globs = [hold for hold in globs if works_here(hook.board, holder_id(hold) or "", found.root)]
+    places = WorkingPlaces(hook.board)
+    globs = [hold for hold in globs if places.works_in(holder_id(hold) or "", found.root)]
     if globs:
         for file in guarded_files(status_of(found.root) or (), found.root, hook.board.project_names, checkout):
             wanted += [(file.disk_name, hold) for hold in globs if overlap(file.name, path_of(hold.resource))]
     return [
         remember_left(hold, found.root, name, known=False)
         for name, hold in wanted
-        if os.path.join(found.root, name) not in known and works_here(hook.board, holder_id(hold) or "", found.root)
+        if os.path.join(found.root, name) not in known and places.works_in(holder_id(hold) or "", found.root)
     ]
 
 
@@ -72,7 +73,9 @@ def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCo
         signature, _ = command.seen.get(record.path, (record.seen, ""))
         if state.signature == signature:
             continue
-        if state.kind == FILE or next(running_commands.of_others(hook.agent, record.root), None) is None:
+        if record.by:
+            keep(record.path, record.holder)  # its holder has to look at it all the same
+        elif state.kind == FILE or next(running_commands.of_others(hook.agent, record.root), None) is None:
             accept(record)
 
 
@@ -93,8 +96,7 @@ def harmed(
             record.save()
         elif now is None or now != content or is_nested:
             words = state.words(record.root)
-            if not record.by or words != "changed":
-                _quarantine(hook, record, content, words)
+            _quarantine(hook, record, content, words)
             out.append(Interference(record, words, name_from(found.root, record)))
     return out
 

@@ -20,14 +20,14 @@ from .private_index import line, set_entries
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..repository import Repository
-    from .index_entries import Entry
-    from .private_index import Change
+    from .index_entries import IndexEntry
+    from .private_index import IndexChange
 
 NAME = "tiebreak-commit.unfinished"
 ABSENT = "000000"
 
 
-def record(found: Repository, changes: dict[str, Change], entries: dict[str, Entry]) -> None:
+def record(found: Repository, changes: dict[str, IndexChange], entries: dict[str, IndexEntry]) -> None:
     """Store what is to be done after the branch has moved: the changes, and the index entries as they are before."""
     out = []
     for path, change in changes.items():

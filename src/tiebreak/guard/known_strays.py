@@ -30,6 +30,11 @@ def remember(path: str, origins: Iterable[WatchedFile]) -> list[WatchedFile]:
     return [each for name, each in now.items() if name not in known]
 
 
+def is_known(path: str, origin: WatchedFile) -> bool:
+    """Whether a file is known to have lines of this held file."""
+    return f"{origin.epoch} {origin.path}" in _known(path)
+
+
 def has_lines_of(path: str, agent: str) -> bool:
     """Whether a file is known to have lines of a file that this agent holds."""
     origins = (watched(name.partition(" ")[2]) for name in _known(path))

@@ -10,7 +10,7 @@ is a *stray* of such a file in one of three cases:
 
 In each case at least one of the lines that the two have in common must be the holder's and not committed: a copy of
 what everybody can have from git is nobody's. While the held file is where it was, these lines must be more than a few
-characters, because two agents can write the same short line (`LEAST`).
+characters, and more still if only a part is the same: two agents can make the same small change (`LEAST`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ ENOUGH = 0.5
 """The share of what a holder left that makes another file a copy of it."""
 LEAST = 24
 """Least bytes of uncommitted lines that make another file a copy, while the held file is where it was."""
+LEAST_ALIKE, LINES_ALIKE = 120, 3
+"""The same, and least lines, if the other file has further lines: two agents can make the same small change."""
 MOST_LINES = 20
-"""Most lines that are looked for in all files of a commit."""
+"""Most lines of a file that are looked for in all files of a commit."""
+MOST_PATTERNS = 100
+"""Most lines of all files that are."""
 LARGEST = 1024 * 1024
 """Largest contents in bytes that are compared line by line."""
 MOST_BYTES = 64 * LARGEST
@@ -47,13 +51,14 @@ class Candidate:
     `before` is the commit that the file is changed from.
     """
 
-    __slots__ = ("before", "contents", "identity", "name", "root")
+    __slots__ = ("before", "contents", "identity", "lines", "name", "root")
 
     def __init__(self, root: str, name: str, contents: bytes, before: str = "HEAD") -> None:
         self.root = root
         self.name = name
         self.contents = contents
         self.before = before
+        self.lines = _lines(contents) if len(contents) <= LARGEST else frozenset()
         self.identity = _identity(self.path)
 
     @property
@@ -86,12 +91,12 @@ def strays(candidates: Iterable[Candidate], held: list[WatchedFile], agent: str)
     if not found:
         return []
     committed = _committed({place for candidate, origin in found for place in (_place(candidate), _place(origin.file))})
-    out = []
-    for candidate, origin in found:
-        lines = _uncommitted(candidate, origin, committed)
-        if lines and _are_many(lines - _committed_anywhere(candidate, lines), origin):
-            out.append((candidate, origin.file))
-    return out
+    shared = [(candidate, origin, _uncommitted(candidate, origin, committed)) for candidate, origin in found]
+    shared = [each for each in shared if _are_many(each[2], *each[:2])]
+    public = _committed_anywhere(shared)
+    return [
+        (candidate, origin.file) for candidate, origin, lines in shared if _are_many(lines - public, candidate, origin)
+    ]
 
 
 def _place(of: Candidate | WatchedFile) -> tuple[str, str, str]:
@@ -104,30 +109,37 @@ def _uncommitted(
 ) -> frozenset[bytes]:
     """The lines of the holder's that the candidate has, and that are committed under neither name."""
     theirs = origin.lines - _lines(committed.get(_place(origin.file), b""))
-    common = (_lines(candidate.contents) & theirs) - _lines(committed.get(_place(candidate), b""))
-    return common if _are_many(common, origin) else frozenset()
+    return (candidate.lines & theirs) - _lines(committed.get(_place(candidate), b""))
 
 
-def _are_many(lines: frozenset[bytes], origin: _Origin) -> bool:
-    return sum(map(len, lines)) >= (LEAST if origin.is_in_place() else 1)
+def _are_many(lines: frozenset[bytes], candidate: Candidate, origin: _Origin) -> bool:
+    """Whether these lines make the candidate a stray of the held file."""
+    if not origin.is_in_place():
+        return bool(lines)
+    is_same = candidate.lines == origin.lines or known_strays.is_known(candidate.path, origin.file)
+    return sum(map(len, lines)) >= (LEAST if is_same else LEAST_ALIKE) and (is_same or len(lines) >= LINES_ALIKE)
 
 
-def _committed_anywhere(candidate: Candidate, lines: frozenset[bytes]) -> frozenset[bytes]:
-    """Those of these lines that some other file of the commit has: everybody can have them from git.
+def _committed_anywhere(shared: list[tuple[Candidate, _Origin, frozenset[bytes]]]) -> frozenset[bytes]:
+    """Those of the shared lines that some file of the last commit has: everybody can have them from git.
 
-    Only the longest lines are looked for. If the commit has all of them, it has the others, too.
+    Of each file only the longest lines are looked for. If the commit has all of them, it has the others, too.
     """
     from ..errors import TiebreakError
     from .git import git
 
-    asked = sorted(lines, key=len)[-MOST_LINES:]
-    raw = [each.rstrip(b"\r") for each in candidate.contents.split(b"\n") if each.strip() in asked]
-    words = ("grep", "-h", "-F", "-a", "--no-color", "--full-name", "-f", "-", candidate.before, "--", ":/")
-    try:
-        found = _lines(git(*words, root=candidate.root, given=b"\n".join(raw) + b"\n"))
-    except TiebreakError:
-        return frozenset()  # nothing has them
-    return lines if found.issuperset(asked) else lines & found
+    asked: dict[tuple[str, str], set[bytes]] = {}
+    for candidate, _, lines in shared:
+        asked.setdefault((candidate.root, candidate.before), set()).update(sorted(lines, key=len)[-MOST_LINES:])
+    found: frozenset[bytes] = frozenset()
+    for (root, before), wanted in asked.items():
+        words = ("grep", "-h", "-F", "-a", "--no-color", "-f", "-", before, "--", ":/")
+        patterns = sorted(wanted, key=len)[-MOST_PATTERNS:]
+        try:
+            found |= _lines(git(*words, root=root, given=b"\n".join(patterns) + b"\n"))
+        except TiebreakError:
+            continue  # nothing has them
+    return found.union(*(lines for _, _, lines in shared if found.issuperset(sorted(lines, key=len)[-MOST_LINES:])), ())
 
 
 class _Origin:
@@ -157,7 +169,7 @@ def _is_near(candidate: Candidate, origin: _Origin) -> bool:
         return False
     if len(candidate.contents) > LARGEST:
         return hash_of(candidate.contents) == file.fingerprint
-    common = _lines(candidate.contents) & origin.lines
+    common = candidate.lines & origin.lines
     same = candidate.identity == (file.device, file.inode)
     return bool(common) and (same or sum(map(len, common)) >= ENOUGH * origin.size)
 

@@ -28,7 +28,7 @@ GITLINK, NO_MODE = b"160000", b"000000"
 _PLAIN = ("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false")
 
 
-class Change:
+class IndexChange:
     """A changed file: its mode and object in the commit before, and in this one. The mode 000000 stands for no file."""
 
     __slots__ = ("mode", "object", "old_mode", "old_object")
@@ -103,17 +103,17 @@ class PrivateIndex:
                 given = b"".join(os.fsencode(path) + b"\0" for path in paths)
                 self._git("update-index", *options, "-z", "--stdin", given=given)
 
-    def changes(self, parent: str) -> dict[str, Change]:
+    def changes(self, parent: str) -> dict[str, IndexChange]:
         """How this index differs from a commit, "" for an empty one."""
         options = ("--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
         fields = self._git("diff", *options, *([parent] if parent else [])).split(b"\0")
         out = {}
         for facts, path in zip(fields[::2], fields[1::2], strict=False):
             old_mode, mode, old, new, _ = facts.decode().removeprefix(":").split(" ")
-            out[os.fsdecode(path)] = Change(old_mode, mode, old, new)
+            out[os.fsdecode(path)] = IndexChange(old_mode, mode, old, new)
         return out
 
-    def keep_only(self, paths: Collection[str], parent: str) -> dict[str, Change]:
+    def keep_only(self, paths: Collection[str], parent: str) -> dict[str, IndexChange]:
         """Set all other files back to the commit `parent`; what is changed then."""
         changes = self.changes(parent)
         others = [line(path, each.old_mode, each.old_object) for path, each in changes.items() if path not in paths]

@@ -10,7 +10,7 @@ import os
 
 from ..agent_names import same_family
 from ..errors import Invalid, Lost, NotFound, Refused
-from ..files import replace_file
+from ..files import remove_file, replace_file
 from ..model import holder_id
 from ..repository import repository
 from . import safety_copies
@@ -51,12 +51,10 @@ class KeptFile:
             return self.copies[number - 1]
         record = watched(self.path)
         left = safety_copies.find(self.path, record.fingerprint) if record is not None else None
-        if left is not None and left.fingerprint != self.fingerprint:
-            return left
-        for copy in self.copies:
-            if copy.fingerprint != self.fingerprint:
-                return copy
-        raise Refused(f"{self.name} is as it was left", hint="`tb recover --list` shows earlier copies")
+        copy = left or self.copies[0]
+        if copy.fingerprint == self.fingerprint:
+            raise Refused(f"{self.name} is as it was left", hint="`tb recover --list` shows earlier copies")
+        return copy
 
 
 def kept_file(path: str, folder: str) -> KeptFile:
@@ -82,8 +80,9 @@ def recover(board: Board, file: KeptFile, number: int) -> SafetyCopy:
     """Put a copy in the place of the file; returns the copy."""
     copy = file.chosen(number)
     record = _checked(board, file, copy)
+    contents = _contents(copy)
     _make_room(file)
-    _write(file.path, copy)
+    _write(file, contents, copy.kind)
     if record is not None and (same_family(record.holder, board.agent) or record.fingerprint == copy.fingerprint):
         accept(record)
     return copy
@@ -130,19 +129,44 @@ def _make_room(file: KeptFile) -> None:
 
 def write_into(path: str, copy: SafetyCopy) -> None:
     """Write a copy to a new file; raises `Refused` if there is something already."""
-    if os.path.lexists(path):
-        raise Refused(f"{path} exists already", hint="name a new file")
-    _write(path, copy)
-
-
-def _write(path: str, copy: SafetyCopy) -> None:
+    contents = _contents(copy)
     try:
-        contents = copy.contents()
-        if copy.kind != safety_copies.LINK:
-            replace_file(path, contents, mode=0o755 if copy.kind == safety_copies.EXECUTABLE else None)
-            return
-        partial = f"{path}.{os.getpid()}.new"
-        os.symlink(os.fsdecode(contents), partial)
-        os.replace(partial, path)
+        _put(path, contents, copy.kind, replace=False)
+    except FileExistsError:
+        raise Refused(f"{path} exists already", hint="name a new file") from None
     except OSError as exc:
         raise Refused(f"{path} could not be written: {exc.strerror}") from None
+
+
+def _contents(copy: SafetyCopy) -> bytes:
+    try:
+        return copy.contents()
+    except OSError as exc:
+        raise Refused(f"the copy could not be read: {exc.strerror}") from None
+
+
+def _write(file: KeptFile, contents: bytes, kind: str) -> None:
+    if look(file.root, file.name).signature != file.now.signature:
+        raise Refused(f"{file.name} changed just now", hint="look at it, and try again")
+    try:
+        _put(file.path, contents, kind, replace=file.now.kind != ABSENT)
+    except FileExistsError:
+        raise Refused(f"{file.name} changed just now", hint="look at it, and try again") from None
+    except OSError as exc:
+        raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
+
+
+def _put(path: str, contents: bytes, kind: str, *, replace: bool) -> None:
+    """Write a file beside the path and give it its name; without `replace`, only if nothing has it."""
+    partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    try:
+        if kind == safety_copies.LINK:
+            os.symlink(os.fsdecode(contents), partial)
+        else:
+            replace_file(partial, contents, mode=0o755 if kind == safety_copies.EXECUTABLE else None)
+        if replace:
+            os.replace(partial, path)
+        else:
+            os.link(partial, path, follow_symlinks=False)
+    finally:
+        remove_file(partial)

@@ -9,12 +9,14 @@ of a clone would take away. The newest ones of each file are kept, for some days
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 from ..files import remove_file, replace_file
 from ..fingerprints import LARGEST, hash_of, read_file
 from ..limits import DAY
 from .agent_state import folder, key
+from .watched_files import all_watched, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,12 +57,13 @@ def keep(path: str, agent: str) -> str | None:
     Nothing is kept, and None is returned, if it is neither a file nor a link, too large, or cannot be read or stored.
     """
     try:
-        if os.path.islink(path):
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
             kind, content = LINK, os.fsencode(os.readlink(path))
         else:
-            content = read_file(path)
-            kind = EXECUTABLE if os.stat(path).st_mode & 0o100 else PLAIN
-        if len(content) > LARGEST:
+            content = read_file(path) if found.st_size <= LARGEST else b""
+            kind = EXECUTABLE if found.st_mode & 0o100 else PLAIN
+        if max(found.st_size, len(content)) > LARGEST:
             return None
         return _store(path, agent, kind, content)
     except OSError:
@@ -76,8 +79,10 @@ def _store(path: str, agent: str, kind: str, content: bytes) -> str:
     os.makedirs(below, mode=0o700, exist_ok=True)
     head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, kind, fingerprint)))
     replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + _END + content)
+    record = watched(path)
     for old in list(copies(path))[KEPT:]:
-        remove_file(old.place)
+        if record is None or old.fingerprint != record.fingerprint:  # what its holder left stays
+            remove_file(old.place)
     return fingerprint
 
 
@@ -102,8 +107,11 @@ def find(path: str, fingerprint: str) -> SafetyCopy | None:
 def tidy() -> None:
     """Delete copies that are too old, and the oldest if all of them take too much room."""
     found = []
+    left = {(key(each.path), each.fingerprint) for each in all_watched()}
     for below, _, names in os.walk(_home()):
         for name in names:
+            if (os.path.basename(below), name.partition("-")[2]) in left:
+                continue  # what its holder left stays
             try:
                 found.append((os.stat(os.path.join(below, name)), os.path.join(below, name)))
             except OSError:

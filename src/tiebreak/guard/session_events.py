@@ -154,7 +154,7 @@ def _short(lines: list[str]) -> str:
 def prompt(hook: HookContext) -> Verdict:
     """A turn begins: show messages that have come since, each once, and what happened to the agent's files."""
     hook.renew()
-    missed = _missed(hook)
+    missed = [*_untold(hook), *_missed(hook)]
     shown = (hook.state.get("shown") or b"0").decode("ascii", "replace")
     unread = hook.board.messages.inbox(after=int(shown) if shown.isdecimal() else 0, limit=20)
     lines = missed
@@ -172,6 +172,18 @@ def _missed(hook: HookContext) -> list[str]:
 
     context = look_after(hook, running_commands.take_unfinished(hook)).context
     return [each for each in (context, *_unexplained(hook)) if each]
+
+
+def _tell_later(hook: HookContext, lines: list[str]) -> None:
+    """Keep for the next turn what the end of this one has no place for."""
+    if lines:
+        hook.state.put("untold", "\n".join([*_untold(hook), *lines]).encode())
+
+
+def _untold(hook: HookContext) -> list[str]:
+    kept = (hook.state.get("untold") or b"").decode("utf-8", "replace")
+    hook.state.forget("untold")
+    return kept.split("\n") if kept else []
 
 
 def _look_at_branch(hook: HookContext) -> list[str]:
@@ -205,7 +217,7 @@ def stop(hook: HookContext) -> Verdict:
     """A turn ends: release files without changes, and remind the agent of its open claims, once."""
     claims: list[Task] = hook.board.call("agents.renew", {})
     remember_claims(hook.state, claims)
-    _missed(hook)
+    _tell_later(hook, _missed(hook))
     _release(hook, everything=False)
     open_now = " ".join(f"{task.id}:{task.epoch}" for task in claims).encode()
     if not claims or hook.call.reminded or hook.state.get("reminded") == open_now:
@@ -253,7 +265,8 @@ def _release(hook: HookContext, *, everything: bool) -> None:
     mine = [hold for hold in hook.board.holds.list() if holder_id(hold) == hook.agent]
     if not everything:
         taken = {(hook.state.get(name) or b"").decode() for name in hook.state.names("taken")}
-        mine = [hold for hold in mine if hold.resource in taken and not _is_disturbed(hold)]
+        disturbed = _disturbed(mine)
+        mine = [hold for hold in mine if hold.resource in taken - disturbed]
         unchanged = _without_changes(hook, mine) if mine else set()
         mine = [hold for hold in mine if hold.resource in unchanged]
     for hold in mine:
@@ -263,19 +276,21 @@ def _release(hook: HookContext, *, everything: bool) -> None:
             raise
         except TiebreakError:
             pass  # somebody else has it by now
-    forget_released(hook.agent, {hold.resource for hold in mine})
+    if mine:
+        forget_released(mine[0].project, hook.agent, {hold.resource for hold in mine})
 
 
-def _is_disturbed(hold: Hold) -> bool:
-    """Whether a held file is not as its holder left it: then its work is not in the file, but in a safety copy."""
+def _disturbed(holds: list[Hold]) -> set[str]:
+    """The held files that are not as their holder left them: its work is not in the file, but in a safety copy."""
     from .disk_state import look
     from .left_contents import watched_now
 
-    for record in watched_now([hold]):
+    out = set()
+    for record in watched_now(holds):
         state = look(record.root, record.name)
         if record.by or (state.signature != record.seen and state.fingerprint() != record.fingerprint):
-            return True
-    return False
+            out.add(record.resource)
+    return out
 
 
 def _without_changes(hook: HookContext, holds: list[Hold]) -> set[str]:

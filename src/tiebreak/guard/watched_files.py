@@ -125,10 +125,10 @@ def is_allowed(path: str, fingerprint: str) -> bool:
     return _allowed().get(key(path)) == fingerprint.encode()
 
 
-def forget_released(holder: str, resources: set[str]) -> None:
+def forget_released(project: str, holder: str, resources: set[str]) -> None:
     """Delete the records of files that their holder has released."""
     for each in all_watched():
-        if each.holder == holder and each.resource in resources:
+        if (each.project, each.holder) == (project, holder) and each.resource in resources:
             each.forget()
 
 

@@ -1,4 +1,4 @@
-"""Where an agent works: the checkouts in which it has held a file.
+"""Where agents work: the checkouts in which they have held files.
 
 A file hold speaks of the repository's file in every checkout. What another agent's command does to that file in its own
 checkout concerns the holder less than what it does in the holder's: there the holder's uncommitted lines are.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from ..names import short
 from .agent_state import AgentState, key
 
 TYPE_CHECKING = False
@@ -23,13 +22,25 @@ def note_place(state: AgentState, root: str) -> None:
         state.put(name, os.fsencode(root))
 
 
-def works_here(board: Board, holder: str, root: str) -> bool:
-    """Whether a holder works in the checkout at `root`, or may do so.
+class WorkingPlaces:
+    """Who works in which checkout. The board is asked once at most."""
 
-    Of an agent whose hooks never ran on this machine, only the board knows on which machine it is.
-    """
-    places = AgentState(holder).names("places")
-    if places:
-        return any(os.path.basename(place) == key(root) for place in places)
-    hosts = {each.host for each in board.agents.list(agent=short(holder)) if each.id == holder and each.host}
-    return not hosts or os.uname().nodename in hosts
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._known: dict[tuple[str, str], bool] = {}
+        self._hosts: dict[str, str | None] | None = None
+
+    def works_in(self, holder: str, root: str) -> bool:
+        """Whether a holder works in the checkout at `root`, or may do so.
+
+        Of an agent whose hooks never ran on this machine, only the board knows on which machine it is.
+        """
+        if (holder, root) not in self._known:
+            places = [os.path.basename(place) for place in AgentState(holder).names("places")]
+            self._known[holder, root] = key(root) in places if places else self._may_be_here(holder)
+        return self._known[holder, root]
+
+    def _may_be_here(self, holder: str) -> bool:
+        if self._hosts is None:
+            self._hosts = {each.id: each.host for each in self._board.agents.list()}
+        return self._hosts.get(holder) in (None, "", os.uname().nodename)
