@@ -182,3 +182,10 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(
     with pytest.raises(Refused, match="changed just now"):
         recovery.recover(destroyed[0].board, file, 0)
     assert (repo / "src/b.py").read_text() == "somebody is faster\n"
+
+
+def test_the_permissions_of_the_file_stay(tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]) -> None:
+    (repo / "src/b.py").chmod(0o600)
+    assert tb("--as", destroyed[0].agent, "recover", "src/b.py").code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+    assert stat.S_IMODE(os.stat(repo / "src/b.py").st_mode) == 0o600

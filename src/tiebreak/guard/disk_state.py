@@ -40,6 +40,10 @@ class DiskState:
             return f"kind-{self.kind}"
         return "absent" if self.kind == ABSENT else digest(self.path)
 
+    def mode(self) -> int | None:
+        """The permissions of a file; None if none is there."""
+        return int(self.signature.split(" ")[1], 8) & 0o777 if self.kind == FILE else None
+
     def became(self, kind: str, signature: str) -> bool:
         """Whether it is of a kind now, of which it was not when it had that signature."""
         return self.kind == kind and signature.partition(" ")[0] != kind

@@ -149,21 +149,26 @@ def _write(file: KeptFile, contents: bytes, kind: str) -> None:
     if look(file.root, file.name).signature != file.now.signature:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again")
     try:
-        _put(file.path, contents, kind, replace=file.now.kind != ABSENT)
+        _put(file.path, contents, kind, replace=file.now.kind != ABSENT, mode=file.now.mode())
     except FileExistsError:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again") from None
     except OSError as exc:
         raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
 
 
-def _put(path: str, contents: bytes, kind: str, *, replace: bool) -> None:
-    """Write a file beside the path and give it its name; without `replace`, only if nothing has it."""
+def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | None = None) -> None:
+    """Write a file beside the path and give it its name; without `replace`, only if nothing has it.
+
+    `mode` are the permissions of the file that was there, if there was one.
+    """
     partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
     try:
         if kind == safety_copies.LINK:
             os.symlink(os.fsdecode(contents), partial)
         else:
-            replace_file(partial, contents, mode=0o755 if kind == safety_copies.EXECUTABLE else None)
+            replace_file(partial, contents, mode=mode)
+            if kind == safety_copies.EXECUTABLE:
+                os.chmod(partial, os.stat(partial).st_mode | 0o100 if mode is not None else 0o755)
         if replace:
             os.replace(partial, path)
         else:
