@@ -65,7 +65,7 @@ def test_a_held_file_that_is_gone_is_told_to_both_and_recovered(ann: Claude, ben
     told = ben.bash(command)
     assert f"src/b.py (was removed, held by {ann.name})" in told
     assert "src/b.py was removed while a shell command of" in messages(ann)
-    assert "`tb recover src/b.py` brings it back" in messages(ann)
+    assert f"`tb recover {ann.cwd}/src/b.py` brings it back" in messages(ann)
     recover(ann.board, kept_file("src/b.py", str(ann.cwd)), 0)
     assert (ann.cwd / "src/b.py").read_text() == "b\n" + LINE
     ann.commit("src/b.py")
@@ -108,7 +108,7 @@ def test_a_file_under_a_glob_of_an_agent_without_hooks_is_watched(
     assert "held by ann" in ben.bash(command)
     inbox = tb("--as", "ann~1", "inbox").out
     assert "src/b.py" in inbox
-    assert "tb recover src/b.py" in inbox
+    assert f"tb recover {repo}/src/b.py" in inbox
     if "ln" in command:
         assert tb("--as", "ann~1", "recover", "src/b.py").code == 1
         (repo / "src").unlink()
@@ -251,7 +251,7 @@ def test_a_command_whose_end_no_hook_told_is_looked_at_by_the_next_event(ann: Cl
 def test_what_nobodys_command_did_is_told_to_the_holder_once(ann: Claude, repo: Path) -> None:
     (repo / "src/b.py").unlink()
     told = ann.say("UserPromptSubmit", prompt="go on")["hookSpecificOutput"]["additionalContext"]
-    assert "src/b.py, which you hold, was removed, by nobody that tiebreak knows. `tb recover src/b.py`" in told
+    assert f"src/b.py, which you hold, was removed, by nobody that tiebreak knows. `tb recover {repo}/src/b.py`" in told
     assert ann.say("UserPromptSubmit", prompt="go on") == {}
 
 

@@ -33,7 +33,8 @@ def told(agent: Claude, since: str, *, by_command: bool = True) -> list[str]:
     """What an agent is told after its command, or at the start of its turn."""
     found = repository(str(agent.cwd))
     assert found is not None
-    return new_commits.notice(agent.board, found, since, agent.name if by_command else "")
+    makers = [agent.agent] if by_command else []
+    return new_commits.notice(agent.board, found, since, makers).get(agent.agent, [])
 
 
 def inbox(agent: Claude) -> list[str]:

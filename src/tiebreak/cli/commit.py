@@ -45,7 +45,16 @@ def commit(context: Context, args: Args) -> None:
         _show(context, str(exc.data.get("output") or ""))
         raise
     _show(context, str(made["hook_output"]))
+    _warn(context, found.root, made)
     context.answer(made, _text(context, made))
+
+
+def _warn(context: Context, root: str, made: dict[str, Any]) -> None:
+    """Name the files that somebody else changed unseen, before they were committed."""
+    from ..guard.unexplained_changes import unexplained_in
+
+    for line in unexplained_in(context.board.agent, root, made["paths"]):
+        context.warn(line)
 
 
 def _show(context: Context, output: str) -> None:

@@ -4,8 +4,8 @@ All agents in a checkout share one `HEAD`. If one of them changes it, the next c
 that it does not expect. So each agent's branch in a checkout is remembered: the one that it was on when the agent began
 to hold files there, or that the agent changed to itself. `tb commit` refuses another one, unless the agent names it.
 
-A change is an agent's own if only its command was running in the checkout. It is told to everybody who holds files
-there, once: by whoever notices it first.
+A change is an agent's own if only its commands were running in the checkout, whoever notices it. It is told to
+everybody who holds files there, once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..model import holder_id
 from ..names import short
 from ..repository import open_at_once
 from . import running_commands
+from .agent_notes import leave_notes
 from .agent_state import AgentState, common_facts, key
 from .holder_messages import tell
 from .left_contents import watched_now
@@ -109,7 +110,7 @@ def begin(board: Board, state: AgentState, found: Repository) -> None:
 # ── When it changes ──────────────────────────────────────────────────────────────────────────────────
 
 
-def notice(board: Board, state: AgentState, found: Repository, command: RunningCommand | None) -> list[str]:
+def notice(board: Board, found: Repository, command: RunningCommand | None) -> list[str]:
     """Look at HEAD: tell all holders if it moved in a way that concerns them; returns what to tell this agent.
 
     `command` is this agent's command that has just ended, if there is one.
@@ -118,50 +119,82 @@ def notice(board: Board, state: AgentState, found: Repository, command: RunningC
     branch, since = _last_look(found.root)
     if not now or (now, commit) == (branch, since):
         return []
-    _looks().put(key(found.root), f"{now}\0{commit}".encode("utf-8", "surrogateescape"))
-    if not branch:
-        return []
-    by = short(board.agent) if command is not None else ""
-    told = []
-    if now != branch:
-        own = command is not None and command.branch == branch and not _others_run(board.agent, found.root)
-        if own:
-            expect(state, found.root, now)
-        told.append(_tell(board, found.root, branch, now, by, own=own))
-    if since:
+    told: dict[str, list[str]] = {}
+    makers = _makers(board.agent, found.root, command) if branch else []
+    if branch and now != branch:
+        if len(makers) == 1:
+            expect(AgentState(makers[0]), found.root, now)
+        told = _tell(board, found, branch, now, makers)
+    if branch and since:
         from . import new_commits
 
-        told += new_commits.notice(board, found, since, by)
-    return [each for each in told if each]
+        more = new_commits.notice(board, found, since, makers)
+        told = {each: [*told.get(each, ()), *more[each]] for each in makers}
+    # Noted last: if this hook is killed before, the next one tells.
+    _looks().put(key(found.root), f"{now}\0{commit}".encode("utf-8", "surrogateescape"))
+    for maker, lines in told.items():
+        if maker != board.agent:
+            leave_notes(AgentState(maker), lines)
+    return told.get(board.agent, [])
+
+
+def _makers(agent: str, root: str, command: RunningCommand | None) -> list[str]:
+    """The agents that may have moved HEAD: whose commands run there, or else whose command has just ended elsewhere."""
+    commands = running_commands.running()
+    here = dict.fromkeys(each.agent for each in commands if each.root == root)
+    if not here and command is not None:
+        here = {agent: None}
+    return list(here or dict.fromkeys(each.agent for each in commands if not each.root))
 
 
 def _others_run(agent: str, root: str) -> bool:
-    return next(running_commands.of_others(agent, root), None) is not None
+    return bool(running_commands.others_in(root, agent, running_commands.running()))
 
 
-def _tell(board: Board, root: str, known: str, now: str, by: str, *, own: bool) -> str:
-    here = [each for each in watched_now(board.holds.list()) if each.root == root and each.fingerprint]
-    while_ = f"while a shell command of {by} ran" if by else "by nobody that tiebreak knows"
-    others: dict[str, list[WatchedFile]] = {}
-    for each in here:
-        if not (own and same_family(each.holder, board.agent)):
-            others.setdefault(each.holder, []).append(each)
-    for holder, files in others.items():
+def _tell(board: Board, found: Repository, known: str, now: str, makers: list[str]) -> dict[str, list[str]]:
+    """Tell the holders; returns what to tell those whose commands ran."""
+    changed = f"changed from {_called(known)} to {_called(now)}, {during(makers)}"
+    sole = makers[0] if len(makers) == 1 else ""
+    held: dict[str, list[WatchedFile]] = {}
+    for each in watched_now(board.holds.list()):
+        if each.root == found.root and each.fingerprint and not same_family(each.holder, sole):
+            held.setdefault(each.holder, []).append(each)
+    for holder, files in held.items():
         tell(
             board,
             holder,
-            f"The checkout {root} changed from {_called(known)} to {_called(now)}, {while_}. You hold "
-            f"{_names(files)} there. `tb commit` refuses to commit there until it is back, or until you name the "
-            f"branch: `tb commit --branch {_argument(now)} …`",
+            f"The checkout {found.root} {changed}. You hold {_names(files)} there. `tb commit` refuses to commit there "
+            f"until it is back, or until you name the branch: `tb commit --branch {_argument(now)} …`",
+            once=f"{found.root} {known} {now} {_moved_at(found)}",
         )
-    told = {holder: files for holder, files in others.items() if not same_family(holder, board.agent)}
-    if not told:
-        return ""
-    named = "; ".join(f"{short(holder)} holds {_names(files)}" for holder, files in sorted(told.items()))
-    return (
-        f"tiebreak: this checkout changed from {_called(known)} to {_called(now)}, {while_}, and others work here: "
-        f"{named}. They were told. A worktree of your own keeps you apart: `git worktree add`."
-    )
+    return {each: _told(each, found.root, changed, held) for each in makers}
+
+
+def _told(maker: str, root: str, changed: str, held: dict[str, list[WatchedFile]]) -> list[str]:
+    theirs = {who: files for who, files in sorted(held.items()) if not same_family(who, maker)}
+    if not theirs:
+        return []
+    named = "; ".join(f"{short(who)} holds {_names(files)}" for who, files in theirs.items())
+    return [
+        f"tiebreak: the checkout {root} {changed}, and others work there: {named}. They were told. A worktree of your "
+        "own keeps you apart: `git worktree add`."
+    ]
+
+
+def during(makers: list[str]) -> str:
+    """While whose commands something happened, as a part of a sentence."""
+    if not makers:
+        return "by nobody that tiebreak knows"
+    commands = "a shell command" if len(makers) == 1 else "shell commands"
+    return f"while {commands} of {' and '.join(map(short, makers))} ran"
+
+
+def _moved_at(found: Repository) -> int:
+    """When HEAD was moved to this branch."""
+    try:
+        return os.stat(os.path.join(found.private, "HEAD")).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _argument(branch: str) -> str:

@@ -23,7 +23,7 @@ _FORMATS = {stat.S_IFREG: FILE, stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER}
 class DiskState:
     """What is at a place: its kind, and a signature that changes with every write, replacement and removal."""
 
-    __slots__ = ("above", "device", "inode", "kind", "path", "signature", "size")
+    __slots__ = ("above", "changed_at", "device", "inode", "kind", "path", "signature", "size")
 
     def __init__(self, kind: str, path: str, found: os.stat_result | None = None, above: str = "") -> None:
         self.kind = kind
@@ -31,6 +31,8 @@ class DiskState:
         self.above = above
         """The path of the link or repository that is above it."""
         self.device, self.inode, self.size = (found.st_dev, found.st_ino, found.st_size) if found else (0, 0, 0)
+        self.changed_at = found.st_ctime_ns if found else 0
+        """When the inode was last changed, in nanoseconds; 0 if there is none."""
         times = f" {found.st_mode:o} {self.inode} {self.size} {found.st_mtime_ns} {found.st_ctime_ns}" if found else ""
         self.signature = kind + times
 

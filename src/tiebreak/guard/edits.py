@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..model import Hold
     from .guarded_file import GuardedFile
     from .hook_context import HookContext
+    from .watched_files import WatchedFile
 
 HELD = ("hold.taken", "hold.renewed", "hold.released", "hold.expired", "hold.transferred")
 """The events by which an agent is known to have held a file at that time."""
@@ -273,13 +274,18 @@ def _remember_own(hook: HookContext, file: GuardedFile) -> None:
             remember_left(hold, file.root, file.disk_name)
 
 
+def _is_changed(record: WatchedFile) -> bool:
+    """Whether a file is in quarantine, or not as its holder left it."""
+    return bool(record.by) or look(record.root, record.name).signature != record.seen
+
+
 def seen(hook: HookContext) -> Verdict:
     """After a read: remember the file as the agent has seen it."""
     for path in hook.call.paths:
         if not read_set.remember_seen(hook.state, path, hook.call.shown):
             continue
-        mark = quarantined(path)
-        if mark is not None and same_family(mark.holder, hook.agent):
-            accept(mark)
+        known = watched(path)
+        if known is not None and same_family(known.holder, hook.agent) and _is_changed(known):
+            accept(known)
     hook.renew()
     return Verdict()

@@ -53,6 +53,10 @@ class HookContext:
         self.board = Board(engine, agent=self.agent, project=project_of(call.cwd, environ))
         self.state = AgentState(self.agent, environ)
 
+    def board_in(self, project: str) -> Board:
+        """The same board as the agent sees it in another project."""
+        return Board(self.board.engine, agent=self.agent, project=project)
+
     def renew(self, *, seconds: float = 0.0, resources: list[str] | None = None, hashes: Any = ()) -> list[Task]:
         """Renew the agent's claims and holds, if it is time; `seconds` is how long the next tool may run."""
         lease = max(CLAIM_LEASE, seconds + ROOM)

@@ -1,6 +1,11 @@
 """What happens to the files of others while an agent's command runs: looked for by their names, before and after it.
 
 A file that is not as its holder left it goes into quarantine, and both agents are told (`interference_report`).
+
+Commands overlap, and nobody can say which of two commands wrote to a file that changed while both ran. If the holder's
+command was the last to begin, the change counts as the holder's, because most commands that run for long change nothing
+of others. Both agents are told all the same, by their own hooks: whoever's hook comes first notes in the record beside
+whom the file changed. What the holder left before stays in a safety copy.
 """
 
 from __future__ import annotations
@@ -13,19 +18,24 @@ from ..fingerprints import read_file
 from ..globs import is_glob, overlap
 from ..held_files import means_files_in, path_of
 from ..model import holder_id
-from . import known_strays, running_commands
+from . import known_strays
 from .disk_state import FILE, REACHABLE, REPOSITORY_ABOVE, look
 from .git_status import status_of
 from .guarded_file import guarded_files
-from .interference_report import Interference, name_from, tell_holder, tell_of_stray
-from .left_contents import accept, held_names, remember_left, watched_now
+from .interference_report import Interference, name_from, tell_holder, tell_of_stray, words_beside
+from .left_contents import accept, held_names, remember_left, watched_anywhere
+from .running_commands import Look, others_in, running
 from .safety_copies import keep
+from .watched_files import watched
 from .working_places import WorkingPlaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..model import Hold
     from ..repository import Repository
+    from .disk_state import DiskState
     from .guarded_file import GuardedFile
     from .hook_context import HookContext
     from .moved_contents import Candidate
@@ -33,19 +43,32 @@ if TYPE_CHECKING:
     from .watched_files import WatchedFile
 
 
-def look_before(hook: HookContext, found: Repository, command: RunningCommand) -> None:
-    """Remember what is at the places of all held files, in this checkout and in others."""
+# ── Before a command ─────────────────────────────────────────────────────────────────────────────────
+
+
+def look_before(hook: HookContext, found: Repository | None, command: RunningCommand) -> list[WatchedFile]:
+    """Remember what is at the places of all held files, wherever they are; returns their records."""
     holds = hook.board.holds.list()
-    records = watched_now(holds)
-    records += _begin_to_watch(hook, found, holds, {each.path for each in records})
+    records = watched_anywhere(hook.board, holds)
+    if found is not None:
+        records += _begin_to_watch(hook, found, holds, {each.path for each in records})
+    commands = running() if records else []
     for record in records:
         state = look(record.root, record.name)
-        is_own = same_family(record.holder, hook.agent)
-        content = ""
-        if not is_own and state.signature != record.seen:
-            is_left = not record.by and state.kind in REACHABLE
-            content = (keep(record.path, record.holder) if is_left else state.fingerprint()) or ""
-        command.seen[record.path] = (state.signature, content)
+        command.seen[record.path] = (
+            Look(state.signature) if state.signature == record.seen else _changed_look(hook, record, state, commands)
+        )
+    return records
+
+
+def _changed_look(hook: HookContext, record: WatchedFile, state: DiskState, commands: list[RunningCommand]) -> Look:
+    """A file is not as its record says. While another command may be destroying it, it is not what its holder left."""
+    is_left = not record.by and state.kind in REACHABLE and not same_family(record.holder, hook.agent)
+    if not is_left:
+        return Look(state.signature, state.fingerprint() or "")
+    is_left = not others_in(record.root, record.holder, commands)
+    fingerprint = keep(record.path, record.holder if is_left else "") or state.fingerprint()
+    return Look(state.signature, fingerprint or "", is_left=is_left)
 
 
 def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], known: set[str]) -> list[WatchedFile]:
@@ -66,48 +89,113 @@ def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], kno
     ]
 
 
-def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> None:
-    """What this agent's command changed in its own files is what it left, unless another's may have destroyed it."""
+# ── The agent's own files ────────────────────────────────────────────────────────────────────────────
+
+
+def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> list[str]:
+    """What this agent's command changed in its own files is what it left; returns what to tell it about others."""
+    told, commands = [], None
     for record in records:
-        state = look(record.root, record.name)
-        signature, _ = command.seen.get(record.path, (record.seen, ""))
-        if state.signature == signature:
+        state, before = look(record.root, record.name), command.seen.get(record.path)
+        if state.signature == (before.signature if before else record.seen):
             continue
         if record.by:
             keep(record.path, record.holder)  # its holder has to look at it all the same
-        elif state.kind == FILE or next(running_commands.of_others(hook.agent, record.root), None) is None:
-            accept(record)
-
-
-def harmed(
-    hook: HookContext, found: Repository, records: list[WatchedFile], command: RunningCommand
-) -> list[Interference]:
-    """The files of others that changed during the command and are not as their holders left them."""
-    out = []
-    for record in records:
-        signature, content = command.seen.get(record.path, ("", ""))
-        state = look(record.root, record.name)
-        if not signature or state.signature == signature:
             continue
-        now = state.fingerprint()
-        is_nested = state.became(REPOSITORY_ABOVE, signature)
-        if now is not None and now == record.fingerprint and not is_nested:
-            record.by, record.seen = "", state.signature  # its holder has it back
-            record.save()
-        elif now is None or now != content or is_nested:
-            words = state.words(record.root)
-            _quarantine(hook, record, content, words)
-            out.append(Interference(record, words, name_from(found.root, record)))
-    return out
+        commands = running() if commands is None else commands
+        others = _names(each for each in others_in(record.root, hook.agent, commands) if may_have_changed(each, state))
+        told += _accept(record, state, others)
+    return told
 
 
-def _quarantine(hook: HookContext, record: WatchedFile, content: str, words: str) -> None:
-    """Keep a file from being committed, and tell its holder. `content` is what was there before, if it is known."""
-    if not record.by:
-        record.fingerprint = content or record.fingerprint
-    record.by = record.by or hook.agent
-    record.save()
-    tell_holder(hook.board, record, words)
+def _accept(record: WatchedFile, state: DiskState, others: list[str]) -> list[str]:
+    """Accept a changed file, beside whose change the commands of others ran, or had run; returns what to tell."""
+    known, left = record.beside.split(), record.fingerprint
+    if state.kind == FILE or not (known or others):
+        accept(record, " ".join(others))
+    else:  # what is gone or replaced is not what the holder left, unless it says so
+        _note(record, state, others)
+    everybody = list(dict.fromkeys([*known, *others]))
+    return [words_beside(record, state, everybody, left)] if everybody else []
+
+
+def _note(record: WatchedFile, state: DiskState, others: list[str]) -> None:
+    found: WatchedFile | None = record
+    while found is not None and found.grant == record.grant and not found.by:
+        found.seen, found.beside = state.signature, " ".join(others)
+        if found.save():
+            return
+        found = watched(record.path)
+
+
+def may_have_changed(command: RunningCommand, state: DiskState) -> bool:
+    """Whether a command that runs now had begun when a file was changed. Of what is gone, nobody knows when."""
+    return state.changed_at == 0 or command.since <= state.changed_at
+
+
+def _names(commands: Iterable[RunningCommand]) -> list[str]:
+    return list(dict.fromkeys(each.agent for each in commands))
+
+
+# ── The files of others ──────────────────────────────────────────────────────────────────────────────
+
+
+def harmed(hook: HookContext, root: str, records: list[WatchedFile], command: RunningCommand) -> list[Interference]:
+    """The files of others that changed during the command and are not as their holders left them.
+
+    `root` is the checkout in which it ran.
+    """
+    found = (_harm(hook, root, record, command) for record in records if record.path in command.seen)
+    return [each for each in found if each is not None]
+
+
+def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCommand) -> Interference | None:
+    """What happened to one file. Its record may change at the same time, and is read again then."""
+    before, found = command.seen[record.path], record
+    while True:
+        state = look(found.root, found.name)
+        if state.signature == before.signature:
+            return None
+        told = _judge(hook, found, state, command)
+        if told is None or found.save():
+            break
+        newer = watched(record.path)
+        if newer is None or newer.grant != record.grant:
+            return None  # it has been released
+        found = newer
+    if not told:
+        return None
+    if found.by:
+        tell_holder(hook.board, found, state)
+    return Interference(found, state.words(found.root), name_from(root, found), is_shared=not found.by)
+
+
+def _judge(hook: HookContext, record: WatchedFile, state: DiskState, command: RunningCommand) -> bool | None:
+    """Change the record as it must be; returns whether this agent is told. None if nothing is to be stored."""
+    beside, before, now = record.beside.split(), command.seen[record.path], state.fingerprint()
+    is_nested = state.became(REPOSITORY_ABOVE, before.signature)
+    if state.signature == record.seen and not record.by:  # its holder has accepted it since
+        record.beside = " ".join(each for each in beside if each != hook.agent)
+        return True if hook.agent in beside else None
+    if now is not None and now == record.fingerprint and not is_nested:
+        record.by, record.seen = "", state.signature  # its holder has it back
+        return False
+    if now is not None and now == before.fingerprint and not is_nested:
+        return None
+    if not record.by and _holder_began_later(record, state, command):
+        keep(record.path, record.holder)
+        record.beside = " ".join(dict.fromkeys([*beside, hook.agent]))
+        return True
+    if not record.by and before.is_left:
+        record.fingerprint = before.fingerprint
+    record.by, record.beside = record.by or hook.agent, ""
+    return True
+
+
+def _holder_began_later(record: WatchedFile, state: DiskState, command: RunningCommand) -> bool:
+    """Whether a command of the holder runs that began after this one, and may have changed the file."""
+    theirs = (each for each in running() if same_family(each.agent, record.holder))
+    return any(each.since > command.since and may_have_changed(each, state) for each in theirs)
 
 
 def found_strays(
@@ -131,7 +219,9 @@ def found_strays(
     found_now, out = strays(candidates, records, hook.agent), []
     for candidate in candidates:
         origins = [record for stray, record in found_now if stray is candidate]
-        out += [(candidate, record) for record in known_strays.remember(candidate.path, origins)]
-    for candidate, record in out:
-        tell_of_stray(hook.board, candidate, record)
+        new = known_strays.unknown(candidate.path, origins)
+        for record in new:
+            tell_of_stray(hook.board, candidate, record)
+        known_strays.remember(candidate.path, origins)
+        out += [(candidate, record) for record in new]
     return out

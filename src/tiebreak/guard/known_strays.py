@@ -20,19 +20,24 @@ DAYS = 7
 """Days for which strays are known."""
 
 
-def remember(path: str, origins: Iterable[WatchedFile]) -> list[WatchedFile]:
-    """A file has lines of these held files, or of none; returns those of which it was not known."""
-    known, now = _known(path), {f"{each.epoch} {each.path}": each for each in origins}
+def unknown(path: str, origins: Iterable[WatchedFile]) -> list[WatchedFile]:
+    """Those of these held files of which it is not known that the file has lines of theirs."""
+    known = _known(path)
+    return [each for each in origins if _named(each) not in known]
+
+
+def remember(path: str, origins: Iterable[WatchedFile]) -> None:
+    """A file has lines of these held files, or of none."""
+    known, now = _known(path), [_named(each) for each in origins]
     if now:
         _facts().put(key(path), "\0".join(now).encode("utf-8", "surrogateescape"))
     elif known:
         _facts().forget(key(path))
-    return [each for name, each in now.items() if name not in known]
 
 
 def is_known(path: str, origin: WatchedFile) -> bool:
     """Whether a file is known to have lines of this held file."""
-    return f"{origin.epoch} {origin.path}" in _known(path)
+    return _named(origin) in _known(path)
 
 
 def has_lines_of(path: str, agent: str) -> bool:
@@ -44,6 +49,10 @@ def has_lines_of(path: str, agent: str) -> bool:
 def tidy() -> None:
     """Forget what was found long ago."""
     _facts().forget_older(DAYS)
+
+
+def _named(origin: WatchedFile) -> str:
+    return f"{origin.epoch} {origin.path}"
 
 
 def _known(path: str) -> list[str]:

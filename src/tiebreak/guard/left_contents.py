@@ -2,7 +2,7 @@
 
 The holder's own hooks write them: when the hold is taken, after each edit, and after each command. Before a command of
 anybody else, the files of holders that have no hooks are looked at, too. What changes while somebody else's command
-runs is never taken for what the holder left (see `shell_changes`).
+runs is taken for what the holder left only if a command of the holder ran as well (see `interference`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ from ..repository import repository
 from .agent_state import AgentState
 from .disk_state import REACHABLE, look
 from .safety_copies import keep
-from .watched_files import WatchedFile, all_watched
+from .watched_files import WatchedFile, all_watched, watched
 from .working_places import note_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..board import Board
     from ..model import Hold
+    from .disk_state import DiskState
+
+MOST_PROJECTS = 10
+"""Most further projects whose held files are looked at."""
 
 
 def remember_left(hold: Hold, root: str, name: str, *, known: bool = True) -> WatchedFile:
@@ -37,7 +42,8 @@ def remember_left(hold: Hold, root: str, name: str, *, known: bool = True) -> Wa
     made = WatchedFile(root, name, project=hold.project, resource=hold.resource, holder=holder, epoch=hold.epoch)
     if known:
         note_place(AgentState(holder), root)
-    accept(made)
+    made.left(*_now(made))
+    made.replace()
     return made
 
 
@@ -52,18 +58,42 @@ def remember_here(holds: list[Hold], root: str) -> None:
         remember_left(hold, found.root, name)
 
 
-def accept(record: WatchedFile) -> None:
-    """What is there now is what the holder left."""
+def accept(record: WatchedFile, beside: str = "") -> None:
+    """What is there now is what the holder left, although the commands of the agents `beside` ran, too."""
+    now, fingerprint = _now(record)
+    found: WatchedFile | None = record
+    while found is not None and found.grant == record.grant:
+        by = found.by if look(record.root, record.name).signature != now.signature else ""
+        found.left(now, fingerprint)
+        found.by, found.beside = by, beside  # if it has changed since, a quarantine is not about what the holder left
+        if found.save():
+            return
+        found = watched(record.path)
+
+
+def _now(record: WatchedFile) -> tuple[DiskState, str | None]:
+    """What is there now, and its fingerprint; a copy is kept."""
     now = look(record.root, record.name)
     kept = keep(record.path, record.holder) if now.kind in REACHABLE else None
-    record.left(now, kept or now.fingerprint())
-    record.save()
+    return now, kept or now.fingerprint()
 
 
 def watched_now(holds: Iterable[Hold]) -> list[WatchedFile]:
     """The records whose hold is still current on the board."""
+    return _current(all_watched(), holds)
+
+
+def watched_anywhere(board: Board, holds: Iterable[Hold]) -> list[WatchedFile]:
+    """The same, also of other projects on the board; `holds` are those of its own."""
+    records = all_watched()
+    others = {each.project for each in records} - {hold.project for hold in holds}
+    more = [hold for name in sorted(others)[:MOST_PROJECTS] for hold in board.holds.list(project=name)]
+    return _current(records, [*holds, *more])
+
+
+def _current(records: list[WatchedFile], holds: Iterable[Hold]) -> list[WatchedFile]:
     current = {(hold.project, hold.resource, holder_id(hold), hold.epoch) for hold in holds}
-    return [each for each in all_watched() if (each.project, each.resource, each.holder, each.epoch) in current]
+    return [each for each in records if (each.project, each.resource, each.holder, each.epoch) in current]
 
 
 def of_others(records: list[WatchedFile], agent: str) -> list[WatchedFile]:

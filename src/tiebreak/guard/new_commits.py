@@ -14,9 +14,8 @@ from ..errors import TiebreakError
 from ..model import holder_id
 from ..names import short
 from ..text import plain
-from . import running_commands
 from .agent_state import AgentState, common_facts
-from .checkout_branch import DETACHED, branch_of
+from .checkout_branch import DETACHED, branch_of, during
 from .commit_files import commits_in, files_of
 from .commit_rules import CommitRules
 from .git import AGENT, git
@@ -78,15 +77,15 @@ def tidy() -> None:
     _facts().forget_older(DAYS)
 
 
-def _is_first(name: str) -> bool:
-    """Whether nobody has looked at a commit yet; from now on somebody has."""
-    facts = _facts()
-    os.makedirs(facts.home, mode=0o700, exist_ok=True)
-    try:
-        os.close(os.open(os.path.join(facts.home, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        return False
-    return True
+def _is_known(name: str) -> bool:
+    """Whether a commit was checked, or its holders were told about it."""
+    return _facts().get(name) is not None
+
+
+def _note_look(name: str) -> None:
+    """The holders were told about a commit."""
+    if not _is_known(name):
+        _facts().put(name, b"")
 
 
 def _facts() -> AgentState:
@@ -96,34 +95,39 @@ def _facts() -> AgentState:
 # ── What was not ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def notice(board: Board, found: Repository, since: str, by: str) -> list[str]:
-    """Tell the holders about new commits that have their files; returns what to tell the agent whose command ran.
+def notice(board: Board, found: Repository, since: str, makers: list[str]) -> dict[str, list[str]]:
+    """Tell the holders about new commits that have their files; returns what to tell the agents whose commands ran.
 
-    `since` is the commit that the checkout was at when somebody last looked. `by` is the name of the acting agent if
-    its command has just ended, or "".
+    `since` is the commit that the checkout was at when somebody last looked. `makers` are these agents, by their ids.
     """
     told = []
-    for commit in unseen_commits(board, found, since, by):
+    commits = unseen_commits(board, found, since, makers)
+    for commit in commits:
         for holder, parts in commit.has.items():
-            _tell(board, found, commit, holder, parts, by)
-        if by:
+            _tell(board, found, commit, holder, parts, makers)
+        if commit.has:
             named = "; ".join(f"{_listed(parts)} of {short(holder)}" for holder, parts in sorted(commit.has.items()))
             told.append(
                 f"tiebreak: commit {commit.name[:10]} was made while that command ran, past the checks, and has "
                 f"{named}. The holders were told; ask with `tb send {short(min(commit.has))} …`."
             )
-    return told
+    for commit in commits:
+        _note_look(commit.name)
+    return dict.fromkeys(makers, told)
 
 
-def _tell(board: Board, found: Repository, commit: UnseenCommit, holder: str, parts: list[str], by: str) -> None:
+def _tell(
+    board: Board, found: Repository, commit: UnseenCommit, holder: str, parts: list[str], makers: list[str]
+) -> None:
     branch = branch_of(found)
     where = f"on {branch}" if branch not in ("", DETACHED) else f"in {found.root}"
-    whence = f"while a shell command of {by} ran" if by else f"by {plain(commit.who)}"
+    whence = during(makers) if makers else f"by {plain(commit.who)}"
     tell(
         board,
         holder,
         f"Commit {commit.name[:10]} {where} has {_listed(parts)}, which you hold. It was made {whence}, and no "
         f"check has passed it. `git show {commit.name[:10]}` shows it.",
+        once=commit.name,
     )
 
 
@@ -131,22 +135,22 @@ def _listed(parts: list[str]) -> str:
     return ", ".join(parts[:SHOWN]) + (f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else "")
 
 
-def unseen_commits(board: Board, found: Repository, since: str, by: str = "") -> list[UnseenCommit]:
-    """The new commits at HEAD that no check has passed, and that have files which others hold, or lines of them.
+def unseen_commits(board: Board, found: Repository, since: str, makers: list[str]) -> list[UnseenCommit]:
+    """The new commits at HEAD that no check has passed, with what each has of files that others hold.
 
-    Each commit is looked at once, by whoever comes first.
+    `makers` are the agents that may have made them; if there is one, its own files do not count. Commits at which
+    somebody has looked are left out.
     """
     try:
-        names = [name for name in _new(found, since) if _is_first(name)] if since.strip("0") else []
+        names = [name for name in _new(found, since) if not _is_known(name)] if since.strip("0") else []
         commits = _read(found.root, names) if names else []
     except TiebreakError:
         return []  # git does not have the commits any more
     if commits:
-        own = by and next(running_commands.of_others(board.agent, found.root), None) is None
-        rules = CommitRules(board, found.root, committer=board.agent if own else "")
+        rules = CommitRules(board, found.root, committer=makers[0] if len(makers) == 1 else "")
         for commit in commits:
             _compare(commit, rules)
-    return [commit for commit in commits if commit.has]
+    return commits
 
 
 def _compare(commit: UnseenCommit, rules: CommitRules) -> None:

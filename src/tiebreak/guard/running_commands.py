@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 
 from ..agent_names import same_family
 from .agent_state import AgentState, common_facts, folder, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .hook_context import HookContext
 
@@ -24,12 +25,28 @@ DEFAULT = 600.0
 ROOM = 60.0
 """Seconds for which a command counts as running beyond the longest time that it may run."""
 MARK = "shell-"
+MADE_BY = "tiebreak command 2"
+LENGTH = len(key(""))
+"""Of the name of an agent's folder."""
+
+
+class Look:
+    """What was at a held place before a command."""
+
+    __slots__ = ("fingerprint", "is_left", "signature")
+
+    def __init__(self, signature: str, fingerprint: str = "", *, is_left: bool = False) -> None:
+        self.signature = signature
+        self.fingerprint = fingerprint
+        """"" if it was as in its record."""
+        self.is_left = is_left
+        """Whether it is what the holder left, although its record says something else."""
 
 
 class RunningCommand:
     """What was found before a command."""
 
-    __slots__ = ("agent", "branch", "commit", "root", "seconds", "seen", "since")
+    __slots__ = ("agent", "branch", "root", "seconds", "seen", "since")
 
     def __init__(self, agent: str, root: str, seconds: float) -> None:
         self.agent = agent
@@ -37,17 +54,21 @@ class RunningCommand:
         """The top of the checkout; "" outside of any repository."""
         self.seconds = seconds
         self.branch = ""
-        self.commit = ""
-        """The commit that the checkout was at; "" before the first one."""
         self.since = 0
         """When the command began, on the clock that stamps files, in nanoseconds."""
-        self.seen: dict[str, tuple[str, str]] = {}
-        """For each held path: its signature, and the fingerprint if it was not what the holder left."""
+        self.seen: dict[str, Look] = {}
+        """For each held path."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it must have ended long ago."""
+        return time.time() - self.since / 1e9 > self.seconds + ROOM
 
     def save(self, state: AgentState, tool_use: str) -> int:
         """Store the mark; returns the time that the command begins at."""
-        lines = ["tiebreak command 1", self.agent, self.root, str(self.seconds), self.branch, self.commit]
-        lines += [text for path, found in self.seen.items() for text in (path, *found)]
+        lines = [MADE_BY, self.agent, self.root, str(self.seconds), self.branch]
+        for path, look in self.seen.items():
+            lines += [path, look.signature, look.fingerprint, "left" if look.is_left else ""]
         name = _name(tool_use)
         state.put(name, b"\0".join(line.encode("utf-8", "surrogateescape") for line in lines))
         return state.moment(name)
@@ -57,50 +78,63 @@ def _name(tool_use: str) -> str:
     return f"{MARK}{key(tool_use or 'the only one')}"
 
 
-def take(hook: HookContext) -> RunningCommand | None:
-    """The command of this call, which has ended; None if nothing was marked before it."""
+@contextmanager
+def ended(hook: HookContext) -> Iterator[RunningCommand | None]:
+    """The command of this call, which has ended; None if nothing was marked before it.
+
+    Its mark stays until all has been told: if this hook is killed before, a later one makes up for it.
+    """
     name = _name(hook.call.tool_use)
-    found = _read(hook.state, name)
+    yield _read(hook.state, name)
     hook.state.forget(name)
-    return found
 
 
-def take_unfinished(hook: HookContext) -> RunningCommand | None:
+@contextmanager
+def unfinished(hook: HookContext) -> Iterator[RunningCommand | None]:
     """The oldest command of an agent that has no command running now: no event came after it."""
     names = sorted(
         (each for each in hook.state.names("") if os.path.basename(each).startswith(MARK)), key=hook.state.moment
     )
-    found = [each for each in (_read(hook.state, name) for name in names) if each is not None]
+    found = (_read(hook.state, name) for name in names)
+    yield next((each for each in found if each is not None), None)
     for name in names:
         hook.state.forget(name)
-    return found[0] if found else None
 
 
-def of_others(agent: str, root: str) -> Iterator[str]:
-    """The agents, apart from this one and its family, whose commands run in a checkout."""
-    for home in os.listdir(folder()):
-        for found in own(common_facts(home), root):
-            is_old = time.time() - found.since / 1e9 > found.seconds + ROOM
-            if not is_old and not same_family(found.agent, agent):
-                yield found.agent
+def running() -> list[RunningCommand]:
+    """The commands of all agents of this user that run now."""
+    homes = (common_facts(name) for name in os.listdir(folder()) if len(name) == LENGTH)
+    return [each for home in homes for each in _marked(home) if not each.is_old]
 
 
-def own(state: AgentState, root: str) -> Iterator[RunningCommand]:
+def others_in(root: str, agent: str, commands: Iterable[RunningCommand]) -> list[RunningCommand]:
+    """Those of these commands that may change a checkout and are not of this agent or its family.
+
+    A command that was started outside of any repository may change any.
+    """
+    return [each for each in commands if each.root in (root, "") and not same_family(each.agent, agent)]
+
+
+def own(state: AgentState, root: str) -> list[RunningCommand]:
     """The commands of an agent that run in a checkout."""
+    return [each for each in _marked(state) if each.root == root]
+
+
+def _marked(state: AgentState) -> Iterator[RunningCommand]:
     for name in state.names(""):
-        found = _read(state, name) if os.path.basename(name).startswith(MARK) else None
-        if found is not None and found.root == root:
+        found = _read(state, name) if name.startswith(MARK) else None
+        if found is not None:
             yield found
 
 
 def _read(state: AgentState, name: str) -> RunningCommand | None:
     stored = state.get(name)
     values = [] if stored is None else stored.decode("utf-8", "surrogateescape").split("\0")
-    if len(values) < 6 or len(values) % 3:
+    if values[:1] != [MADE_BY] or len(values) % 4 != 1:
         return None
-    _, agent, root, seconds, branch, commit, *seen = values
+    _, agent, root, seconds, branch, *seen = values
     found = RunningCommand(agent, root, float(seconds))
-    found.branch, found.commit, found.since = branch, commit, state.moment(name)
-    for at in range(0, len(seen), 3):
-        found.seen[seen[at]] = (seen[at + 1], seen[at + 2])
+    found.branch, found.since = branch, state.moment(name)
+    for at in range(0, len(seen), 4):
+        found.seen[seen[at]] = Look(seen[at + 1], seen[at + 2], is_left=bool(seen[at + 3]))
     return found

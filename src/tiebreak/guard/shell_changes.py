@@ -1,10 +1,10 @@
 """After a shell command: finds the files that it changed, and whether another agent holds them.
 
 A hook cannot know beforehand what a command will write. So before the command it looks at the places of all files that
-others hold, and remembers what is there (`interference`, `running_commands`). Afterwards it looks at the same places
-again, and at what git reports as changed. A file whose inode changed since then (its ctime) has changed while the
-command ran. If nobody holds it, this agent does from now on. If another agent holds it, it is put in quarantine, and
-both agents are told.
+others hold, also in other repositories, and remembers what is there (`interference`, `running_commands`). Afterwards it
+looks at the same places again, and at what git reports as changed in the checkout of the command. A file whose inode
+changed since then (its ctime) has changed while the command ran. If nobody holds it, this agent does from now on. If
+another agent holds it, both agents are told, and it is put in quarantine unless a command of its holder ran, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..limits import HOLD_LEASE
 from ..model import holder_id
 from ..repository import repository
 from ..text import plain
-from . import interference, read_set, running_commands
+from . import interference, read_set
+from .agent_notes import leave_notes, take_notes
 from .agent_state import common_facts, key
 from .checkout_branch import begin, branch_of, notice
 from .disk_state import FILE, changed_since, inode_in, look
@@ -31,8 +32,9 @@ from .git_status import status_of
 from .guarded_file import guarded_files
 from .hook_call import Verdict
 from .interference_report import Interference, report, report_strays, tell_holder
-from .left_contents import held_names, of_others, remember_left, watched_now
-from .running_commands import DEFAULT, RunningCommand
+from .left_contents import held_names, of_others, remember_left, watched_anywhere
+from .running_commands import DEFAULT, RunningCommand, ended
+from .unexplained_changes import note_unexplained
 from .watched_files import WatchedFile, watched
 
 TYPE_CHECKING = False
@@ -53,10 +55,11 @@ def before(hook: HookContext) -> Verdict:
     """Before a command: remember what others hold and left, and renew everything for as long as the command may run."""
     found = repository(hook.call.cwd)
     command = RunningCommand(hook.agent, found.root if found else "", hook.call.seconds or DEFAULT)
-    if found is not None:
-        notice(hook.board, hook.state, found, None)
-        command.branch = branch_of(found)
-        interference.look_before(hook, found, command)
+    records = interference.look_before(hook, found, command)
+    leave_notes(hook.state, look_at_branches(hook, found, records, None))
+    command.branch = branch_of(found) if found is not None else ""
+    if records:
+        note_unexplained(hook.state, records)
     since = command.save(hook.state, hook.call.tool_use)
     hook.renew(seconds=command.seconds)
     _let_the_clock_move(since)
@@ -74,19 +77,55 @@ def _let_the_clock_move(mark: int) -> None:
 def after(hook: HookContext) -> Verdict:
     """After a command: find what it changed, and tell the agents."""
     hook.renew(seconds=0.0)
-    return look_after(hook, running_commands.take(hook))
+    with ended(hook) as command:
+        verdict = look_after(hook, command)
+    verdict.context = "\n".join(each for each in (*take_notes(hook.state), verdict.context) if each)
+    return verdict
 
 
 def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     """Find what a command changed that has ended."""
-    found = repository(command.root) if command is not None and command.root else None
-    if command is None or found is None:
+    if command is None:
         return Verdict()
     holds = hook.board.holds.list()
-    records = watched_now(holds)
+    records = watched_anywhere(hook.board, holds)
     theirs = of_others(records, hook.agent)
-    interference.accept_own(hook, [each for each in records if each not in theirs], command)
-    harmed = interference.harmed(hook, found, theirs, command)
+    told = interference.accept_own(hook, [each for each in records if each not in theirs], command)
+    harmed = interference.harmed(hook, command.root, theirs, command)
+    found = repository(command.root) if command.root else None
+    verdict = Verdict(context=report(harmed))
+    if found is not None:
+        verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed)
+    moved = look_at_branches(hook, found, records, command)
+    verdict.context = "\n".join(each for each in (*told, verdict.context, *moved) if each)
+    return verdict
+
+
+def look_at_branches(
+    hook: HookContext, found: Repository | None, records: list[WatchedFile], command: RunningCommand | None
+) -> list[str]:
+    """Look at HEAD in this checkout, and in all that have held files; returns what to tell this agent.
+
+    `command` is this agent's command that has just ended, if there is one.
+    """
+    told = notice(hook.board, found, command) if found is not None else []
+    here = found.root if found is not None else ""
+    for root, project in {each.root: each.project for each in records if each.root != here}.items():
+        other = repository(root)
+        if other is not None and other.root == root:
+            told += notice(hook.board_in(project), other, command)
+    return told
+
+
+def _look_in_checkout(
+    hook: HookContext,
+    found: Repository,
+    command: RunningCommand,
+    holds: list[Hold],
+    theirs: list[WatchedFile],
+    harmed: list[Interference],
+) -> Verdict:
+    """Look at what git reports as changed in the checkout in which a command ran."""
     status = status_of(found.root)
     files = _changed(hook, found, status or [], command, holds, harmed)
     watched_paths = {each.path for each in theirs}
@@ -95,8 +134,7 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     moved = {candidate.name for candidate, _ in strays}
     files = [file for file in files if file.disk_name not in moved]
     verdict = _hold_or_report(hook, found, files, holds, harmed)
-    told = [verdict.context, report_strays(strays), *notice(hook.board, hook.state, found, command)]
-    verdict.context = "\n".join(each for each in told if each)
+    verdict.context = "\n".join(each for each in (verdict.context, report_strays(strays)) if each)
     if status is None:
         verdict.warning = "tiebreak: git status failed here, so only files that somebody holds were checked"
     return verdict
@@ -111,7 +149,8 @@ def _changed(
     harmed: list[Interference],
 ) -> list[GuardedFile]:
     """The files that were written while the command ran, and held files under new names."""
-    moved = {inode_in(command.seen[each.record.path][0]) for each in harmed if each.record.path in command.seen} - {0}
+    looks = [command.seen[each.record.path] for each in harmed if each.record.path in command.seen]
+    moved = {inode_in(each.signature) for each in looks} - {0}
     missing = _missing(found, status)
     own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
     names = [
@@ -207,8 +246,8 @@ def _held_by_another(
             file.root, file.disk_name, project=project, resource=resource, holder=holder, epoch=lost.epoch
         )
         known.by = hook.agent
-        known.save()
-        tell_holder(hook.board, known, "changed")
+        known.replace()
+        tell_holder(hook.board, known, look(known.root, known.name))
     harmed.append(Interference(known, "changed", file.name))
 
 

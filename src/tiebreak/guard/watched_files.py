@@ -5,29 +5,40 @@ is noticed, whatever was done to the file or to the folders above it. The record
 whose command the file changed. A quarantined file cannot be committed until its holder has read or edited it, or has
 its contents back, or a person has cleared it with `tb guard clear`. The quarantine also ends with the holder's grant.
 
+Several hooks may read and change a record at once. So it is only stored if it is still as it was read: whoever comes
+too late reads it again.
+
 Exclusion does not depend on these records, only on the board. They belong to the user on one machine.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
-from .agent_state import AgentState, common_facts, key
+from ..files import lock_file
+from .agent_state import AgentState, common_facts, folder, key
 from .disk_state import look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .disk_state import DiskState
 
 DAYS = 7
 """Days after which a record that nobody has touched is deleted."""
+PATIENCE = 2.0
+"""Seconds to wait for a hook that stores a record. It takes less than a thousandth of one, unless it was stopped."""
+LOCK = "watched.lock"
 
 
 class WatchedFile:
     """A held file in a checkout."""
 
     __slots__ = (
-        *("by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project", "resource", "root", "seen"),
+        *("beside", "by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project", "resource", "root"),
+        *("seen", "stored"),
     )
     root: str
     """The top of the checkout."""
@@ -47,6 +58,11 @@ class WatchedFile:
     """The signature of what was there when the fingerprint was made."""
     by: str
     """The agent during whose command the file changed: it is in quarantine. "" if it is not."""
+    beside: str
+    """The agents, by id, beside whose commands it changed while a command of its holder ran, too. One of the two hooks
+    that have to tell it has not come yet."""
+    stored: bytes | None
+    """The stored record from which this one was read."""
 
     def __init__(self, root: str, name: str, *, project: str, resource: str, holder: str, epoch: int) -> None:
         self.root = root
@@ -55,7 +71,8 @@ class WatchedFile:
         self.resource = resource
         self.holder = holder
         self.epoch = epoch
-        self.fingerprint = self.seen = self.by = ""
+        self.fingerprint = self.seen = self.by = self.beside = ""
+        self.stored = None
         self.device = self.inode = 0
 
     @property
@@ -63,20 +80,53 @@ class WatchedFile:
         """The absolute path, with no link followed below the top of the checkout."""
         return os.path.join(self.root, self.name)
 
+    @property
+    def grant(self) -> tuple[str, int]:
+        """Who holds it, by which epoch."""
+        return self.holder, self.epoch
+
     def left(self, state: DiskState, fingerprint: str | None) -> None:
         """What is there now is what the holder left; that ends a quarantine."""
         self.fingerprint, self.seen, self.by = fingerprint or "", state.signature, ""
         self.device, self.inode = state.device, state.inode
 
-    def save(self) -> None:
-        """Store the record, in place of the earlier one."""
+    def save(self) -> bool:
+        """Store the record, unless it was changed or deleted since it was read; False then."""
+        records, name = _records(), key(self.path)
+        with _lock():
+            if records.get(name) != self.stored:
+                return False
+            self._put(records, name)
+        return True
+
+    def replace(self) -> None:
+        """Store the record in place of any other."""
+        with _lock():
+            self._put(_records(), key(self.path))
+
+    def _put(self, records: AgentState, name: str) -> None:
         values = [self.root, self.name, self.project, self.resource, self.holder, str(self.epoch)]
-        values += [self.fingerprint, str(self.device), str(self.inode), self.seen, self.by]
-        _records().put(key(self.path), b"\0".join(each.encode("utf-8", "surrogateescape") for each in values))
+        values += [self.fingerprint, str(self.device), str(self.inode), self.seen, self.by, self.beside]
+        self.stored = b"\0".join(each.encode("utf-8", "surrogateescape") for each in values)
+        records.put(name, self.stored)
 
     def forget(self) -> None:
         """Delete the record."""
         _records().forget(key(self.path))
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Keep other hooks from storing records meanwhile, but not for ever: this one may be stopped while it does so."""
+    try:
+        fd = lock_file(os.path.join(folder(), LOCK), PATIENCE)
+    except OSError:
+        fd = None  # then nothing can be stored, either
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
 
 
 def watched(path: str) -> WatchedFile | None:
@@ -105,9 +155,11 @@ def quarantined(path: str) -> WatchedFile | None:
 def clear(path: str) -> None:
     """End the quarantine of a file."""
     found = quarantined(path)
-    if found is not None:
+    while found is not None:
         found.by = ""
-        found.save()
+        if found.save():
+            return
+        found = quarantined(path)
 
 
 def allow(path: str) -> None:
@@ -140,12 +192,12 @@ def tidy() -> None:
 
 def _parsed(record: bytes | None) -> WatchedFile | None:
     values = [] if record is None else record.decode("utf-8", "surrogateescape").split("\0")
-    if len(values) != 11 or not all(values[at].isdecimal() for at in (5, 7, 8)):
+    if len(values) != 12 or not all(values[at].isdecimal() for at in (5, 7, 8)):
         return None
-    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by = values
+    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by, beside = values
     made = WatchedFile(root, name, project=project, resource=resource, holder=holder, epoch=int(epoch))
-    made.fingerprint, made.seen, made.by = fingerprint, seen, by
-    made.device, made.inode = int(device), int(inode)
+    made.fingerprint, made.seen, made.by, made.beside = fingerprint, seen, by, beside
+    made.device, made.inode, made.stored = int(device), int(inode), record
     return made
 
 
