@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from .agent_state import key
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .agent_state import AgentState
 
-_NAME = "untold"
+_FACT = "untold"
 
 
-def leave_notes(state: AgentState, lines: Iterable[str]) -> None:
-    """Keep these lines for the agent, after those that are kept already."""
-    lines = list(lines)
-    if lines:
-        state.put(_NAME, "\n".join([*_kept(state), *lines]).encode("utf-8", "surrogateescape"))
+def leave_notes(state: AgentState, notes: Iterable[str]) -> None:
+    """Keep these notes for the agent. Each is a fact of its own, because hooks of several agents leave some at once."""
+    for note in notes:
+        state.put(f"{_FACT}/{key(note)}", note.encode("utf-8", "surrogateescape"))
 
 
 def take_notes(state: AgentState) -> list[str]:
-    """The lines that are kept for the agent. They are kept no longer."""
-    lines = _kept(state)
-    if lines:
-        state.forget(_NAME)
-    return lines
-
-
-def _kept(state: AgentState) -> list[str]:
-    text = (state.get(_NAME) or b"").decode("utf-8", "surrogateescape")
-    return text.split("\n") if text else []
+    """The notes that are kept for the agent, the oldest first. They are kept no longer."""
+    names = sorted(state.names(_FACT), key=state.moment)
+    notes = [(state.get(name) or b"").decode("utf-8", "surrogateescape") for name in names]
+    for name in names:
+        state.forget(name)
+    return [note for note in notes if note]
