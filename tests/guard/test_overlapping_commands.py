@@ -128,6 +128,17 @@ def test_a_change_before_the_holders_command_began_is_the_others_alone(claude: S
     assert quarantined(str(repo / "a.py")) is not None
 
 
+def test_a_change_before_the_others_command_began_is_the_holders_alone(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    begin(ann)
+    put(repo / "a.py", "hers\n")
+    begin(ben)
+    assert BOTH_RAN.format(ben.name) not in finish(ann)
+    assert finish(ben) == ""
+    assert quarantined(str(repo / "a.py")) is None
+
+
 def test_a_held_file_that_vanishes_while_both_ran_stays_held_and_comes_back(claude: Start, tb: Tb, repo: Path) -> None:
     ann, ben = claude("ann"), claude("ben")
     ann.write("new.py", "hers\n")
@@ -170,6 +181,20 @@ def test_a_look_while_another_command_destroys_a_file_keeps_what_its_holder_left
     assert f"a.py (held by {ann.name})" in finish(ben)
     assert tb("--as", ann.agent, "recover", "a.py").code == 0
     assert (repo / "a.py").read_text() == "ONE\ntwo\n"
+
+
+def test_a_file_that_two_commands_destroyed_is_as_its_holder_left_it_again(claude: Start, tb: Tb, repo: Path) -> None:
+    ann, ben, cat = claude("ann"), claude("ben"), claude("cat")
+    ann.edit("a.py", "one", "ONE")
+    begin(ben)
+    put(repo / "a.py", "destroyed\n")
+    begin(cat)
+    put(repo / "a.py", "once more\n")
+    for each in (cat, ben):
+        assert f"a.py (held by {ann.name})" in finish(each)
+    assert tb("--as", ann.agent, "recover", "a.py").code == 0
+    assert (repo / "a.py").read_text() == "ONE\ntwo\n"
+    assert b"destroyed\n" in kept(repo / "a.py")
 
 
 def test_what_a_holder_without_hooks_left_beside_a_command_is_kept_too(claude: Start, tb: Tb, repo: Path) -> None:

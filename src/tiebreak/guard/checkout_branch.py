@@ -17,6 +17,7 @@ from ..errors import Refused
 from ..model import holder_id
 from ..names import short
 from ..repository import open_at_once
+from ..text import plain
 from . import running_commands
 from .agent_notes import leave_notes
 from .agent_state import AgentState, common_facts, key
@@ -210,7 +211,7 @@ def _called(branch: str) -> str:
 
 def _names(files: list[WatchedFile]) -> str:
     more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
-    return ", ".join(each.name for each in files[:SHOWN]) + more
+    return ", ".join(plain(each.name) for each in files[:SHOWN]) + more
 
 
 # ── When it is committed to ──────────────────────────────────────────────────────────────────────────

@@ -53,8 +53,8 @@ def tell_holder(board: Board, record: WatchedFile, state: DiskState) -> None:
     tell(
         board,
         record.holder,
-        f"{record.name} {state.words(record.root)} while a shell command of {short(board.agent)} ran and you hold it. "
-        f"It cannot be committed before you have read it again.{back}",
+        f"{plain(record.name)} {state.words(record.root)} while a shell command of {short(board.agent)} ran and you "
+        f"hold it. It cannot be committed before you have read it again.{back}",
         once=f"{record.path} {record.epoch} {record.seen} {state.signature} {board.agent}",
         project=record.project,
     )
@@ -65,8 +65,8 @@ def tell_of_stray(board: Board, candidate: Candidate, record: WatchedFile) -> No
     tell(
         board,
         record.holder,
-        f"While a shell command of {short(board.agent)} ran, {candidate.name} got uncommitted lines of "
-        f"{record.name}, which you hold. Nobody else can commit it while you hold them.",
+        f"While a shell command of {short(board.agent)} ran, {plain(candidate.name)} got uncommitted lines of "
+        f"{plain(record.name)}, which you hold. Nobody else can commit it while you hold them.",
         once=f"{candidate.path} {candidate.identity} {record.path} {record.epoch} {board.agent}",
         project=record.project,
     )
@@ -83,7 +83,7 @@ def words_beside(record: WatchedFile, state: DiskState, others: list[str], left:
     number = next(numbers, 0)
     back = f" `tb recover {_argument(record)} --copy {number}` brings back what you had left." if number else ""
     changed = state.words(record.root)
-    return f"tiebreak: {record.name}, which you hold, {changed} while your command and {ran} ran.{back}"
+    return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
 
 
 def words_unexplained(record: WatchedFile, state: DiskState) -> str:
@@ -91,7 +91,7 @@ def words_unexplained(record: WatchedFile, state: DiskState) -> str:
     changed = state.words(record.root)
     after = "changed after you left it" if changed == "changed" else changed
     back = f" `tb recover {_argument(record)}` brings back what you left." if _is_kept(record) else ""
-    return f"{record.name}, which you hold, {after}, by nobody that tiebreak knows.{back}"
+    return f"{plain(record.name)}, which you hold, {after}, by nobody that tiebreak knows.{back}"
 
 
 def _argument(record: WatchedFile) -> str:
