@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiebreak import Board
 from tiebreak.guard.client_hooks import _read, client_module, respond
-from tiebreak.guard.commit import commit
+from tiebreak.guard.commits.commit import commit
 from tiebreak.guard.hook_call import Answer
 from tiebreak.guard.hook_context import agent_of
 

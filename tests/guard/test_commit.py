@@ -73,7 +73,7 @@ def test_what_somebody_else_holds_is_refused_and_nothing_moves(claude: Start, re
 
 
 def test_a_commit_that_comes_between_is_built_upon(claude: Start, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tiebreak.guard import commit as module
+    from tiebreak.guard.commits import commit as module
 
     ann = claude("ann")
     ann.edit("a.py", "one", "ONE")

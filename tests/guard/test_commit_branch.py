@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tiebreak import Refused
-from tiebreak.guard import commit as module
+from tiebreak.guard.commits import commit as module
 
 from ..cli.command import Tb
 from .actors import Claude, git

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from tiebreak import Refused
-from tiebreak.guard import commit as module
-from tiebreak.guard import private_index
+from tiebreak.guard.commits import commit as module
+from tiebreak.guard.commits import private_index
 
 from ..cli.command import TB, Tb
 from .actors import Claude, git, repository

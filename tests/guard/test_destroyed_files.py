@@ -11,7 +11,7 @@ import pytest
 
 from tiebreak import Lost, Refused, TiebreakError
 from tiebreak.fingerprints import read_file
-from tiebreak.guard.recovery import kept_file, recover
+from tiebreak.guard.files.recovery import kept_file, recover
 
 from ..cli.command import Tb
 from .actors import Claude, Denied, git
@@ -159,7 +159,7 @@ def test_the_contents_of_a_large_file_are_not_read(claude: Start, repo: Path, mo
         read.append(path)
         return read_file(path)
 
-    for module in ("fingerprints", "guard.safety_copies", "guard.interference"):
+    for module in ("fingerprints", "guard.files.safety_copies", "guard.files.interference"):
         monkeypatch.setattr(f"tiebreak.{module}.read_file", noted)
     ann, ben = claude("ann"), claude("ben")
     ann.edit("src/b.py", "", LINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.git_hooks import NAMES, line
+from tiebreak.guard.commits.git_hooks import NAMES, line
 
 from ..cli.command import Answer, Tb
 from .actors import Claude, git

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tiebreak.guard.agent_guide import SECTION, SKILL
-from tiebreak.guard.config_merge import merge_json, merge_section, merge_toml, read
-from tiebreak.guard.init import CLIENTS
+from tiebreak.guard.setup.agent_guide import SECTION, SKILL
+from tiebreak.guard.setup.config_merge import merge_json, merge_section, merge_toml, read
+from tiebreak.guard.setup.init import CLIENTS
 
 from ..cli.command import Tb
 from .actors import git, put

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.git_hooks import NAMES
-from tiebreak.guard.init import CLIENTS
+from tiebreak.guard.commits.git_hooks import NAMES
+from tiebreak.guard.setup.init import CLIENTS
 
 from ..cli.command import TB, Tb, changed_command
 from .actors import git, put

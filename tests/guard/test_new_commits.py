@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard import new_commits
+from tiebreak.guard.commits import new_commits
 from tiebreak.repository import repository
 
 from .actors import Claude, git

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tiebreak import Refused
-from tiebreak.guard import disk_state, interference
-from tiebreak.guard.safety_copies import copies
-from tiebreak.guard.watched_files import quarantined, watched
+from tiebreak.guard.files import disk_state, interference
+from tiebreak.guard.files.safety_copies import copies
+from tiebreak.guard.files.watched_files import quarantined, watched
 
 from ..cli.command import Tb
 from .actors import Claude, git, put
@@ -235,7 +235,9 @@ def killed(*_: object, **__: object) -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("place", ["interference.tell_holder", "checkout_branch.tell", "new_commits.tell"])
+@pytest.mark.parametrize(
+    "place", ["files.interference.tell_holder", "commits.checkout_branch.tell", "commits.new_commits.tell"]
+)
 def test_a_hook_that_is_killed_before_it_tells_is_made_up_for(
     claude: Start, repo: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -263,7 +265,7 @@ def test_a_hook_that_is_repeated_tells_once(claude: Start, repo: Path, monkeypat
     begin(ben)
     put(repo / "a.py", "destroyed\n")
     with monkeypatch.context() as planted:
-        planted.setattr("tiebreak.guard.shell_changes.status_of", killed)
+        planted.setattr("tiebreak.guard.files.shell_changes.status_of", killed)
         with pytest.raises(Killed):
             finish(ben)
     assert len(messages(ann)) == 1

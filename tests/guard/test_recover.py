@@ -141,7 +141,7 @@ def test_copies_are_for_their_user_alone_and_end(
     ann.read("src/b.py")
     for _ in range(30):
         ann.bash("date +%N >> src/b.py")
-    from tiebreak.guard import safety_copies
+    from tiebreak.guard.files import safety_copies
 
     assert len(list(safety_copies.copies(str(ann.cwd / "src/b.py")))) == safety_copies.KEPT
     monkeypatch.setattr(safety_copies, "DAYS", 0)
@@ -155,7 +155,7 @@ def test_copies_are_for_their_user_alone_and_end(
 def test_the_oldest_copy_can_be_brought_back_and_the_holders_own_is_never_dropped(
     tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]
 ) -> None:
-    from tiebreak.guard import safety_copies
+    from tiebreak.guard.files import safety_copies
 
     ann, _ = destroyed
     for number in range(safety_copies.KEPT):  # as somebody else's commands see it
@@ -174,7 +174,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(
     repo: Path, destroyed: tuple[Claude, Claude], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tiebreak import Refused
-    from tiebreak.guard import recovery
+    from tiebreak.guard.files import recovery
 
     (repo / "src/b.py").unlink()
     file = recovery.kept_file("src/b.py", str(repo))

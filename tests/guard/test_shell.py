@@ -130,7 +130,7 @@ def test_a_glob_that_is_held_is_not_taken_for_a_file(claude: Start) -> None:
 
 
 def test_a_held_file_is_found_among_many_others(claude: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tiebreak.guard.shell_changes.MOST", 3)
+    monkeypatch.setattr("tiebreak.guard.files.shell_changes.MOST", 3)
     ann, ben = claude("ann"), claude("ben")
     ann.edit("src/b.py", "b", "B")
     ann.board.holds.take(resources=["file:www/**"])

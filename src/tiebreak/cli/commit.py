@@ -32,7 +32,7 @@ def commit(context: Context, args: Args) -> None:
     """
     from ..board import here
     from ..errors import Invalid, Refused
-    from ..guard.commit import commit as make
+    from ..guard.commits.commit import commit as make
     from ..repository import repository
 
     needed(args.message, "--message")
@@ -51,7 +51,7 @@ def commit(context: Context, args: Args) -> None:
 
 def _warn(context: Context, root: str, made: dict[str, Any]) -> None:
     """Name the files that somebody else changed unseen, before they were committed."""
-    from ..guard.unexplained_changes import unexplained_in
+    from ..guard.files.unexplained_changes import unexplained_in
 
     for line in unexplained_in(context.board.agent, root, made["paths"]):
         context.warn(line)

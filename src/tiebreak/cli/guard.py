@@ -8,7 +8,7 @@ from .parser import Argument, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..guard.git_hooks import GitHooks
+    from ..guard.commits.git_hooks import GitHooks
     from .context import Context
     from .parser import Args
 
@@ -27,7 +27,7 @@ def guard(context: Context, args: Args) -> int:
     Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed.
     """
     from ..board import here
-    from ..guard.git_hooks import hooks
+    from ..guard.commits.git_hooks import hooks
 
     actions = {"install": _install, "uninstall": _uninstall, "status": _status}
     if args.action in actions:
@@ -40,7 +40,7 @@ def guard(context: Context, args: Args) -> int:
 
 
 def _install(context: Context, installed: GitHooks) -> int:
-    from ..guard.git_hooks import install
+    from ..guard.commits.git_hooks import install
 
     done = install(installed)
     context.answer(done, "\n".join(done))
@@ -48,7 +48,7 @@ def _install(context: Context, installed: GitHooks) -> int:
 
 
 def _uninstall(context: Context, installed: GitHooks) -> int:
-    from ..guard.git_hooks import uninstall
+    from ..guard.commits.git_hooks import uninstall
 
     done = uninstall(installed)
     context.answer(done, "\n".join(done))
@@ -56,7 +56,7 @@ def _uninstall(context: Context, installed: GitHooks) -> int:
 
 
 def _status(context: Context, installed: GitHooks) -> int:
-    from ..guard.git_hooks import status
+    from ..guard.commits.git_hooks import status
     from ..text import table
 
     found = status(installed)
@@ -82,14 +82,14 @@ def _check(context: Context, args: Args) -> int:
 
 
 def _ask(context: Context, args: Args) -> None:
-    from ..guard.git_hook_checks import check
+    from ..guard.commits.git_hook_checks import check
 
     check((args.words or [""])[0], args.rest, lambda: context.board, standard_input)
 
 
 def _clear(context: Context, args: Args) -> int:
     """Allow files to be committed as they are now, after a person has looked at them."""
-    from ..guard.watched_files import allow
+    from ..guard.files.watched_files import allow
 
     needed(args.words, "PATH")
     for path in args.words:

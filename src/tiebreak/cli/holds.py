@@ -58,7 +58,7 @@ def _remember_left(context: Context, held: list[Hold]) -> None:
     files = [each for each in held if is_file(each.resource)]
     if not files:
         return
-    from ..guard.left_contents import remember_here
+    from ..guard.files.left_contents import remember_here
 
     remember_here(files, context.board.root())
 
@@ -123,7 +123,7 @@ def _changed_during_command(context: Context, dropped: Released) -> str | None:
     path = file_of(dropped.resource, context.board.root())
     if not path:
         return None
-    from ..guard.watched_files import quarantined
+    from ..guard.files.watched_files import quarantined
 
     record = quarantined(path)
     same = record is not None and (record.holder, record.epoch) == (context.board.agent, dropped.epoch)
@@ -133,7 +133,7 @@ def _changed_during_command(context: Context, dropped: Released) -> str | None:
 def _forget(context: Context, released: list[Released]) -> None:
     files = {each.resource for each in released if is_file(each.resource)}
     if files:
-        from ..guard.watched_files import forget_released
+        from ..guard.files.watched_files import forget_released
 
         forget_released(context.board.project, context.board.agent, files)
 

@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..guard.init import Plan
-    from ..guard.setup_check import SetupFinding
+    from ..guard.setup.init import Plan
+    from ..guard.setup.setup_check import SetupFinding
     from ..repository import Repository
     from .context import Context
     from .parser import Args
@@ -39,7 +39,7 @@ def init(context: Context, args: Args) -> int:
     from ..board import here
     from ..checkouts import checkout_of, holds_setting
     from ..errors import Invalid
-    from ..guard import init as setup
+    from ..guard.setup import init as setup
     from ..repository import repository
 
     found = repository(here())
@@ -76,7 +76,7 @@ def init(context: Context, args: Args) -> int:
 def _refuse_without_tb() -> None:
     """Refuse to write a name into configuration files that nothing would find."""
     from ..errors import Refused
-    from ..guard.client_path import client_path
+    from ..guard.setup.client_path import client_path
     from ..installation import this_installation
 
     if not client_path().anywhere():
@@ -96,7 +96,7 @@ def _no_mcp() -> str:
 
 
 def _check(found: Repository, clients: list[Any]) -> list[SetupFinding]:
-    from ..guard.setup_check import check
+    from ..guard.setup.setup_check import check
 
     return check(found, tuple(clients))
 
@@ -128,7 +128,7 @@ def _problems(intended: Plan) -> list[str]:
 def _guard_git(found: Repository) -> list[str]:
     """Install the git hooks too; returns what was done, or has to be done by hand."""
     from ..errors import TiebreakError
-    from ..guard.git_hooks import GitHooks, install
+    from ..guard.commits.git_hooks import GitHooks, install
     from .advice import in_one_line
 
     try:
@@ -164,7 +164,7 @@ def _agreed(context: Context) -> bool:
 
 def _next_steps(found: Repository, intended: Plan) -> list[str]:
     """What a person has to do now, after these changes."""
-    from ..guard.init import ignored
+    from ..guard.setup.init import ignored
 
     written = [change.path for change in intended.changes]
     not_shared = ignored(found, written)
@@ -182,8 +182,8 @@ def _next_steps(found: Repository, intended: Plan) -> list[str]:
 
 def _undo(context: Context, found: Repository, *, git: bool) -> int:
     from ..errors import TiebreakError
-    from ..guard import init as setup
-    from ..guard.git_hooks import GitHooks, uninstall
+    from ..guard.commits.git_hooks import GitHooks, uninstall
+    from ..guard.setup import init as setup
 
     done, left = setup.undo(found)
     hooks: list[str] = []

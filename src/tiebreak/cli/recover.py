@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..guard.recovery import KeptFile
+    from ..guard.files.recovery import KeptFile
     from .context import Context
     from .parser import Args
 
@@ -33,7 +33,7 @@ def recover(context: Context, args: Args) -> None:
     What is in its place now gets a copy, too. Exit 1 if another agent holds the file, or if there is no copy.
     """
     from ..board import here
-    from ..guard import recovery
+    from ..guard.files import recovery
     from ..repository import repository
 
     if args.into and len(args.paths) != 1:
@@ -59,7 +59,7 @@ def recover(context: Context, args: Args) -> None:
 
 
 def _write_into(context: Context, file: KeptFile, number: int, into: str) -> None:
-    from ..guard.recovery import write_into
+    from ..guard.files.recovery import write_into
 
     copy = file.chosen(number)
     if into == "-":

@@ -103,8 +103,8 @@ def _setup() -> list[tuple[str, str, str]]:
     found = repository(here())
     if found is None:
         return []
-    from ..guard.init import CLIENTS
-    from ..guard.setup_check import check
+    from ..guard.setup.init import CLIENTS
+    from ..guard.setup.setup_check import check
 
     return check(found, CLIENTS)
 

@@ -92,7 +92,7 @@ def _tell_new(context: Context, why: str, **facts: Any) -> int:
 def _is_set_up() -> bool:
     """Whether somebody has run `tb init` in this repository."""
     from ..board import here
-    from ..guard.init import is_set_up
+    from ..guard.setup.init import is_set_up
     from ..repository import repository
 
     found = repository(here())

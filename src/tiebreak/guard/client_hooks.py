@@ -69,12 +69,12 @@ def client_module(client: str) -> Any:
     if client not in CLIENTS:
         raise Invalid(f"unknown client {shown(client)}", hint=f"one of {', '.join(CLIENTS)}")
     if client == "claude":
-        from . import claude
+        from .clients import claude
 
         return claude
     from importlib import import_module
 
-    return import_module(f"{__package__}.{client}")
+    return import_module(f"{__package__}.clients.{client}")
 
 
 def _read(given: bytes | dict[str, Any]) -> dict[str, Any]:
@@ -131,13 +131,13 @@ def _tell_prompt(hook: HookContext) -> None:
 def _about_tool(hook: HookContext, *, own_process: bool) -> Verdict:
     call = hook.call
     if call.tool == EDIT:
-        from . import edits
+        from .files import edits
 
         if call.phase == BEFORE:
             return edits.before(hook, reading_tool=client_module(call.client).READS)
         return edits.after(hook)
     if call.tool == SHELL:
-        from . import shell_changes
+        from .files import shell_changes
 
         if call.phase == AFTER:
             return shell_changes.after(hook)
@@ -148,7 +148,7 @@ def _about_tool(hook: HookContext, *, own_process: bool) -> Verdict:
             start_renewer(hook)
         return verdict
     if call.tool == READ and call.phase == AFTER:
-        from . import edits
+        from .files import edits
 
         return edits.seen(hook)
     hook.renew()

@@ -42,7 +42,8 @@ def start(hook: HookContext, *, own_process: bool) -> Verdict:
 
 def _tidy(hook: HookContext) -> None:
     """Delete what the guard remembers of files and agents that are long gone."""
-    from . import known_strays, new_commits, safety_copies, watched_files
+    from .commits import new_commits
+    from .files import known_strays, safety_copies, watched_files
 
     hook.state.tidy()
     for kept in (known_strays, new_commits, safety_copies, watched_files):
@@ -168,10 +169,10 @@ def prompt(hook: HookContext) -> Verdict:
 def _look_back(hook: HookContext) -> None:
     """Note for the agent what happened while no hook ran: by a command that had no end, or by nobody that is known."""
     from ..repository import repository
-    from .left_contents import watched_anywhere
-    from .running_commands import unfinished
-    from .shell_changes import look_after, look_at_branches
-    from .unexplained_changes import note_unexplained
+    from .files.left_contents import watched_anywhere
+    from .files.running_commands import unfinished
+    from .files.shell_changes import look_after, look_at_branches
+    from .files.unexplained_changes import note_unexplained
 
     with unfinished(hook) as command:
         leave_notes(hook.state, filter(None, [look_after(hook, command).context]))
@@ -227,7 +228,7 @@ def _leave(hook: HookContext) -> None:
 
 def _release(hook: HookContext, *, everything: bool) -> None:
     """Release holds: all of them, or those that the guard took for files without changes."""
-    from .watched_files import forget_released
+    from .files.watched_files import forget_released
 
     mine = [hold for hold in hook.board.holds.list() if holder_id(hold) == hook.agent]
     if not everything:
@@ -249,8 +250,8 @@ def _release(hook: HookContext, *, everything: bool) -> None:
 
 def _disturbed(holds: list[Hold]) -> set[str]:
     """The held files that are not as their holder left them: its work is not in the file, but in a safety copy."""
-    from .disk_state import FILE, look
-    from .left_contents import watched_now
+    from .files.disk_state import FILE, look
+    from .files.left_contents import watched_now
 
     out = set()
     for record in watched_now(holds):
@@ -264,7 +265,7 @@ def _disturbed(holds: list[Hold]) -> set[str]:
 def _without_changes(hook: HookContext, holds: list[Hold]) -> set[str]:
     """The resources without uncommitted changes: neither here nor in another checkout where the agent left them."""
     from ..repository import repository
-    from .left_contents import watched_now
+    from .files.left_contents import watched_now
 
     found = repository(hook.call.cwd)
     roots = {each.root for each in watched_now(holds) if each.fingerprint} | ({found.root} if found else set())
@@ -275,7 +276,7 @@ def _without_changes(hook: HookContext, holds: list[Hold]) -> set[str]:
 
 
 def _unchanged_in(hook: HookContext, root: str, resources: set[str]) -> set[str]:
-    from .git_status import marked_among, status_of
+    from .commits.git_status import marked_among, status_of
     from .guarded_file import guarded_files
 
     if not os.path.isdir(root):

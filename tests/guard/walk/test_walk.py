@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tiebreak.guard.interference_report import Interference
+from tiebreak.guard.files.interference_report import Interference
 
 from .play import Fault, Walk
 from .steps import Step, script
@@ -82,18 +82,28 @@ def not_kept(*_: Any) -> str:
     ("place", "planted", "kind", "fault"),
     [
         (
-            "safety_copies._store",
+            "files.safety_copies._store",
             not_kept,
             "throw away",
             "ann took a line out of src/red.txt, and it cannot be recovered",
         ),
-        ("interference.tell_holder", nothing, "throw away", "ben was not told about src/red.txt"),
-        ("shell_changes.report", unsaid, "throw away", "ann was not told about src/red.txt of ben"),
-        ("shell_changes.notice", unseen, "switch -c", "ben was not told about changed from"),
-        ("interference.harmed", all_harmed, "look", "false alarm: ann was told"),
-        ("shell_changes.changed_since", lambda *_: False, "append", "ann changed src/blue.txt, and nobody holds it"),
-        ("git_hooks.NAMES", ("pre-commit",), "commit --no-verify", "of ann has a line of ben"),
-        ("git_hooks.NAMES", ("pre-commit",), "commit --no-verify", "of ann changes src/red.txt, which ben holds"),
+        ("files.interference.tell_holder", nothing, "throw away", "ben was not told about src/red.txt"),
+        ("files.shell_changes.report", unsaid, "throw away", "ann was not told about src/red.txt of ben"),
+        ("files.shell_changes.notice", unseen, "switch -c", "ben was not told about changed from"),
+        ("files.interference.harmed", all_harmed, "look", "false alarm: ann was told"),
+        (
+            "files.shell_changes.changed_since",
+            lambda *_: False,
+            "append",
+            "ann changed src/blue.txt, and nobody holds it",
+        ),
+        ("commits.git_hooks.NAMES", ("pre-commit",), "commit --no-verify", "of ann has a line of ben"),
+        (
+            "commits.git_hooks.NAMES",
+            ("pre-commit",),
+            "commit --no-verify",
+            "of ann changes src/red.txt, which ben holds",
+        ),
     ],
 )
 def test_a_walk_finds_a_planted_bug(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
-from tiebreak.guard import git_hooks
-from tiebreak.guard.safety_copies import copies
+from tiebreak.guard.commits import git_hooks
+from tiebreak.guard.files.safety_copies import copies
 from tiebreak.held_files import path_of
 from tiebreak.model import holder_id
 

@@ -1,0 +1,253 @@
+"""`tb commit PATH… -m …`: a commit of exactly these paths, whatever else is staged, changed or being committed.
+
+It is what `git commit -- PATH…` would make, with the new files below the paths. The commit's tree is built in a
+temporary index: HEAD's tree, and these paths as they are on disk. Then the branch that was checked moves to the new
+commit by compare-and-swap (`git update-ref`), so a commit that somebody else made meanwhile is neither lost nor undone.
+Finally the entries of these paths, and no others, are updated in the checkout's index, so that git does not show them
+as changed.
+
+If this process is killed, the branch has moved or has not. A temporary index or message that nobody reads may be left.
+If the branch has moved, git may show what was committed as staged changes back to what was before. The next `tb commit`
+in the checkout puts both right (see `interrupted_commit`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import Invalid, Refused
+from ...files import lock_file
+from ...repository import repository
+from . import interrupted_commit
+from .checkout_branch import branch_of, check_branch
+from .commit_message import Hooks, MessageFile
+from .commit_paths import select
+from .commit_rules import check_commit
+from .git import git
+from .git_operation import operation
+from .new_commits import mark_checked
+from .private_index import PATIENCE, PrivateIndex, line, set_entries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...board import Board
+    from ...repository import Repository
+    from .commit_paths import Selection
+
+TRIES = 20
+REDIRECTIONS = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"),
+    *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),
+)
+"""Variables by which git works on something else than the checkout that a command runs in."""
+
+
+def commit(board: Board, root: str, folder: str, given: list[str], message: str, branch: str = "") -> dict[str, object]:
+    """Commit these paths; returns the commit, its branch, subject and changed paths, and what was left out.
+
+    With `branch`, only to that branch. Variables of the environment that redirect git are removed from this process.
+    """
+    if not message.strip():
+        raise Invalid("commit: the message is empty", hint="-m 'what and why'")
+    for name in REDIRECTIONS:
+        os.environ.pop(name, None)
+    found = repository(root)
+    if found is None:
+        raise Invalid("commit: not in a git repository")
+    names = list(dict.fromkeys(_name(path, found.root, folder) for path in given))
+    # One commit at a time in one checkout.
+    lock = lock_file(os.path.join(found.private, "tiebreak-commit.lock"), PATIENCE)
+    if lock is None:
+        raise Refused(f"somebody else has been committing here for {PATIENCE:g} s")
+    try:
+        attempt = _Attempt(board, found, names, folder, branch)
+        made = attempt.repeat(message)
+    finally:
+        os.close(lock)
+    return {**made, "hook_output": _after(attempt.hooks)}
+
+
+def _name(path: str, root: str, folder: str) -> str:
+    """A path relative to the top of the repository, as git writes it."""
+    full = os.path.join(folder, path).rstrip("/")
+    if os.path.basename(full) in (".", ".."):
+        full = os.path.realpath(full)
+    # Links in the folders above are followed. A file that is a link itself is not: git commits the link.
+    above = os.path.realpath(os.path.dirname(full) or "/")
+    real = os.path.join(above, os.path.basename(full))
+    if os.path.realpath(full) == os.path.realpath(root):
+        raise Invalid("commit: name the paths, not the whole repository", hint="a folder below it is fine")
+    if not f"{above}/".startswith(f"{os.path.realpath(root)}/"):
+        raise Invalid(f"{path!r} is outside the repository {root!r}")
+    return os.path.relpath(real, os.path.realpath(root))
+
+
+def _after(hooks: Hooks) -> str:
+    """Run the `post-commit` hook; what all hooks printed."""
+    try:
+        hooks.run("post-commit")
+    except Refused:
+        pass  # the commit is made
+    return hooks.printed
+
+
+class _Attempt:
+    """One commit of these paths, attempted until nobody moves the branch meanwhile."""
+
+    def __init__(self, board: Board, found: Repository, names: list[str], folder: str, chosen: str) -> None:
+        self.board = board
+        self.found = found
+        self.root = found.root
+        self.names = names
+        self.folder = folder
+        self.chosen = chosen
+        self.hooks = Hooks(board, found.root, "")
+
+    def repeat(self, message: str) -> dict[str, object]:
+        """Commit; raises `Refused` if that is not possible."""
+        interrupted_commit.finish(self.found)
+        for _ in range(TRIES):
+            made = self.once(message)
+            if made is not None:
+                self.hooks.environ["GIT_INDEX_FILE"] = os.path.join(self.found.private, "index")
+                return made
+        raise Refused("the branch kept moving while this was committed", hint="try again")
+
+    def once(self, message: str) -> dict[str, object] | None:
+        """Try once; None when the branch moved meanwhile."""
+        branch = self._checked()
+        ref = _head_ref(self.root)
+        if ref.removeprefix("refs/heads/") != (branch or "HEAD"):
+            raise _switched(branch, branch_of(self.found))
+        parent = _tip(self.root, ref)
+        chosen = select(self.root, self.names, parent, self.folder)
+        with PrivateIndex(self.found) as index, MessageFile(self.found) as text:
+            index.start(parent, ignores_stat=chosen.ignores_stat)
+            chosen.take(index.changed_on_disk(self.names))
+            index.stage(chosen)
+            paths = list(index.changes(parent))
+            if not paths:
+                raise _nothing(chosen)
+            check_commit(self.board, self.root, paths, environ=index.environ)
+            self.hooks = Hooks(self.board, self.root, index.path)
+            self.hooks.run("pre-commit")
+            # A hook may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
+            changes = index.keep_only(paths, parent)
+            if not changes:
+                raise _nothing(chosen)
+            tree = index.write_tree()
+            subject = text.write(self.board, message, self.hooks)
+            made = _commit_tree(self.root, tree, parent, text.path)
+            # Hooks can take long: the branch may be another one by now, and the files somebody else's.
+            if self._checked() != branch:
+                raise _switched(branch, branch_of(self.found))
+            check_commit(self.board, self.root, list(changes), environ=index.environ)
+            mark_checked(made)
+            interrupted_commit.record(self.found, changes, chosen.entries)
+            if not self._move(ref, parent, made, f"commit: {subject}"):
+                return None
+        self._refresh(made, (line(path, each.mode, each.object) for path, each in changes.items()))
+        left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
+        facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
+        return {**facts, "paths": list(changes), "left_out": left_out}
+
+    def _checked(self) -> str:
+        """The branch to commit to, "" for none; raises `Refused` if it is not the expected one, or in an operation."""
+        _check_operation(self.found)
+        return check_branch(self.board, self.found, self.chosen)
+
+    def _move(self, ref: str, parent: str, made: str, reason: str) -> bool:
+        """Move the branch from one commit to another; False if it was not at the one."""
+        none = "0" * len(made)
+        try:
+            _update_ref(self.root, ref, made, parent or none, reason)
+        except Refused:
+            interrupted_commit.forget(self.found)
+            if _tip(self.root, ref) == parent:
+                raise
+            return False
+        if ref != "HEAD" and _head_ref(self.root) != ref:
+            # Somebody changed branches in this very moment. If somebody has built on the commit already, it stays.
+            _update_ref(self.root, ref, parent or none, made, "commit: taken back")
+            interrupted_commit.forget(self.found)
+            raise _switched(ref.removeprefix("refs/heads/"), branch_of(self.found))
+        return True
+
+    def _refresh(self, made: str, lines: Iterable[bytes]) -> None:
+        """Update the entries of the committed paths in the checkout's index."""
+        try:
+            set_entries(self.root, lines)
+        except Refused as exc:
+            raise Refused(
+                f"committed as {made[:12]}, but the index could not be brought up to date: {exc.message}",
+                hint="the next `tb commit` here repairs the index; until then git shows old contents as staged",
+            ) from None
+        interrupted_commit.forget(self.found)
+
+
+def _check_operation(found: Repository) -> None:
+    """Raise `Refused` in the middle of a merge, rebase and so on: the commit would become a part of it, or get lost."""
+    name = operation(found)
+    if name:
+        raise Refused(
+            f"a{'n' if name == 'am' else ''} {name} is in progress in this checkout: git commits no single paths then",
+            hint=f"whoever began it finishes it with `git {name} --continue`; everybody else waits until it is done",
+        )
+
+
+def _nothing(chosen: Selection) -> Refused:
+    named = ", ".join(f"{path} ({why})" for path, why in sorted(chosen.left_out.items())[:8])
+    return Refused("nothing to commit in these paths", hint=f"left out: {named}" if named else "")
+
+
+def _switched(branch: str, now: str) -> Refused:
+    before = f"branch {branch}" if branch else "no branch"
+    return Refused(f"somebody took this checkout from {before} to {now} while you committed; nothing was committed")
+
+
+def _head_ref(root: str) -> str:
+    """The full name of the branch that HEAD points to; HEAD itself when it is detached."""
+    try:
+        return os.fsdecode(git("symbolic-ref", "--quiet", "HEAD", root=root)).rstrip("\n")
+    except Refused:
+        return "HEAD"
+
+
+def _tip(root: str, ref: str) -> str:
+    """The commit that a ref points to; "" before the first one."""
+    try:
+        return git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", root=root).decode().strip()
+    except Refused:
+        return ""
+
+
+def _update_ref(root: str, ref: str, new: str, old: str, reason: str) -> None:
+    # A hook of tiebreak on the change of branches lets this commit pass, because it is checked already.
+    checked = {"TIEBREAK_COMMIT": new}
+    git("update-ref", "--no-deref", "-m", reason, ref, new, old, root=root, environ=checked)
+
+
+def _commit_tree(root: str, tree: str, parent: str, text: str) -> str:
+    """Store a commit, signed if `commit.gpgSign` demands it; its name."""
+    parents = ["-p", parent] if parent else []
+    sign = ["-S"] if git("config", "--type=bool", "--default=false", "commit.gpgSign", root=root) == b"true\n" else []
+    try:
+        return git("commit-tree", tree, *parents, *sign, "-F", text, root=root).decode().strip()
+    except Refused:
+        _check_identity(root)
+        raise
+
+
+def _check_identity(root: str) -> None:
+    """Raise `Refused` if git does not know who commits."""
+    for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+        try:
+            git("var", name, root=root)
+        except Refused as exc:
+            raise Refused(
+                f"git does not know who commits: {exc.message.rpartition('fatal: ')[2]}",
+                hint="`git config user.name 'Your Name'` and `git config user.email you@example.org` say it",
+            ) from None

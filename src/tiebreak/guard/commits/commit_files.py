@@ -1,0 +1,110 @@
+"""The files that commits change, read from git's objects: nothing here looks at the disk."""
+
+from __future__ import annotations
+
+import os
+
+from ..files.moved_contents import blobs
+from .git import git, paths_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MOST_NAMED = 500
+"""Most names that are given to git as arguments. If there are more, git compares everything."""
+_DIFF = ("-r", "-z", "--name-only", "--no-renames")
+
+
+class CommitFiles:
+    """The changed files of a commit, made already or about to be made."""
+
+    __slots__ = ("before", "environ", "names", "others", "revision", "root")
+
+    def __init__(
+        self,
+        root: str,
+        names: Iterable[str],
+        *,
+        revision: str = ":",
+        others: Iterable[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.root = root
+        self.names = list(names)
+        """The paths relative to the repository, as git spells them."""
+        self.revision = revision
+        """What comes before a name in git's name for the contents: `:` for the index, or `COMMIT:`."""
+        self.before = "HEAD" if revision == ":" else revision.replace(":", "^")
+        """The commit that the files are changed from."""
+        self.others = list(others)
+        """The parents after the first one."""
+        self.environ = environ
+
+    def merged(self, names: list[str]) -> set[str]:
+        """Those of these files that are as in a further parent: the merge brings them, and nobody has edited them."""
+        out: set[str] = set()
+        for other in self.others if names else ():
+            out |= set(names) - self._unlike(other, names)
+        return out
+
+    def _unlike(self, other: str, names: list[str]) -> set[str]:
+        """The files that are not as in another commit."""
+        named = ["--", *names] if len(names) <= MOST_NAMED else []
+        if self.revision == ":":
+            words = ["diff-index", "--cached", *_DIFF[1:], other, *named]
+        else:
+            words = ["diff-tree", *_DIFF, other, self.revision.removesuffix(":"), *named]
+        return set(paths_in(git("--literal-pathspecs", *words, root=self.root, environ=self.environ)))
+
+    def contents(self, names: Iterable[str]) -> dict[str, bytes]:
+        """The contents of files by name. Deleted and very large files are left out."""
+        return blobs(self.root, {name: self.revision + name for name in names}, self.environ)
+
+
+def staged(root: str, *, others: Iterable[str] = ()) -> CommitFiles:
+    """The files of a commit that git is about to make from its index."""
+    output = git("diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z", root=root)
+    return CommitFiles(root, paths_in(output), others=others)
+
+
+def changed_between(root: str, one: str, other: str) -> list[str]:
+    """The files in which two commits or trees differ."""
+    return paths_in(git("diff-tree", *_DIFF, one, other, root=root))
+
+
+def empty_tree(root: str) -> str:
+    """The name of the tree without files, from which everything differs."""
+    return git("hash-object", "-t", "tree", "--stdin", root=root).decode().strip()
+
+
+def files_of(root: str, commits: Iterable[tuple[str, list[str]]]) -> list[tuple[str, CommitFiles]]:
+    """For each commit, given with its parents: its name, and its files that differ from the first parent."""
+    known = dict(commits)
+    given = "".join(f"{' '.join([name, *parents[:1]])}\n" for name, parents in known.items())
+    words = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--root", "--no-abbrev"]
+    names = _names_by_commit(git(*words, root=root, given=given.encode()) if given else b"")
+    return [
+        (name, CommitFiles(root, names.get(name, ()), revision=f"{name}:", others=parents[1:]))
+        for name, parents in known.items()
+    ]
+
+
+def _names_by_commit(output: bytes) -> dict[str, list[str]]:
+    """The names in a raw listing: the name of a commit, then for each file what changed and the file's name."""
+    out: dict[str, list[str]] = {}
+    commit, pieces = "", iter(output.split(b"\0"))
+    for piece in pieces:
+        if piece.startswith(b":"):
+            out.setdefault(commit, []).append(os.fsdecode(next(pieces)))
+        elif piece:
+            commit = piece.decode("ascii", "replace").strip()
+    return out
+
+
+def commits_in(root: str, *words: str, given: str = "") -> list[tuple[str, list[str]]]:
+    """The commits that `git rev-list` finds, the oldest first, each with its parents."""
+    more = ["--stdin"] if given else []
+    listing = ["rev-list", "--parents", "--topo-order", "--reverse", "--ignore-missing", *more, *words]
+    output = git(*listing, root=root, given=given.encode())
+    return [(name, parents) for name, *parents in map(str.split, output.decode("ascii").splitlines())]

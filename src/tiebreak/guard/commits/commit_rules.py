@@ -1,0 +1,181 @@
+"""The rules for commits: the one place that says which files an agent may commit. Every way to a commit asks here.
+
+A commit is refused
+
+1. if the agent's grant has passed to somebody else (`git.check_grants`);
+2. if another agent holds one of its files. The held file is a name in the repository, whatever is at that path now: a
+   commit that deletes it, or puts a link or a folder in its place, has that file;
+3. if one of its files is in quarantine (see `watched_files`);
+4. if one of its files has lines that another agent wrote in a file which it holds, and has not committed: the file was
+   moved or copied (see `moved_contents`).
+
+A merge brings files from its further parents. A file that is as in one of them was not edited by whoever merges. So
+rule 2 refuses it only if its holder works in this checkout, where the file would change under the holder's hands.
+"""
+
+from __future__ import annotations
+
+from ...agent_names import same_family
+from ...checkouts import checkout_of
+from ...errors import Lost, Refused
+from ...globs import is_glob, overlap
+from ...held_files import means_files_in, path_of
+from ...model import holder_id
+from ...names import short
+from ...repository import repository
+from ...text import plain
+from ..files.disk_state import look
+from ..files.left_contents import watched_now
+from ..files.moved_contents import Candidate, strays
+from ..files.watched_files import is_allowed
+from ..guarded_file import guarded_files
+from ..working_places import WorkingPlaces
+from .commit_files import CommitFiles
+from .git import check_grants
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...board import Board
+    from ...model import Hold
+    from ..files.watched_files import WatchedFile
+    from ..guarded_file import GuardedFile
+
+SHOWN = 8
+OWN_ALONE = "commit your own alone with `tb commit PATH… -m …`"
+"""What to do after a refusal, where no operation of git is in progress."""
+
+
+def check_commit(
+    board: Board,
+    root: str,
+    paths: list[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    revision: str = ":",
+    others: Iterable[str] = (),
+) -> None:
+    """Raise `Lost`, `Refused` or `Fenced` if these paths, relative to the repository, may not be committed now.
+
+    `revision` and a path are what git calls the contents: `:` for the index, of `environ` if it names one, or
+    `COMMIT:`. `others` are the parents after the first one.
+    """
+    check_grants(board)
+    if paths:
+        files = CommitFiles(root, paths, revision=revision, others=others, environ=environ)
+        CommitRules(board, root).check(files)
+
+
+class CommitRules:
+    """What may not be committed in a checkout. The board is asked once, for any number of commits."""
+
+    def __init__(self, board: Board, root: str, *, committer: str | None = None, way_out: str = OWN_ALONE) -> None:
+        """`committer` is the acting agent unless it is given; "" is somebody who holds nothing."""
+        found = repository(root)
+        self.board = board
+        self.root = found.root if found is not None else root
+        self.committer = board.agent if committer is None else committer
+        self.way_out = way_out
+        """What the hint of a refusal begins with."""
+        self._checkout = checkout_of(found)
+        self._places = WorkingPlaces(board)
+        self._holds = board.holds.list()
+        self._by_name: dict[str, list[Hold]] = {}
+        self._globs: list[Hold] = []
+        for hold in self._holds:
+            if means_files_in(hold.resource, self._checkout) and not same_family(holder_id(hold) or "", self.committer):
+                self._put(hold)
+
+    def _put(self, hold: Hold) -> None:
+        path = path_of(hold.resource)
+        if is_glob(path):
+            self._globs.append(hold)
+        else:
+            self._by_name.setdefault(path, []).append(hold)
+
+    def check(self, files: CommitFiles, what: str = "this commit") -> None:
+        """Raise `Lost` or `Refused` if these files may not be committed."""
+        if theirs := self.held(files):
+            raise self.refusal(theirs, f"{what} has files that others hold")
+        for record in self.quarantined(files):
+            raise _in_quarantine(record)
+        if taken := self.with_lines_of_others(files):
+            raise self._has_lines(taken, what)
+
+    def held(self, files: CommitFiles) -> list[tuple[GuardedFile, Hold]]:
+        """The files that others hold, each with the hold."""
+        if not self._by_name and not self._globs:
+            return []
+        named = guarded_files(files.names, self.root, self.board.project_names, self._checkout)
+        found = [(file, hold) for file in named for hold in self._holds_of(file.name)]
+        merged = files.merged([file.disk_name for file, _ in found])
+        return [each for each in found if each[0].disk_name not in merged or self.works_here(each[1])]
+
+    def _holds_of(self, name: str) -> list[Hold]:
+        return [*self._by_name.get(name, ()), *(each for each in self._globs if overlap(name, path_of(each.resource)))]
+
+    def works_here(self, hold: Hold) -> bool:
+        """Whether a holder works in this checkout."""
+        return self._places.works_in(holder_id(hold) or "", self.root)
+
+    def quarantined(self, files: CommitFiles) -> list[WatchedFile]:
+        """The files in quarantine: the grant of their holder is current, and they are not as it left them."""
+        names = set(files.names)
+        records = (each for each in watched_now(self._holds) if each.by and each.root == self.root)
+        return [each for each in records if each.name in names and not _is_over(each)]
+
+    def with_lines_of_others(self, files: CommitFiles) -> list[tuple[Candidate, WatchedFile]]:
+        """The files with uncommitted lines of a file that another agent holds, each with that file's record."""
+        records = watched_now(self._holds)
+        if not records:
+            return []
+        merged = files.merged(files.names)
+        contents = files.contents(name for name in files.names if name not in merged)
+        candidates = [Candidate(self.root, name, found, files.before) for name, found in contents.items()]
+        return strays(candidates, records, self.committer)
+
+    def refusal(self, theirs: list[tuple[GuardedFile, Hold]], message: str) -> Lost:
+        """The refusal that names files and their holders; the message ends before them."""
+        named = ", ".join(f"{plain(file.name)} by {hold.holder}" for file, hold in theirs[:SHOWN])
+        first = theirs[0][1]
+        return Lost(
+            f"{message}: {named}{_and_more(len(theirs))}",
+            hint=f"{self.way_out}; ask with `tb send {first.holder} …`",
+            holder=first.holder,
+            until=first.until,
+            epoch=first.epoch,
+            paths=[file.name for file, _ in theirs],
+        )
+
+    def _has_lines(self, taken: list[tuple[Candidate, WatchedFile]], what: str) -> Lost:
+        candidate, record = taken[0]
+        holder = short(record.holder)
+        return Lost(
+            f"{what} has lines that {holder} wrote in {plain(record.name)} and has not committed: in "
+            f"{plain(candidate.name)}{_and_more(len(taken), 1)}",
+            hint=f"{self.way_out}; ask with `tb send {holder} …`; `tb guard clear {plain(candidate.name)}` when a "
+            "person has looked at it",
+            holder=holder,
+            epoch=record.epoch,
+            paths=[each.name for each, _ in taken],
+        )
+
+
+def _is_over(record: WatchedFile) -> bool:
+    """Whether the holder has its contents back, or a person has allowed what is there."""
+    now = look(record.root, record.name).fingerprint()
+    return now is not None and (now == record.fingerprint or is_allowed(record.path, now))
+
+
+def _in_quarantine(record: WatchedFile) -> Refused:
+    holder, name = short(record.holder), plain(record.name)
+    return Refused(
+        f"{name} changed while a command of {short(record.by)} ran and {holder} holds it",
+        hint=f"{holder} reads it again first (`tb renew {name}` says so); `tb guard clear {name}` when a person has "
+        "looked at it",
+    )
+
+
+def _and_more(count: int, shown: int = SHOWN) -> str:
+    return f" and {count - shown} more" if count > shown else ""

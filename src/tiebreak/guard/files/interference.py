@@ -1,0 +1,227 @@
+"""What happens to the files of others while an agent's command runs: looked for by their names, before and after it.
+
+A file that is not as its holder left it goes into quarantine, and both agents are told (`interference_report`).
+
+Commands overlap, and nobody can say which of two commands wrote to a file that changed while both ran. If the holder's
+command was the last to begin, the change counts as the holder's, because most commands that run for long change nothing
+of others. Both agents are told all the same, by their own hooks: whoever's hook comes first notes in the record beside
+whom the file changed. What the holder left before stays in a safety copy.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...agent_names import same_family
+from ...checkouts import checkout_of
+from ...fingerprints import read_file
+from ...globs import is_glob, overlap
+from ...held_files import means_files_in, path_of
+from ...model import holder_id
+from ..commits.git_status import status_of
+from ..guarded_file import guarded_files
+from ..working_places import WorkingPlaces
+from . import known_strays
+from .disk_state import FILE, REACHABLE, REPOSITORY_ABOVE, look
+from .interference_report import Interference, name_from, tell_holder, tell_of_stray, words_beside
+from .left_contents import accept, held_names, remember_left, watched_anywhere
+from .running_commands import Look, others_in, running
+from .safety_copies import keep
+from .watched_files import watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...model import Hold
+    from ...repository import Repository
+    from ..guarded_file import GuardedFile
+    from ..hook_context import HookContext
+    from .disk_state import DiskState
+    from .moved_contents import Candidate
+    from .running_commands import RunningCommand
+    from .watched_files import WatchedFile
+
+
+# ── Before a command ─────────────────────────────────────────────────────────────────────────────────
+
+
+def look_before(hook: HookContext, found: Repository | None, command: RunningCommand) -> list[WatchedFile]:
+    """Remember what is at the places of all held files, wherever they are; returns their records."""
+    holds = hook.board.holds.list()
+    records = watched_anywhere(hook.board, holds)
+    if found is not None:
+        records += _begin_to_watch(hook, found, holds, {each.path for each in records})
+    commands = running() if records else []
+    for record in records:
+        state = look(record.root, record.name)
+        command.seen[record.path] = (
+            Look(state.signature) if state.signature == record.seen else _changed_look(hook, record, state, commands)
+        )
+    return records
+
+
+def _changed_look(hook: HookContext, record: WatchedFile, state: DiskState, commands: list[RunningCommand]) -> Look:
+    """A file is not as its record says. While another command may be destroying it, it is not what its holder left."""
+    is_left = not record.by and state.kind in REACHABLE and not same_family(record.holder, hook.agent)
+    if not is_left:
+        return Look(state.signature, state.fingerprint() or "")
+    is_left = not others_in(record.root, record.holder, commands)
+    fingerprint = keep(record.path, record.holder if is_left else "") or state.fingerprint()
+    return Look(state.signature, fingerprint or "", is_left=is_left)
+
+
+def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], known: set[str]) -> list[WatchedFile]:
+    """Make records of files that others hold here without hooks: by their names, or by globs that match them."""
+    checkout = checkout_of(found)
+    theirs = [hold for hold in holds if not same_family(holder_id(hold) or "", hook.agent)]
+    wanted = list(held_names(theirs, checkout).items())
+    globs = [hold for hold in theirs if means_files_in(hold.resource, checkout) and is_glob(path_of(hold.resource))]
+    places = WorkingPlaces(hook.board)
+    globs = [hold for hold in globs if places.works_in(holder_id(hold) or "", found.root)]
+    if globs:
+        for file in guarded_files(status_of(found.root) or (), found.root, hook.board.project_names, checkout):
+            wanted += [(file.disk_name, hold) for hold in globs if overlap(file.name, path_of(hold.resource))]
+    return [
+        remember_left(hold, found.root, name, known=False)
+        for name, hold in wanted
+        if os.path.join(found.root, name) not in known and places.works_in(holder_id(hold) or "", found.root)
+    ]
+
+
+# ── The agent's own files ────────────────────────────────────────────────────────────────────────────
+
+
+def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> list[str]:
+    """What this agent's command changed in its own files is what it left; returns what to tell it about others."""
+    told, commands = [], None
+    for record in records:
+        state, before = look(record.root, record.name), command.seen.get(record.path)
+        if state.signature == (before.signature if before else record.seen):
+            continue
+        if record.by:
+            keep(record.path, record.holder)  # its holder has to look at it all the same
+            continue
+        commands = running() if commands is None else commands
+        others = _names(each for each in others_in(record.root, hook.agent, commands) if may_have_changed(each, state))
+        told += _accept(record, state, others)
+    return told
+
+
+def _accept(record: WatchedFile, state: DiskState, others: list[str]) -> list[str]:
+    """Accept a changed file, beside whose change the commands of others ran, or had run; returns what to tell."""
+    known, left = record.beside.split(), record.fingerprint
+    if state.kind == FILE or not (known or others):
+        accept(record, " ".join(others))
+    else:  # what is gone or replaced is not what the holder left, unless it says so
+        _note(record, state, others)
+    everybody = list(dict.fromkeys([*known, *others]))
+    return [words_beside(record, state, everybody, left)] if everybody else []
+
+
+def _note(record: WatchedFile, state: DiskState, others: list[str]) -> None:
+    found: WatchedFile | None = record
+    while found is not None and found.grant == record.grant and not found.by:
+        found.seen, found.beside = state.signature, " ".join(others)
+        if found.save():
+            return
+        found = watched(record.path)
+
+
+def may_have_changed(command: RunningCommand, state: DiskState) -> bool:
+    """Whether a command that runs now had begun when a file was changed. Of what is gone, nobody knows when."""
+    return state.changed_at == 0 or command.since <= state.changed_at
+
+
+def _names(commands: Iterable[RunningCommand]) -> list[str]:
+    return list(dict.fromkeys(each.agent for each in commands))
+
+
+# ── The files of others ──────────────────────────────────────────────────────────────────────────────
+
+
+def harmed(hook: HookContext, root: str, records: list[WatchedFile], command: RunningCommand) -> list[Interference]:
+    """The files of others that changed during the command and are not as their holders left them.
+
+    `root` is the checkout in which it ran.
+    """
+    found = (_harm(hook, root, record, command) for record in records if record.path in command.seen)
+    return [each for each in found if each is not None]
+
+
+def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCommand) -> Interference | None:
+    """What happened to one file. Its record may change at the same time, and is read again then."""
+    before, found = command.seen[record.path], record
+    while True:
+        state = look(found.root, found.name)
+        if state.signature == before.signature:
+            return None
+        told = _judge(hook, found, state, command)
+        if told is None or found.save():
+            break
+        newer = watched(record.path)
+        if newer is None or newer.grant != record.grant:
+            return None  # it has been released
+        found = newer
+    if not told:
+        return None
+    if found.by:
+        tell_holder(hook.board, found, state)
+    return Interference(found, state.words(found.root), name_from(root, found), is_shared=not found.by)
+
+
+def _judge(hook: HookContext, record: WatchedFile, state: DiskState, command: RunningCommand) -> bool | None:
+    """Change the record as it must be; returns whether this agent is told. None if nothing is to be stored."""
+    beside, before, now = record.beside.split(), command.seen[record.path], state.fingerprint()
+    is_nested = state.became(REPOSITORY_ABOVE, before.signature)
+    if state.signature == record.seen and not record.by:  # its holder has accepted it since
+        record.beside = " ".join(each for each in beside if each != hook.agent)
+        return True if hook.agent in beside else None
+    if now is not None and now == record.fingerprint and not is_nested:
+        record.by, record.seen = "", state.signature  # its holder has it back
+        return False
+    if now is not None and now == before.fingerprint and not is_nested:
+        return None
+    if not record.by and _holder_began_later(record, state, command):
+        keep(record.path, record.holder)
+        record.beside = " ".join(dict.fromkeys([*beside, hook.agent]))
+        return True
+    if not record.by and before.is_left:
+        record.fingerprint = before.fingerprint
+    record.by, record.beside = record.by or hook.agent, ""
+    return True
+
+
+def _holder_began_later(record: WatchedFile, state: DiskState, command: RunningCommand) -> bool:
+    """Whether a command of the holder runs that began after this one, and may have changed the file."""
+    theirs = (each for each in running() if same_family(each.agent, record.holder))
+    return any(each.since > command.since and may_have_changed(each, state) for each in theirs)
+
+
+def found_strays(
+    hook: HookContext, found: Repository, files: list[GuardedFile], records: list[WatchedFile]
+) -> list[tuple[Candidate, WatchedFile]]:
+    """The changed files that have uncommitted lines of others; their holders are told."""
+    if not files or not records:
+        return []
+    from .moved_contents import LARGEST, MOST_BYTES, Candidate, strays
+
+    candidates, room = [], MOST_BYTES
+    for file in files:
+        try:
+            contents = read_file(file.path, LARGEST)
+        except OSError:
+            continue  # it is gone, or not a file
+        room -= len(contents)
+        if room < 0:
+            break
+        candidates.append(Candidate(found.root, file.disk_name, contents))
+    found_now, out = strays(candidates, records, hook.agent), []
+    for candidate in candidates:
+        origins = [record for stray, record in found_now if stray is candidate]
+        new = known_strays.unknown(candidate.path, origins)
+        for record in new:
+            tell_of_stray(hook.board, candidate, record)
+        known_strays.remember(candidate.path, origins)
+        out += [(candidate, record) for record in new]
+    return out

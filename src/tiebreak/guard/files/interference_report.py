@@ -1,0 +1,166 @@
+"""What is told when an agent's command ran and files of others changed: to their holders, and to that agent.
+
+Both are told when a file changed, and not who changed it: the holder may have saved it at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from ...names import short
+from ...text import plain
+from ..holder_messages import tell
+from . import safety_copies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...board import Board
+    from .disk_state import DiskState
+    from .moved_contents import Candidate
+    from .watched_files import WatchedFile
+
+SHOWN = 12
+
+
+class Interference:
+    """One held file, and what happened to it."""
+
+    __slots__ = ("is_shared", "name", "record", "words")
+
+    def __init__(self, record: WatchedFile, words: str, name: str, *, is_shared: bool = False) -> None:
+        self.record = record
+        self.words = words
+        self.name = name
+        """The file as the agent whose command ran would write it."""
+        self.is_shared = is_shared
+        """Whether a command of the holder ran, too, which may have changed the file itself."""
+
+
+def name_from(root: str, record: WatchedFile) -> str:
+    """How an agent names a held file whose command ran in the checkout at `root`; "" is outside of any."""
+    if record.root == root:
+        return record.name
+    return os.path.relpath(record.path, root) if root else record.path
+
+
+# ── Told to the holder ───────────────────────────────────────────────────────────────────────────────
+
+
+def tell_holder(board: Board, record: WatchedFile, state: DiskState) -> None:
+    """Tell the holder what happened to its file, and how it gets back what it left."""
+    back = f" What you left is kept: `tb recover {_argument(record)}` brings it back." if _is_kept(record) else ""
+    tell(
+        board,
+        record.holder,
+        f"{plain(record.name)} {state.words(record.root)} while a shell command of {short(board.agent)} ran and you "
+        f"hold it. It cannot be committed before you have read it again.{back}",
+        once=f"{record.path} {record.epoch} {record.seen} {state.signature} {board.agent}",
+        project=record.project,
+    )
+
+
+def tell_of_stray(board: Board, candidate: Candidate, record: WatchedFile) -> None:
+    """Tell the holder that another file has its uncommitted lines."""
+    tell(
+        board,
+        record.holder,
+        f"While a shell command of {short(board.agent)} ran, {plain(candidate.name)} got uncommitted lines of "
+        f"{plain(record.name)}, which you hold. Nobody else can commit it while you hold them.",
+        once=f"{candidate.path} {candidate.identity} {record.path} {record.epoch} {board.agent}",
+        project=record.project,
+    )
+
+
+def words_beside(record: WatchedFile, state: DiskState, others: list[str], left: str) -> str:
+    """What the holder is told about a file that changed while its own command and those of others ran.
+
+    `left` is the fingerprint of what it had left before.
+    """
+    theirs = " and ".join(map(short, others))
+    ran = f"one of {theirs}" if len(others) == 1 else f"those of {theirs}"
+    numbers = (at for at, copy in enumerate(safety_copies.copies(record.path), 1) if copy.fingerprint == left)
+    number = next(numbers, 0)
+    back = f" `tb recover {_argument(record)} --copy {number}` brings back what you had left." if number else ""
+    changed = state.words(record.root)
+    return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
+
+
+def words_unexplained(record: WatchedFile, state: DiskState) -> str:
+    """What the holder is told about a file that changed while no command is known to have run."""
+    changed = state.words(record.root)
+    after = "changed after you left it" if changed == "changed" else changed
+    back = f" `tb recover {_argument(record)}` brings back what you left." if _is_kept(record) else ""
+    return f"{plain(record.name)}, which you hold, {after}, by nobody that tiebreak knows.{back}"
+
+
+def _argument(record: WatchedFile) -> str:
+    """The file as an argument of a command, wherever the reader is."""
+    return shlex.quote(record.path)
+
+
+# ── Told to the agent whose command ran ──────────────────────────────────────────────────────────────
+
+
+def report(found: list[Interference]) -> str:
+    """What the agent whose command ran is told."""
+    shared, others = [each for each in found if each.is_shared], [each for each in found if not each.is_shared]
+    return "\n".join(filter(None, (_report(others), _report_shared(shared))))
+
+
+def _report(found: list[Interference]) -> str:
+    if not found:
+        return ""
+    return (
+        "tiebreak: these files changed while that command ran, and other agents hold them: "
+        f"{_listed(found)}. They cannot be committed, and their holders were "
+        f"told. If your command changed them, undo that by hand{_recover(found)}; ask with "
+        f"`tb send {short(found[0].record.holder)} …`."
+    )
+
+
+def _report_shared(found: list[Interference]) -> str:
+    if not found:
+        return ""
+    holders = " and ".join(dict.fromkeys(short(each.record.holder) for each in found))
+    return (
+        f"tiebreak: these files, which others hold, changed while your command and one of {holders} ran: "
+        f"{_listed(found)}. The holders are told. If it was your command, ask with "
+        f"`tb send {short(found[0].record.holder)} …` what to do."
+    )
+
+
+def _listed(found: list[Interference]) -> str:
+    return ", ".join(map(_called, found[:SHOWN])) + _more(found)
+
+
+def _called(each: Interference) -> str:
+    words = "" if each.words == "changed" else f"{each.words}, "
+    return f"{plain(each.name)} ({words}held by {short(each.record.holder)})"
+
+
+def _recover(found: list[Interference]) -> str:
+    kept = [each for each in found if each.record.by and _is_kept(each.record)]
+    return f", or with `tb recover {_argument(kept[0].record)}`" if kept else ""
+
+
+def _is_kept(record: WatchedFile) -> bool:
+    return safety_copies.find(record.path, record.fingerprint) is not None
+
+
+def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:
+    """What the agent is told whose command made other files from the holder's lines."""
+    if not found:
+        return ""
+    named = ", ".join(
+        f"{plain(each.name)} (from {plain(record.name)}, held by {short(record.holder)})"
+        for each, record in found[:SHOWN]
+    )
+    return (
+        f"tiebreak: after that command, these files have uncommitted lines of other agents: {named}{_more(found)}. "
+        "They cannot be committed, and the holders were told. Undo it if your command moved or copied them."
+    )
+
+
+def _more(things: list[Interference] | list[tuple[Candidate, WatchedFile]]) -> str:
+    return f" and {len(things) - SHOWN} more" if len(things) > SHOWN else ""

@@ -1,0 +1,107 @@
+"""What holders left in their files: who writes the records and the safety copies, and when.
+
+The holder's own hooks write them: when the hold is taken, after each edit, and after each command. Before a command of
+anybody else, the files of holders that have no hooks are looked at, too. What changes while somebody else's command
+runs is taken for what the holder left only if a command of the holder ran as well (see `interference`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...agent_names import same_family
+from ...checkouts import checkout_of
+from ...globs import is_glob, unescape
+from ...held_files import means_files_in, path_of
+from ...model import holder_id
+from ...repository import repository
+from ..agent_state import AgentState
+from ..working_places import note_place
+from .disk_state import REACHABLE, look
+from .safety_copies import keep
+from .watched_files import WatchedFile, all_watched, watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...board import Board
+    from ...model import Hold
+    from .disk_state import DiskState
+
+MOST_PROJECTS = 10
+"""Most further projects whose held files are looked at."""
+
+
+def remember_left(hold: Hold, root: str, name: str, *, known: bool = True) -> WatchedFile:
+    """The file is as its holder left it: keep a copy of it, and end a quarantine.
+
+    `known`: the holder is known to work in this checkout.
+    """
+    holder = holder_id(hold) or ""
+    made = WatchedFile(root, name, project=hold.project, resource=hold.resource, holder=holder, epoch=hold.epoch)
+    if known:
+        note_place(AgentState(holder), root)
+    made.left(*_now(made))
+    made.replace()
+    return made
+
+
+def remember_here(holds: list[Hold], root: str) -> None:
+    """An agent without hooks holds files in the checkout at `root`, and says that their contents are its own."""
+    found = repository(root)
+    if found is None:
+        return
+    for hold in holds:
+        note_place(AgentState(holder_id(hold) or ""), found.root)
+    for name, hold in held_names(holds, checkout_of(found)).items():
+        remember_left(hold, found.root, name)
+
+
+def accept(record: WatchedFile, beside: str = "") -> None:
+    """What is there now is what the holder left, although the commands of the agents `beside` ran, too."""
+    now, fingerprint = _now(record)
+    found: WatchedFile | None = record
+    while found is not None and found.grant == record.grant:
+        by = found.by if look(record.root, record.name).signature != now.signature else ""
+        found.left(now, fingerprint)
+        found.by, found.beside = by, beside  # if it has changed since, a quarantine is not about what the holder left
+        if found.save():
+            return
+        found = watched(record.path)
+
+
+def _now(record: WatchedFile) -> tuple[DiskState, str | None]:
+    """What is there now, and its fingerprint; a copy is kept."""
+    now = look(record.root, record.name)
+    kept = keep(record.path, record.holder) if now.kind in REACHABLE else None
+    return now, kept or now.fingerprint()
+
+
+def watched_now(holds: Iterable[Hold]) -> list[WatchedFile]:
+    """The records whose hold is still current on the board."""
+    return _current(all_watched(), holds)
+
+
+def watched_anywhere(board: Board, holds: Iterable[Hold]) -> list[WatchedFile]:
+    """The same, also of other projects on the board; `holds` are those of its own."""
+    records = all_watched()
+    others = {each.project for each in records} - {hold.project for hold in holds}
+    more = [hold for name in sorted(others)[:MOST_PROJECTS] for hold in board.holds.list(project=name)]
+    return _current(records, [*holds, *more])
+
+
+def _current(records: list[WatchedFile], holds: Iterable[Hold]) -> list[WatchedFile]:
+    current = {(hold.project, hold.resource, holder_id(hold), hold.epoch) for hold in holds}
+    return [each for each in records if (each.project, each.resource, each.holder, each.epoch) in current]
+
+
+def of_others(records: list[WatchedFile], agent: str) -> list[WatchedFile]:
+    """The records of files that others hold than this agent, its main agent and its sub-agents."""
+    return [each for each in records if not same_family(each.holder, agent)]
+
+
+def held_names(holds: Iterable[Hold], checkout: str) -> dict[str, Hold]:
+    """The files that are held by their own names, relative to the repository, as the disk spells them."""
+    files = [hold for hold in holds if means_files_in(hold.resource, checkout) and not is_glob(path_of(hold.resource))]
+    return {os.path.join(*map(unescape, path_of(hold.resource).split("/"))): hold for hold in files}

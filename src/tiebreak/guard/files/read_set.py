@@ -1,0 +1,127 @@
+"""The read set: the contents of each file when an agent last read or wrote it.
+
+Before an agent edits a file, the guard compares the file with what the agent last saw, and shows the difference if it
+has changed. Small files are remembered with their contents, larger ones by their hash.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ...fingerprints import digest, hash_of, read_file
+from ..agent_state import LARGEST, key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..agent_state import AgentState
+
+LONGEST_DIFFERENCE = 40
+"""Most lines of a difference that an agent is shown."""
+WIDEST = 200
+"""Most characters of such a line."""
+RECENT = 10.0
+"""Seconds: if a file was last changed longer ago, a tool that showed other text only formatted it differently."""
+
+
+def remember(state: AgentState, path: str) -> str | None:
+    """Remember the file as it is now; returns its hash."""
+    real = os.path.realpath(path)
+    now, content = _now(real)
+    if now is not None:
+        kept = b"" if content is None else b"+" + content
+        state.put(f"reads/{key(real)}", now.encode() + b"\n" + os.fsencode(real) + b"\n" + kept)
+    return now
+
+
+def remember_seen(state: AgentState, path: str, saw: str | None) -> bool:
+    """Remember the file that the agent has just read; False if it has changed since the agent read it.
+
+    `saw` is the text that the client's tool showed, if known: only what the agent has really seen may be remembered.
+    """
+    if saw:
+        real = os.path.realpath(path)
+        content = _now(real)[1]
+        if content is not None and not _shows(content, saw) and time.time() - _ctime(real) < RECENT:
+            return False
+    remember(state, path)
+    return True
+
+
+def _shows(content: bytes, saw: str) -> bool:
+    text = content.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    return saw.replace("\r\n", "\n").strip("\n") in text
+
+
+def _ctime(real: str) -> float:
+    try:
+        return os.stat(real).st_ctime
+    except OSError:
+        return 0.0
+
+
+def _now(real: str) -> tuple[str | None, bytes | None]:
+    """A file's hash, and its contents if they are small, from one read. What is not a file has neither."""
+    try:
+        content = read_file(real, LARGEST)
+    except FileNotFoundError:
+        return "absent", b""
+    except OSError:
+        return None, None
+    return (digest(real), None) if len(content) > LARGEST else (hash_of(content), content)
+
+
+def remember_own(state: AgentState, path: str) -> None:
+    """Remember that the agent's own command changed the file: it may edit it, but not replace it unseen."""
+    real = os.path.realpath(path)
+    state.put(f"own/{key(real)}", (_now(real)[0] or "?").encode())
+
+
+def made_by_own_command(state: AgentState, path: str) -> bool:
+    """Whether the file is still as the agent's own command left it."""
+    real = os.path.realpath(path)
+    own = state.get(f"own/{key(real)}")
+    return own is not None and own.decode("ascii", "replace") == _now(real)[0]
+
+
+def knows(state: AgentState, path: str) -> bool:
+    """Whether the agent has ever read or written this file."""
+    return state.moment(f"reads/{key(os.path.realpath(path))}") > 0
+
+
+def age(state: AgentState, path: str) -> float:
+    """Seconds since the agent last saw the file; infinite if it never did."""
+    return state.age(f"reads/{key(os.path.realpath(path))}")
+
+
+def changed(state: AgentState, path: str) -> str | None:
+    """What has changed since the agent last saw the file; None if nothing has, or if it never saw the file."""
+    real = os.path.realpath(path)
+    known = state.get(f"reads/{key(real)}")
+    if known is None:
+        return None
+    seen, _, rest = known.partition(b"\n")
+    now, content = _now(real)
+    if now is None or seen.decode("ascii", "replace") == now:
+        return None
+    before = rest.partition(b"\n")[2]
+    if now == "absent":
+        return "(the file is gone)"
+    if content is None or not before.startswith(b"+"):
+        return "(too large to show the difference)"
+    return _difference(before[1:], content)
+
+
+def _difference(before: bytes, after: bytes) -> str:
+    from difflib import unified_diff
+
+    from ...text import block
+
+    if b"\0" in before or b"\0" in after:
+        return "(not text)"
+    old, new = (each.decode("utf-8", "replace").splitlines() for each in (before, after))
+    lines = list(unified_diff(old, new, "as you last saw it", "as it is now", lineterm="", n=1))
+    cut = [block(line if len(line) <= WIDEST else line[:WIDEST] + "…") for line in lines[:LONGEST_DIFFERENCE]]
+    if len(lines) > LONGEST_DIFFERENCE:
+        cut.append(f"… and {len(lines) - LONGEST_DIFFERENCE} lines more")
+    return "\n".join(cut)

@@ -1,0 +1,177 @@
+"""`tb recover`: brings back what a holder left in a file, when somebody else's command has destroyed it.
+
+It destroys nothing itself: what is in the place of the file gets a safety copy first. A file that another agent holds
+is left alone, except by the agent whose command changed it: that one may give back what was there.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...agent_names import same_family
+from ...errors import Invalid, Lost, NotFound, Refused
+from ...files import remove_file, replace_file
+from ...model import holder_id
+from ...repository import repository
+from . import safety_copies
+from .disk_state import ABSENT, FILE, LINK, SPECIAL, look
+from .left_contents import accept, of_others, watched_now
+from .watched_files import watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...board import Board
+    from .safety_copies import SafetyCopy
+    from .watched_files import WatchedFile
+
+
+class KeptFile:
+    """A file of which there are safety copies: its copies, the newest first, and what is in its place now."""
+
+    def __init__(self, root: str, path: str) -> None:
+        self.root = root
+        self.path = path
+        self.name = os.path.relpath(path, root)
+        self.copies = list(safety_copies.copies(path))
+        self.now = look(root, self.name)
+        self.fingerprint = self.now.fingerprint()
+
+    def state(self) -> str:
+        """What happened to the file since the newest copy, in a few words."""
+        same = self.copies and self.copies[0].fingerprint == self.fingerprint
+        return "as it was left" if same else self.now.words(self.root)
+
+    def chosen(self, number: int) -> SafetyCopy:
+        """The copy of that number, from 1 for the newest; for 0 the one that its holder left."""
+        if not self.copies:
+            raise NotFound(f"{self.name}: no copy of it is kept", hint="`tb recover` lists the files that have one")
+        if number:
+            if number > len(self.copies):
+                raise Invalid(f"{self.name} has {len(self.copies)} copies", hint="`tb recover --list` numbers them")
+            return self.copies[number - 1]
+        record = watched(self.path)
+        left = safety_copies.find(self.path, record.fingerprint) if record is not None else None
+        copy = left or self.copies[0]
+        if copy.fingerprint == self.fingerprint:
+            raise Refused(f"{self.name} is as it was left", hint="`tb recover --list` shows earlier copies")
+        return copy
+
+
+def kept_file(path: str, folder: str) -> KeptFile:
+    """The file at a path, which is taken as it is written: no link is followed."""
+    full = os.path.normpath(os.path.join(folder, path))
+    above = os.path.dirname(full)
+    while not os.path.isdir(above) or os.path.islink(above):
+        above = os.path.dirname(above)
+    record, found = watched(full), repository(above)
+    root = record.root if record is not None else found.root if found is not None else os.path.realpath(above)
+    base = os.path.realpath(os.path.dirname(root))  # the same file by one name, if the path leads through a link
+    full = os.path.join(base, os.path.relpath(full, os.path.dirname(root)))
+    return KeptFile(root, full)
+
+
+def kept_files(root: str) -> list[KeptFile]:
+    """The files in a checkout of which there are safety copies."""
+    paths = {copy.path for copy in safety_copies.every_file()}
+    return [KeptFile(root, path) for path in sorted(paths) if path.startswith(root + os.sep)]
+
+
+def recover(board: Board, file: KeptFile, number: int) -> SafetyCopy:
+    """Put a copy in the place of the file; returns the copy."""
+    copy = file.chosen(number)
+    record = _checked(board, file, copy)
+    contents = _contents(copy)
+    _make_room(file)
+    _write(file, contents, copy.kind)
+    if record is not None and (same_family(record.holder, board.agent) or record.fingerprint == copy.fingerprint):
+        accept(record)
+    return copy
+
+
+def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | None:
+    """The record of the file; raises `Lost` if another agent holds it, and this one may not give it back."""
+    from ...checkouts import checkout_of
+    from ..guarded_file import guarded_files
+
+    found = repository(file.root)
+    for named in guarded_files([file.name], file.root, board.project_names, checkout_of(found)):
+        holds = board.holds.list(matching=named.resource)
+        records = [each for each in watched_now(holds) if each.path == file.path]
+        for hold in holds:
+            if same_family(holder_id(hold) or "", board.agent):
+                continue
+            mine = [each for each in of_others(records, board.agent) if same_family(each.by, board.agent)]
+            if not any(each.fingerprint == copy.fingerprint for each in mine):
+                raise Lost(
+                    f"{file.name} is held by {hold.holder}",
+                    hint=f"`tb recover {file.name} --into PATH` writes the copy elsewhere; ask with "
+                    f"`tb send {hold.holder} …`",
+                    holder=hold.holder,
+                    until=hold.until,
+                    epoch=hold.epoch,
+                )
+        return records[0] if records else None
+    return None
+
+
+def _make_room(file: KeptFile) -> None:
+    """Keep what is in the place of the file, if it can be replaced; raises `Refused` if not."""
+    elsewhere = f"`tb recover {file.name} --into PATH` writes the copy elsewhere"
+    if file.now.kind not in (ABSENT, FILE, LINK, SPECIAL):
+        raise Refused(f"{file.name} {file.now.words(file.root)}: look at that first", hint=elsewhere)
+    if file.now.kind in (FILE, LINK) and safety_copies.keep(file.path, "") is None:
+        raise Refused(f"{file.name}: what is there now is too large to be kept", hint=elsewhere)
+    try:
+        os.makedirs(os.path.dirname(file.path), exist_ok=True)
+    except OSError as exc:
+        raise Refused(f"{file.name}: its folder cannot be made: {exc.strerror}", hint=elsewhere) from None
+
+
+def write_into(path: str, copy: SafetyCopy) -> None:
+    """Write a copy to a new file; raises `Refused` if there is something already."""
+    contents = _contents(copy)
+    try:
+        _put(path, contents, copy.kind, replace=False)
+    except FileExistsError:
+        raise Refused(f"{path} exists already", hint="name a new file") from None
+    except OSError as exc:
+        raise Refused(f"{path} could not be written: {exc.strerror}") from None
+
+
+def _contents(copy: SafetyCopy) -> bytes:
+    try:
+        return copy.contents()
+    except OSError as exc:
+        raise Refused(f"the copy could not be read: {exc.strerror}") from None
+
+
+def _write(file: KeptFile, contents: bytes, kind: str) -> None:
+    if look(file.root, file.name).signature != file.now.signature:
+        raise Refused(f"{file.name} changed just now", hint="look at it, and try again")
+    try:
+        _put(file.path, contents, kind, replace=file.now.kind != ABSENT, mode=file.now.mode())
+    except FileExistsError:
+        raise Refused(f"{file.name} changed just now", hint="look at it, and try again") from None
+    except OSError as exc:
+        raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
+
+
+def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | None = None) -> None:
+    """Write a file beside the path and give it its name; without `replace`, only if nothing has it.
+
+    `mode` are the permissions of the file that was there, if there was one.
+    """
+    partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    try:
+        if kind == safety_copies.LINK:
+            os.symlink(os.fsdecode(contents), partial)
+        else:
+            replace_file(partial, contents, mode=mode)
+            if kind == safety_copies.EXECUTABLE:
+                os.chmod(partial, os.stat(partial).st_mode | 0o100 if mode is not None else 0o755)
+        if replace:
+            os.replace(partial, path)
+        else:
+            os.link(partial, path, follow_symlinks=False)
+    finally:
+        remove_file(partial)

@@ -1,0 +1,140 @@
+"""Commands that run: what an agent's hook saw before a command, for the hook after it.
+
+Each running command has one mark in its agent's state: when it began, in which checkout, on which branch, and what was
+at the places of held files. A mark whose command must have ended long ago does not count any more: its
+client was killed, or sent no event after the command.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+
+from ...agent_names import same_family
+from ..agent_state import AgentState, common_facts, folder, key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..hook_context import HookContext
+
+DEFAULT = 600.0
+"""Seconds that a command may run if the client does not say."""
+ROOM = 60.0
+"""Seconds for which a command counts as running beyond the longest time that it may run."""
+MARK = "shell-"
+MADE_BY = "tiebreak command 2"
+LENGTH = len(key(""))
+"""Of the name of an agent's folder."""
+
+
+class Look:
+    """What was at a held place before a command."""
+
+    __slots__ = ("fingerprint", "is_left", "signature")
+
+    def __init__(self, signature: str, fingerprint: str = "", *, is_left: bool = False) -> None:
+        self.signature = signature
+        self.fingerprint = fingerprint
+        """"" if it was as in its record."""
+        self.is_left = is_left
+        """Whether it is what the holder left, although its record says something else."""
+
+
+class RunningCommand:
+    """What was found before a command."""
+
+    __slots__ = ("agent", "branch", "root", "seconds", "seen", "since")
+
+    def __init__(self, agent: str, root: str, seconds: float) -> None:
+        self.agent = agent
+        self.root = root
+        """The top of the checkout; "" outside of any repository."""
+        self.seconds = seconds
+        self.branch = ""
+        self.since = 0
+        """When the command began, on the clock that stamps files, in nanoseconds."""
+        self.seen: dict[str, Look] = {}
+        """For each held path."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it must have ended long ago."""
+        return time.time() - self.since / 1e9 > self.seconds + ROOM
+
+    def save(self, state: AgentState, tool_use: str) -> int:
+        """Store the mark; returns the time that the command begins at."""
+        lines = [MADE_BY, self.agent, self.root, str(self.seconds), self.branch]
+        for path, look in self.seen.items():
+            lines += [path, look.signature, look.fingerprint, "left" if look.is_left else ""]
+        name = _name(tool_use)
+        state.put(name, b"\0".join(line.encode("utf-8", "surrogateescape") for line in lines))
+        return state.moment(name)
+
+
+def _name(tool_use: str) -> str:
+    return f"{MARK}{key(tool_use or 'the only one')}"
+
+
+@contextmanager
+def ended(hook: HookContext) -> Iterator[RunningCommand | None]:
+    """The command of this call, which has ended; None if nothing was marked before it.
+
+    Its mark stays until all has been told: if this hook is killed before, a later one makes up for it.
+    """
+    name = _name(hook.call.tool_use)
+    yield _read(hook.state, name)
+    hook.state.forget(name)
+
+
+@contextmanager
+def unfinished(hook: HookContext) -> Iterator[RunningCommand | None]:
+    """The oldest command of an agent that has no command running now: no event came after it."""
+    names = sorted(
+        (each for each in hook.state.names("") if os.path.basename(each).startswith(MARK)), key=hook.state.moment
+    )
+    found = (_read(hook.state, name) for name in names)
+    yield next((each for each in found if each is not None), None)
+    for name in names:
+        hook.state.forget(name)
+
+
+def running() -> list[RunningCommand]:
+    """The commands of all agents of this user that run now."""
+    homes = (common_facts(name) for name in os.listdir(folder()) if len(name) == LENGTH)
+    return [each for home in homes for each in _marked(home) if not each.is_old]
+
+
+def others_in(root: str, agent: str, commands: Iterable[RunningCommand]) -> list[RunningCommand]:
+    """Those of these commands that may change a checkout and are not of this agent or its family.
+
+    A command that was started outside of any repository may change any.
+    """
+    return [each for each in commands if each.root in (root, "") and not same_family(each.agent, agent)]
+
+
+def own(state: AgentState, root: str) -> list[RunningCommand]:
+    """The commands of an agent that run in a checkout."""
+    return [each for each in _marked(state) if each.root == root]
+
+
+def _marked(state: AgentState) -> Iterator[RunningCommand]:
+    for name in state.names(""):
+        found = _read(state, name) if name.startswith(MARK) else None
+        if found is not None:
+            yield found
+
+
+def _read(state: AgentState, name: str) -> RunningCommand | None:
+    stored = state.get(name)
+    values = [] if stored is None else stored.decode("utf-8", "surrogateescape").split("\0")
+    if values[:1] != [MADE_BY] or len(values) % 4 != 1:
+        return None
+    _, agent, root, seconds, branch, *seen = values
+    found = RunningCommand(agent, root, float(seconds))
+    found.branch, found.since = branch, state.moment(name)
+    for at in range(0, len(seen), 4):
+        found.seen[seen[at]] = Look(seen[at + 1], seen[at + 2], is_left=bool(seen[at + 3]))
+    return found

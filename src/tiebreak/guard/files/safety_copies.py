@@ -1,0 +1,156 @@
+"""Safety copies: the contents that holders left in their files, kept where no command in a repository destroys them.
+
+A copy is made whenever the guard learns what a holder has left: when the hold is taken, after each edit and each
+command of the holder, and before a command of anybody else if the file has changed since. The copies are files that
+only the user can read, in the user's state folder, and not objects of git, which `git gc --prune=now` or the removal
+of a clone would take away. The newest ones of each file are kept, for some days. Large files are not copied.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from ...files import remove_file, replace_file
+from ...fingerprints import LARGEST, hash_of, read_file
+from ...limits import DAY
+from ..agent_state import folder, key
+from .watched_files import all_watched, watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT = 10
+"""Most copies of one file."""
+DAYS = 7
+"""Days for which copies are kept."""
+MOST_BYTES = 1 << 30
+"""Most bytes of all copies; beyond it, the oldest are deleted."""
+PLAIN, EXECUTABLE, LINK = "file", "executable", "link"
+_MARK, _NOBODY, _END = "tiebreak copy 1", "-", b"\0\0"
+
+
+class SafetyCopy:
+    """One copy of the contents of a file: whose they are, when it was made, and where it is kept."""
+
+    __slots__ = ("agent", "at", "fingerprint", "kind", "path", "place")
+
+    def __init__(self, place: str, path: str, agent: str, kind: str, fingerprint: str) -> None:
+        self.place = place
+        self.path = path
+        self.agent = agent
+        self.kind = kind
+        self.fingerprint = fingerprint
+        self.at = int(os.path.basename(place).partition("-")[0]) / 1e9
+
+    def contents(self) -> bytes:
+        """The kept contents; of a symbolic link, its target."""
+        with open(self.place, "rb") as file:
+            return file.read(LARGEST + 8192).partition(_END)[2]
+
+
+def keep(path: str, agent: str) -> str | None:
+    """Keep a copy of what is at a path, as what an agent left there; returns its fingerprint.
+
+    Nothing is kept, and None is returned, if it is neither a file nor a link, too large, or cannot be read or stored.
+    """
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            kind, content = LINK, os.fsencode(os.readlink(path))
+        else:
+            content = read_file(path) if found.st_size <= LARGEST else b""
+            kind = EXECUTABLE if found.st_mode & 0o100 else PLAIN
+        if max(found.st_size, len(content)) > LARGEST:
+            return None
+        return _store(path, agent, kind, content)
+    except OSError:
+        return None
+
+
+def _store(path: str, agent: str, kind: str, content: bytes) -> str:
+    fingerprint = ("link-" if kind == LINK else "") + hash_of(content)
+    newest = next(copies(path), None)
+    if newest is not None and (newest.fingerprint, newest.kind) == (fingerprint, kind):
+        return fingerprint
+    below = os.path.join(_home(), key(path))
+    os.makedirs(below, mode=0o700, exist_ok=True)
+    head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, kind, fingerprint)))
+    replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + _END + content)
+    record = watched(path)
+    for old in list(copies(path))[KEPT:]:
+        if record is None or old.fingerprint != record.fingerprint:  # what its holder left stays
+            remove_file(old.place)
+    return fingerprint
+
+
+def copies(path: str) -> Iterator[SafetyCopy]:
+    """The copies of what was at a path, the newest first."""
+    yield from _in(os.path.join(_home(), key(path)))
+
+
+def every_file() -> Iterator[SafetyCopy]:
+    """The newest copy of each file of which there is one."""
+    for name in os.listdir(_home()):
+        newest = next(_in(os.path.join(_home(), name)), None)
+        if newest is not None:
+            yield newest
+
+
+def find(path: str, fingerprint: str) -> SafetyCopy | None:
+    """The newest copy with this fingerprint; None if there is none any more."""
+    return next((each for each in copies(path) if each.fingerprint == fingerprint), None)
+
+
+def tidy() -> None:
+    """Delete copies that are too old, and the oldest if all of them take too much room."""
+    found = []
+    left = {(key(each.path), each.fingerprint) for each in all_watched()}
+    for below, _, names in os.walk(_home()):
+        for name in names:
+            if (os.path.basename(below), name.partition("-")[2]) in left:
+                continue  # what its holder left stays
+            try:
+                found.append((os.stat(os.path.join(below, name)), os.path.join(below, name)))
+            except OSError:
+                continue  # deleted just now by somebody else
+    old, size = time.time() - DAYS * DAY, 0
+    for status, place in sorted(found, key=lambda each: -each[0].st_mtime):
+        size += status.st_size
+        if status.st_mtime < old or size > MOST_BYTES:
+            remove_file(place)
+            try:
+                os.rmdir(os.path.dirname(place))
+            except OSError:
+                pass  # there are others
+
+
+def _in(below: str) -> Iterator[SafetyCopy]:
+    try:
+        names = sorted(os.listdir(below), reverse=True)
+    except OSError:
+        return
+    for name in names:
+        found = _read(os.path.join(below, name)) if name.partition("-")[0].isdecimal() else None
+        if found is not None:
+            yield found
+
+
+def _read(place: str) -> SafetyCopy | None:
+    try:
+        with open(place, "rb") as file:
+            values = [os.fsdecode(each) for each in file.read(8192).partition(_END)[0].split(b"\0")]
+    except OSError:
+        return None
+    if len(values) != 5 or values[0] != _MARK:
+        return None
+    _, path, agent, kind, fingerprint = values
+    return SafetyCopy(place, path, "" if agent == _NOBODY else agent, kind, fingerprint)
+
+
+def _home() -> str:
+    home = os.path.join(folder(), "copies")
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    return home

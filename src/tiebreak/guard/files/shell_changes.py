@@ -1,0 +1,262 @@
+"""After a shell command: finds the files that it changed, and whether another agent holds them.
+
+A hook cannot know beforehand what a command will write. So before the command it looks at the places of all files that
+others hold, also in other repositories, and remembers what is there (`interference`, `running_commands`). Afterwards it
+looks at the same places again, and at what git reports as changed in the checkout of the command. A file whose inode
+changed since then (its ctime) has changed while the command ran. If nobody holds it, this agent does from now on. If
+another agent holds it, both agents are told, and it is put in quarantine unless a command of its holder ran, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ...agent_names import same_family
+from ...checkouts import checkout_of
+from ...errors import Lost
+from ...fingerprints import digest
+from ...globs import is_glob, overlap
+from ...held_files import means_files_in, parts, path_of
+from ...limits import HOLD_LEASE
+from ...model import holder_id
+from ...repository import repository
+from ...text import plain
+from ..agent_notes import leave_notes, take_notes
+from ..agent_state import common_facts, key
+from ..commits.checkout_branch import begin, branch_of, notice
+from ..commits.git_status import status_of
+from ..guarded_file import guarded_files
+from ..hook_call import Verdict
+from . import interference, read_set
+from .disk_state import FILE, changed_since, inode_in, look
+from .interference_report import Interference, report, report_strays, tell_holder
+from .left_contents import held_names, of_others, remember_left, watched_anywhere
+from .running_commands import DEFAULT, RunningCommand, ended
+from .unexplained_changes import note_unexplained
+from .watched_files import WatchedFile, watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...model import Hold
+    from ...repository import Repository
+    from ..guarded_file import GuardedFile
+    from ..hook_context import HookContext
+
+MOST = 200
+"""Most changed files that are held one by one; the number of the others is only reported."""
+SHOWN = 12
+_FILE_CLOCK = 5
+"""CLOCK_REALTIME_COARSE of Linux, which stamps files; `time` has no name for it."""
+
+
+def before(hook: HookContext) -> Verdict:
+    """Before a command: remember what others hold and left, and renew everything for as long as the command may run."""
+    found = repository(hook.call.cwd)
+    command = RunningCommand(hook.agent, found.root if found else "", hook.call.seconds or DEFAULT)
+    records = interference.look_before(hook, found, command)
+    leave_notes(hook.state, look_at_branches(hook, found, records, None))
+    command.branch = branch_of(found) if found is not None else ""
+    if records:
+        note_unexplained(hook.state, records)
+    since = command.save(hook.state, hook.call.tool_use)
+    hook.renew(seconds=command.seconds)
+    _let_the_clock_move(since)
+    return Verdict()
+
+
+def _let_the_clock_move(mark: int) -> None:
+    """Wait for the next tick of the clock that stamps files, so that later changes have a later time."""
+    for _ in range(40):
+        if sys.platform != "linux" or time.clock_gettime_ns(_FILE_CLOCK) > mark:
+            return
+        time.sleep(0.0005)
+
+
+def after(hook: HookContext) -> Verdict:
+    """After a command: find what it changed, and tell the agents."""
+    hook.renew(seconds=0.0)
+    with ended(hook) as command:
+        verdict = look_after(hook, command)
+    verdict.context = "\n".join(each for each in (*take_notes(hook.state), verdict.context) if each)
+    return verdict
+
+
+def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
+    """Find what a command changed that has ended."""
+    if command is None:
+        return Verdict()
+    holds = hook.board.holds.list()
+    records = watched_anywhere(hook.board, holds)
+    theirs = of_others(records, hook.agent)
+    told = interference.accept_own(hook, [each for each in records if each not in theirs], command)
+    harmed = interference.harmed(hook, command.root, theirs, command)
+    found = repository(command.root) if command.root else None
+    verdict = Verdict(context=report(harmed))
+    if found is not None:
+        verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed)
+    moved = look_at_branches(hook, found, records, command)
+    verdict.context = "\n".join(each for each in (*told, verdict.context, *moved) if each)
+    return verdict
+
+
+def look_at_branches(
+    hook: HookContext, found: Repository | None, records: list[WatchedFile], command: RunningCommand | None
+) -> list[str]:
+    """Look at HEAD in this checkout, and in all that have held files; returns what to tell this agent.
+
+    `command` is this agent's command that has just ended, if there is one.
+    """
+    told = notice(hook.board, found, command) if found is not None else []
+    here = found.root if found is not None else ""
+    for root, project in {each.root: each.project for each in records if each.root != here}.items():
+        other = repository(root)
+        if other is not None and other.root == root:
+            told += notice(hook.board_in(project), other, command)
+    return told
+
+
+def _look_in_checkout(
+    hook: HookContext,
+    found: Repository,
+    command: RunningCommand,
+    holds: list[Hold],
+    theirs: list[WatchedFile],
+    harmed: list[Interference],
+) -> Verdict:
+    """Look at what git reports as changed in the checkout in which a command ran."""
+    status = status_of(found.root)
+    files = _changed(hook, found, status or [], command, holds, harmed)
+    watched_paths = {each.path for each in theirs}
+    files = [file for file in files if file.path not in watched_paths]
+    strays = interference.found_strays(hook, found, files, theirs)
+    moved = {candidate.name for candidate, _ in strays}
+    files = [file for file in files if file.disk_name not in moved]
+    verdict = _hold_or_report(hook, found, files, holds, harmed)
+    verdict.context = "\n".join(each for each in (verdict.context, report_strays(strays)) if each)
+    if status is None:
+        verdict.warning = "tiebreak: git status failed here, so only files that somebody holds were checked"
+    return verdict
+
+
+def _changed(
+    hook: HookContext,
+    found: Repository,
+    status: list[str],
+    command: RunningCommand,
+    holds: list[Hold],
+    harmed: list[Interference],
+) -> list[GuardedFile]:
+    """The files that were written while the command ran, and held files under new names."""
+    looks = [command.seen[each.record.path] for each in harmed if each.record.path in command.seen]
+    moved = {inode_in(each.signature) for each in looks} - {0}
+    missing = _missing(found, status)
+    own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
+    names = [
+        name
+        for name in sorted({*status, *own} - missing)
+        if changed_since(found.root, name, command.since) or _inode(found.root, name) in moved
+    ]
+    return guarded_files(names, found.root, hook.board.project_names, checkout_of(found))
+
+
+def _missing(found: Repository, status: list[str]) -> set[str]:
+    """The files that were missing after an earlier command already; the time of their folder tells nothing of them."""
+    facts, name = common_facts("missing"), key(found.root)
+    known = (facts.get(name) or b"").decode("utf-8", "surrogateescape").split("\0")
+    now = [each for each in status if not os.path.lexists(os.path.join(found.root, each))][:MOST]
+    facts.put(name, "\0".join(now).encode("utf-8", "surrogateescape"))
+    return set(known) & set(now)
+
+
+def _inode(root: str, name: str) -> int:
+    state = look(root, name)
+    return state.inode if state.kind == FILE else 0
+
+
+def _hold_or_report(
+    hook: HookContext, found: Repository, files: list[GuardedFile], holds: list[Hold], harmed: list[Interference]
+) -> Verdict:
+    mine: list[tuple[GuardedFile, Hold]] = []
+    taken: list[GuardedFile] = []
+    checkout = checkout_of(found)
+    here = [hold for hold in holds if means_files_in(hold.resource, checkout)]
+    by_name = {path_of(hold.resource): hold for hold in sorted(here, key=lambda hold: parts(hold.resource))}
+    for file in _others_first(hook, files, here)[:MOST]:
+        hold = by_name.get(file.name)
+        if hold is not None and holder_id(hold) == hook.agent:
+            mine.append((file, hold))
+            continue
+        if hold is not None and hold.hash is not None and digest(file.path) == hold.hash:
+            continue  # its contents are the same
+        try:
+            _take(hook, found, file)
+            taken.append(file)
+        except Lost as lost:
+            _held_by_another(hook, file, lost, taken, harmed)
+    _renew_own(hook, mine)
+    return Verdict(context=_report(taken, harmed, len(files) - MOST))
+
+
+def _take(hook: HookContext, found: Repository, file: GuardedFile) -> None:
+    """Hold a file that this agent's command changed; raises `Lost`."""
+    took = hook.board.holds.take(resources=[file.resource], hashes=[digest(file.path)], lease=HOLD_LEASE, again=True)
+    hook.state.put(f"taken/{key(file.resource)}", file.resource.encode())
+    begin(hook.board, hook.state, found)
+    for hold in took:
+        remember_left(hold, found.root, file.disk_name)
+
+
+def _renew_own(hook: HookContext, mine: list[tuple[GuardedFile, Hold]]) -> None:
+    for file, hold in mine:
+        read_set.remember_own(hook.state, file.path)
+        if watched(file.path) is None:
+            remember_left(hold, file.root, file.disk_name)
+    if mine:
+        hashes = [digest(file.path) for file, _ in mine]
+        hook.renew(resources=[hold.resource for _, hold in mine], hashes=hashes)
+
+
+def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]) -> list[GuardedFile]:
+    """If there are too many to check, those that other agents hold come first."""
+    if len(files) <= MOST:
+        return files
+    others = [path_of(hold.resource) for hold in holds if holder_id(hold) != hook.agent]
+    names, globs = set(others), [name for name in others if is_glob(name)]
+
+    def is_free(file: GuardedFile) -> bool:
+        return file.name not in names and not any(overlap(file.name, glob) for glob in globs)
+
+    return sorted(files, key=is_free)
+
+
+def _held_by_another(
+    hook: HookContext, file: GuardedFile, lost: Lost, taken: list[GuardedFile], harmed: list[Interference]
+) -> None:
+    """A changed file that was not watched: held in another checkout, or by a glob that matches it."""
+    holder = f"{lost.holder}~{lost.data.get('session')}"
+    if same_family(holder, hook.agent):
+        taken.append(file)
+        return
+    known = watched(file.path)
+    if known is None or (known.by, known.holder, known.epoch) != (hook.agent, holder, lost.epoch):
+        resource, project = str(lost.data["resource"]), hook.board.project
+        known = WatchedFile(
+            file.root, file.disk_name, project=project, resource=resource, holder=holder, epoch=lost.epoch
+        )
+        known.by = hook.agent
+        known.replace()
+        tell_holder(hook.board, known, look(known.root, known.name))
+    harmed.append(Interference(known, "changed", file.name))
+
+
+def _report(taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:
+    lines = [report(harmed)] if harmed else []
+    if taken:
+        names = ", ".join(plain(file.name) for file in taken[:SHOWN])
+        and_more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
+        lines.append(f"tiebreak: while that command ran, {names}{and_more} changed; you hold them now.")
+    if more > 0:
+        lines.append(f"tiebreak: {more} more files changed, which are not held for you.")
+    return "\n".join(lines)
