@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
 
 from ...agent_names import same_family
 from ..agent_state import AgentState, common_facts, folder, key
@@ -78,27 +77,35 @@ def _name(tool_use: str) -> str:
     return f"{MARK}{key(tool_use or 'the only one')}"
 
 
-@contextmanager
-def ended(hook: HookContext) -> Iterator[RunningCommand | None]:
-    """The command of this call, which has ended; None if nothing was marked before it.
+class EndedCommand:
+    """A command that has ended: `with` gives what its mark says, None if there is no mark.
 
-    Its mark stays until all has been told: if this hook is killed before, a later one makes up for it.
+    The marks stay until all has been told: if this hook is killed before, a later one makes up for it.
     """
-    name = _name(hook.call.tool_use)
-    yield _read(hook.state, name)
-    hook.state.forget(name)
+
+    def __init__(self, state: AgentState, names: list[str]) -> None:
+        """`names` are those of the marks, the oldest first."""
+        self._state = state
+        self._names = names
+
+    def __enter__(self) -> RunningCommand | None:
+        found = (_read(self._state, name) for name in self._names)
+        return next((each for each in found if each is not None), None)
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        for name in self._names if failed is None else ():
+            self._state.forget(name)
 
 
-@contextmanager
-def unfinished(hook: HookContext) -> Iterator[RunningCommand | None]:
+def ended(hook: HookContext) -> EndedCommand:
+    """The command of this call."""
+    return EndedCommand(hook.state, [_name(hook.call.tool_use)])
+
+
+def unfinished(hook: HookContext) -> EndedCommand:
     """The oldest command of an agent that has no command running now: no event came after it."""
-    names = sorted(
-        (each for each in hook.state.names("") if os.path.basename(each).startswith(MARK)), key=hook.state.moment
-    )
-    found = (_read(hook.state, name) for name in names)
-    yield next((each for each in found if each is not None), None)
-    for name in names:
-        hook.state.forget(name)
+    marks = (each for each in hook.state.names("") if os.path.basename(each).startswith(MARK))
+    return EndedCommand(hook.state, sorted(marks, key=hook.state.moment))
 
 
 def running() -> list[RunningCommand]:
