@@ -186,6 +186,45 @@ def test_a_rebase_does_not_change_files_under_the_hands_of_whoever_works_here(
     assert elsewhere.code == 0, elsewhere
 
 
+@pytest.fixture
+def beside(here: Checkout, claude: Start, tmp_path: Path) -> Path:
+    """A worktree with an earlier commit of a file that an agent of another worktree edits now."""
+    here.branch("topic", a_py="zero\none\ntwo\n")
+    git("worktree", "add", "--quiet", str(tmp_path / "tree"), "topic", cwd=here.root)
+    claude("ann").edit("a.py", "two", LINE)
+    return tmp_path / "tree"
+
+
+@pytest.mark.parametrize("words", ["rebase main", "rebase --apply main", "pull --rebase . main", "rebase -i main"])
+def test_a_rebase_that_only_repeats_earlier_commits_of_a_file_held_elsewhere_goes_through(
+    here: Checkout, beside: Path, words: str
+) -> None:
+    done = here.run("git", *words.split(), cwd=beside, GIT_EDITOR="true")
+    assert done.code == 0, done
+    assert git("show", "HEAD:a.py", cwd=beside) == "zero\none\ntwo\n"
+    assert git("rev-parse", "HEAD~1", cwd=beside).strip() == here.head()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "git rebase -x 'echo more >> a.py; git commit --no-verify -qam x' main",
+        "git rebase -x 'echo more >> a.py; git commit --no-verify -qa --amend --no-edit' main",
+        "git cherry-pick topic~1..topic",
+    ],
+)
+def test_new_work_in_a_file_held_elsewhere_is_refused_in_a_rebase_too(here: Checkout, beside: Path, words: str) -> None:
+    if "cherry-pick" in words:
+        git("checkout", "--quiet", "--detach", "main", cwd=beside)
+    before = git("rev-parse", "HEAD", cwd=beside)
+    refused = here.run("sh", "-c", words, cwd=beside)
+    assert refused.code != 0
+    assert "a.py by" in refused.err
+    assert f"`git {words.split()[1]} --abort`" in refused.err
+    here.run("git", words.split()[1], "--abort", cwd=beside)
+    assert git("rev-parse", "HEAD", cwd=beside) == before
+
+
 def test_a_rebase_that_commits_by_a_command_of_its_own_is_stopped(here: Checkout, claude: Start) -> None:
     here.commit("more", src__b_py="more\n")
     ann, before = claude("ann"), here.head()

@@ -19,7 +19,7 @@ _DIFF = ("-r", "-z", "--name-only", "--no-renames")
 class CommitFiles:
     """The changed files of a commit, made already or about to be made."""
 
-    __slots__ = ("before", "environ", "names", "others", "revision", "root")
+    __slots__ = ("before", "environ", "is_replay", "names", "others", "revision", "root")
 
     def __init__(
         self,
@@ -40,9 +40,16 @@ class CommitFiles:
         self.others = list(others)
         """The parents after the first one."""
         self.environ = environ
+        self.is_replay = False
+        """Whether a rebase makes an earlier commit anew, with the same changes."""
 
-    def merged(self, names: list[str]) -> set[str]:
-        """Those of these files that are as in a further parent: the merge brings them, and nobody has edited them."""
+    def not_edited(self, names: list[str]) -> set[str]:
+        """Those of these files that nobody has edited for this commit: all of a replay, and what a merge brings.
+
+        A merge brings the files that are as in a further parent.
+        """
+        if self.is_replay:
+            return set(names)
         out: set[str] = set()
         for other in self.others if names else ():
             out |= set(names) - self._unlike(other, names)

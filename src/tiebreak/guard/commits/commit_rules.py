@@ -9,8 +9,9 @@ A commit is refused
 4. if one of its files has lines that another agent wrote in a file which it holds, and has not committed: the file was
    moved or copied (see `moved_contents`).
 
-A merge brings files from its further parents. A file that is as in one of them was not edited by whoever merges. So
-rule 2 refuses it only if its holder works in this checkout, where the file would change under the holder's hands.
+A merge brings files from its further parents, and a rebase repeats the changes of earlier commits. Nobody has edited
+these files for the new commit. So rule 2 refuses them only if their holder works in this checkout, where they would
+change under the holder's hands, and rule 4 not at all.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ class CommitRules:
             return []
         named = guarded_files(files.names, self.root, self.board.project_names, self._checkout)
         found = [(file, hold) for file in named for hold in self._holds_of(file.name)]
-        merged = files.merged([file.disk_name for file, _ in found])
-        return [each for each in found if each[0].disk_name not in merged or self.works_here(each[1])]
+        brought = files.not_edited([file.disk_name for file, _ in found])
+        return [each for each in found if each[0].disk_name not in brought or self.works_here(each[1])]
 
     def _holds_of(self, name: str) -> list[Hold]:
         return [*self._by_name.get(name, ()), *(each for each in self._globs if overlap(name, path_of(each.resource)))]
@@ -130,8 +131,8 @@ class CommitRules:
         records = watched_now(self._holds)
         if not records:
             return []
-        merged = files.merged(files.names)
-        contents = files.contents(name for name in files.names if name not in merged)
+        brought = files.not_edited(files.names)
+        contents = files.contents(name for name in files.names if name not in brought)
         candidates = [Candidate(self.root, name, found, files.before) for name, found in contents.items()]
         return strays(candidates, records, self.committer)
 

@@ -93,7 +93,10 @@ def _pre_merge_commit(run: HookRun) -> None:
 
 def _pre_applypatch(run: HookRun) -> None:
     check_grants(run.board)
-    rules = CommitRules(run.board, run.found.root, way_out=way_out(run.found, operation(run.found) or "am"))
+    name = operation(run.found) or "am"
+    if name == "rebase":
+        return  # `pre-rebase` was asked, and `reference-transaction` sees whether the commit is the same as before
+    rules = CommitRules(run.board, run.found.root, way_out=way_out(run.found, name))
     rules.check(staged(run.found.root), "this patch")
 
 
@@ -120,7 +123,10 @@ def _reference_transaction(run: HookRun) -> None:
 
 
 def _pre_rebase(run: HookRun) -> None:
-    """Refuse before anything is changed: the commits are checked one by one, too, when they are replayed."""
+    """Refuse before anything is changed under somebody's hands.
+
+    The commits are checked one by one, too, when they are replayed: only then is it known what is in them.
+    """
     check_grants(run.board)
     upstream, branch = [*run.words, "", ""][:2]
     root, branch = run.found.root, branch or "HEAD"
@@ -129,12 +135,13 @@ def _pre_rebase(run: HookRun) -> None:
         replayed, moved = _replayed(root, upstream, branch), _checked_out(root, upstream)
     except Refused:
         return  # git says what is wrong with these names
-    theirs = rules.held(CommitFiles(root, replayed))
-    if theirs:
-        raise rules.refusal(theirs, "this rebase makes commits anew that have files which others hold")
-    theirs = [each for each in rules.held(CommitFiles(root, moved)) if rules.works_here(each[1])]
-    if theirs:
-        raise rules.refusal(theirs, "this rebase would change files in this checkout that others hold")
+    for names, what in (
+        (replayed, "this rebase makes commits anew that have files which others hold"),
+        (moved, "this rebase would change files in this checkout that others hold"),
+    ):
+        theirs = [each for each in rules.held(CommitFiles(root, names)) if rules.works_here(each[1])]
+        if theirs:
+            raise rules.refusal(theirs, what)
 
 
 def _replayed(root: str, upstream: str, branch: str) -> list[str]:

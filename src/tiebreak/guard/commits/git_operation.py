@@ -38,6 +38,21 @@ def _of_series(path: str) -> str:
         return ""
 
 
+REBASED = ("rebase-merge/orig-head", "rebase-apply/orig-head", "rebase-apply/original-commit")
+"""The files that name what is being rebased. The last one names a single commit of the branch."""
+
+
+def rebased(found: Repository) -> str:
+    """The commit at which the branch was that is being rebased; "" if none is."""
+    for sign in REBASED:
+        try:
+            with open(os.path.join(found.private, sign), encoding="ascii", errors="replace") as file:
+                return file.read().strip()
+        except OSError:
+            continue
+    return ""
+
+
 def way_out(found: Repository, name: str = "") -> str:
     """What to do when git has begun something, and the commit is refused. `name` is an operation that git knows."""
     name = name or operation(found)

@@ -16,7 +16,7 @@ from . import new_commits
 from .commit_files import CommitFiles, changed_between, commits_in, empty_tree, files_of
 from .commit_rules import CommitRules
 from .git import check_grants, git
-from .git_operation import way_out
+from .git_operation import rebased, way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def check_updates(board: Board, found: Repository, lines: str) -> None:
     else:
         known = list(dict.fromkeys(each for names in before.values() for each in names))
         changed = [(name, _unlike(found.root, files, known)) for name, files in files_of(found.root, commits)]
+    original = rebased(found)
     for name, files in changed:
+        files.is_replay = bool(original and rules.held(files)) and _repeats(found.root, name, original)
         rules.check(files, "this commit" if name in updates else f"commit {name[:10]}")
     for name, _ in commits:
         new_commits.mark_checked(name)
@@ -98,6 +100,12 @@ def _lines(path: str) -> list[str]:
 def _names(words: Iterable[str]) -> list[str]:
     """The names of objects among these words, each once."""
     return [word for word in dict.fromkeys(words) if len(word) >= LEAST_NAME and HEX.issuperset(word)]
+
+
+def _repeats(root: str, name: str, original: str) -> bool:
+    """Whether a commit makes the same changes as one that the rebased branch had before: git compares patches."""
+    words = ("rev-list", "--no-merges", "--left-only", "--cherry-pick", "--max-count=1")
+    return not git(*words, f"{name}...{original}", "--not", f"{name}^@", root=root)
 
 
 def _unlike(root: str, files: CommitFiles, before: list[str]) -> CommitFiles:
