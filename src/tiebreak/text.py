@@ -33,6 +33,13 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN)
 
 
+def argument(word: str) -> str:
+    """A word, such as a path, as a shell takes it: for commands that a reader pastes."""
+    from shlex import quote
+
+    return quote(plain(word))
+
+
 def block(text: str) -> str:
     """Like `plain`, but newlines and tabs stay, for bodies of several lines."""
     if text.isascii() and text.isprintable():

@@ -300,6 +300,44 @@ def test_an_edit_of_the_holder_between_look_and_record_is_not_lost(
     ann.commit("a.py")
 
 
+def test_a_holder_does_not_commit_unseen_what_a_running_command_wrote(claude: Start, tb: Tb, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    begin(ben)
+    put(repo / "a.py", "junk\n")
+    begin(ann)
+    refused = tb("--as", ann.agent, "commit", "a.py", "-m", "work")
+    assert refused.code == 1
+    assert f"a.py changed while a command of {ben.name} runs, and you have not read it since" in refused.err
+    words = shlex.split(refused.err.partition("`tb ")[2].partition("`")[0])
+    assert tb("--as", ann.agent, *words, cwd=repo / "docs").code == 0
+    assert tb("--as", ann.agent, "commit", "a.py", "-m", "work").code == 0
+
+
+def test_a_holder_commits_what_it_wrote_itself_beside_a_running_command(claude: Start, tb: Tb, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    begin(ben)
+    ann.edit("a.py", "one", "ONE")
+    ann.bash("echo three >> a.py")
+    begin(ann)
+    put(repo / "docs/c.md", "the same command\n")
+    assert tb("--as", ann.agent, "commit", "a.py", "docs/c.md", "-m", "work").code == 0
+
+
+def test_what_a_holder_left_last_comes_back_after_a_long_command(claude: Start, tb: Tb, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    begin(ann)
+    put(repo / "a.py", "first\n")
+    begin(ben)
+    put(repo / "a.py", "first\nsecond\n")
+    finish(ann)
+    put(repo / "a.py", "junk\n")
+    assert f"a.py (held by {ann.name})" in finish(ben)
+    assert tb("--as", ann.agent, "recover", "a.py").code == 0
+    assert (repo / "a.py").read_text() == "first\nsecond\n"
+
+
 # ── What no command is known to have done ────────────────────────────────────────────────────────────
 
 

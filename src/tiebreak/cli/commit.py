@@ -50,11 +50,12 @@ def commit(context: Context, args: Args) -> None:
 
 
 def _warn(context: Context, root: str, made: dict[str, Any]) -> None:
-    """Name the files that somebody else changed unseen, before they were committed."""
-    from ..guard.files.unexplained_changes import unexplained_in
+    """Name the files that a person or a program changed unseen, before they were committed."""
+    from ..guard.files.interference_report import words_unexplained
+    from ..guard.files.unexplained_changes import unseen_in
 
-    for line in unexplained_in(context.board.agent, root, made["paths"]):
-        context.warn(line)
+    for change in unseen_in(context.board.agent, root, made["paths"]):
+        context.warn(words_unexplained(change.record, change.state))
 
 
 def _show(context: Context, output: str) -> None:

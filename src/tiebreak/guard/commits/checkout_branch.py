@@ -17,7 +17,7 @@ from ...errors import Refused
 from ...model import holder_id
 from ...names import short
 from ...repository import open_at_once
-from ...text import plain
+from ...text import argument, plain
 from ..agent_notes import leave_notes
 from ..agent_state import AgentState, common_facts, key
 from ..files import running_commands
@@ -200,9 +200,7 @@ def _moved_at(found: Repository) -> int:
 
 def _argument(branch: str) -> str:
     """A branch as an argument of `tb commit --branch`; HEAD stands for wherever the checkout is."""
-    import shlex
-
-    return "HEAD" if branch == DETACHED else shlex.quote(branch)
+    return "HEAD" if branch == DETACHED else argument(branch)
 
 
 def _called(branch: str) -> str:

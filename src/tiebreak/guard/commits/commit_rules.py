@@ -5,7 +5,8 @@ A commit is refused
 1. if the agent's grant has passed to somebody else (`git.check_grants`);
 2. if another agent holds one of its files. The held file is a name in the repository, whatever is at that path now: a
    commit that deletes it, or puts a link or a folder in its place, has that file;
-3. if one of its files is in quarantine (see `watched_files`);
+3. if one of its files is in quarantine (see `watched_files`), or will be: the agent holds it, but a command of
+   another agent runs that may have changed it, and the agent has not looked at it since;
 4. if one of its files has lines that another agent wrote in a file which it holds, and has not committed: the file was
    moved or copied (see `moved_contents`).
 
@@ -24,10 +25,12 @@ from ...held_files import means_files_in, path_of
 from ...model import holder_id
 from ...names import short
 from ...repository import repository
-from ...text import plain
+from ...text import argument, plain
 from ..files.disk_state import look
+from ..files.interference_report import is_kept
 from ..files.left_contents import watched_now
 from ..files.moved_contents import Candidate, strays
+from ..files.unexplained_changes import unseen_in
 from ..files.watched_files import is_allowed
 from ..guarded_file import guarded_files
 from ..working_places import WorkingPlaces
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
     from ...board import Board
     from ...model import Hold
+    from ..files.unexplained_changes import UnseenChange
     from ..files.watched_files import WatchedFile
     from ..guarded_file import GuardedFile
 
@@ -101,6 +105,9 @@ class CommitRules:
             raise self.refusal(theirs, f"{what} has files that others hold")
         for record in self.quarantined(files):
             raise _in_quarantine(record)
+        for change in unseen_in(self.committer, self.root, files.names):
+            if change.makers:
+                raise _unseen(change)
         if taken := self.with_lines_of_others(files):
             raise self._has_lines(taken, what)
 
@@ -155,7 +162,7 @@ class CommitRules:
         return Lost(
             f"{what} has lines that {holder} wrote in {plain(record.name)} and has not committed: in "
             f"{plain(candidate.name)}{_and_more(len(taken), 1)}",
-            hint=f"{self.way_out}; ask with `tb send {holder} …`; `tb guard clear {plain(candidate.name)}` when a "
+            hint=f"{self.way_out}; ask with `tb send {holder} …`; `tb guard clear {argument(candidate.path)}` when a "
             "person has looked at it",
             holder=holder,
             epoch=record.epoch,
@@ -170,11 +177,21 @@ def _is_over(record: WatchedFile) -> bool:
 
 
 def _in_quarantine(record: WatchedFile) -> Refused:
-    holder, name = short(record.holder), plain(record.name)
+    holder, path = short(record.holder), argument(record.path)
     return Refused(
-        f"{name} changed while a command of {short(record.by)} ran and {holder} holds it",
-        hint=f"{holder} reads it again first (`tb renew {name}` says so); `tb guard clear {name}` when a person has "
+        f"{plain(record.name)} changed while a command of {short(record.by)} ran and {holder} holds it",
+        hint=f"{holder} reads it again first (`tb renew {path}` says so); `tb guard clear {path}` when a person has "
         "looked at it",
+    )
+
+
+def _unseen(change: UnseenChange) -> Refused:
+    record, makers = change.record, " and ".join(map(short, change.makers))
+    back = f", `tb recover {argument(record.path)}` brings back what you left" if is_kept(record) else ""
+    return Refused(
+        f"{plain(record.name)} {change.state.words(record.root)} while a command of {makers} runs, and you have not "
+        "read it since",
+        hint=f"if it is right, `tb renew {argument(record.path)}` says so{back}",
     )
 
 

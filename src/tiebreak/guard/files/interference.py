@@ -68,7 +68,7 @@ def _changed_look(hook: HookContext, record: WatchedFile, state: DiskState, comm
         return Look(state.signature, state.fingerprint() or "")
     is_left = not others_in(record.root, record.holder, commands)
     fingerprint = keep(record.path, record.holder if is_left else "") or state.fingerprint()
-    return Look(state.signature, fingerprint or "", is_left=is_left)
+    return Look(state.signature, fingerprint or "", record.fingerprint if is_left else None)
 
 
 def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], known: set[str]) -> list[WatchedFile]:
@@ -186,7 +186,7 @@ def _judge(hook: HookContext, record: WatchedFile, state: DiskState, command: Ru
         keep(record.path, record.holder)
         record.beside = " ".join(dict.fromkeys([*beside, hook.agent]))
         return True
-    if not record.by and before.is_left:
+    if not record.by and before.replaces == record.fingerprint:  # otherwise its holder has left something else since
         record.fingerprint = before.fingerprint
     record.by, record.beside = record.by or hook.agent, ""
     return True

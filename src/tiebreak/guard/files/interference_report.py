@@ -6,10 +6,9 @@ Both are told when a file changed, and not who changed it: the holder may have s
 from __future__ import annotations
 
 import os
-import shlex
 
 from ...names import short
-from ...text import plain
+from ...text import argument, plain
 from ..holder_messages import tell
 from . import safety_copies
 
@@ -49,7 +48,7 @@ def name_from(root: str, record: WatchedFile) -> str:
 
 def tell_holder(board: Board, record: WatchedFile, state: DiskState) -> None:
     """Tell the holder what happened to its file, and how it gets back what it left."""
-    back = f" What you left is kept: `tb recover {_argument(record)}` brings it back." if _is_kept(record) else ""
+    back = f" What you left is kept: `tb recover {argument(record.path)}` brings it back." if is_kept(record) else ""
     tell(
         board,
         record.holder,
@@ -81,7 +80,7 @@ def words_beside(record: WatchedFile, state: DiskState, others: list[str], left:
     ran = f"one of {theirs}" if len(others) == 1 else f"those of {theirs}"
     numbers = (at for at, copy in enumerate(safety_copies.copies(record.path), 1) if copy.fingerprint == left)
     number = next(numbers, 0)
-    back = f" `tb recover {_argument(record)} --copy {number}` brings back what you had left." if number else ""
+    back = f" `tb recover {argument(record.path)} --copy {number}` brings back what you had left." if number else ""
     changed = state.words(record.root)
     return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
 
@@ -90,13 +89,8 @@ def words_unexplained(record: WatchedFile, state: DiskState) -> str:
     """What the holder is told about a file that changed while no command is known to have run."""
     changed = state.words(record.root)
     after = "changed after you left it" if changed == "changed" else changed
-    back = f" `tb recover {_argument(record)}` brings back what you left." if _is_kept(record) else ""
+    back = f" `tb recover {argument(record.path)}` brings back what you left." if is_kept(record) else ""
     return f"{plain(record.name)}, which you hold, {after}, by nobody that tiebreak knows.{back}"
-
-
-def _argument(record: WatchedFile) -> str:
-    """The file as an argument of a command, wherever the reader is."""
-    return shlex.quote(record.path)
 
 
 # ── Told to the agent whose command ran ──────────────────────────────────────────────────────────────
@@ -140,11 +134,12 @@ def _called(each: Interference) -> str:
 
 
 def _recover(found: list[Interference]) -> str:
-    kept = [each for each in found if each.record.by and _is_kept(each.record)]
-    return f", or with `tb recover {_argument(kept[0].record)}`" if kept else ""
+    kept = [each for each in found if each.record.by and is_kept(each.record)]
+    return f", or with `tb recover {argument(kept[0].record.path)}`" if kept else ""
 
 
-def _is_kept(record: WatchedFile) -> bool:
+def is_kept(record: WatchedFile) -> bool:
+    """Whether there is a copy of what the holder left."""
     return safety_copies.find(record.path, record.fingerprint) is not None
 
 

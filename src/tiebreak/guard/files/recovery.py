@@ -13,6 +13,7 @@ from ...errors import Invalid, Lost, NotFound, Refused
 from ...files import remove_file, replace_file
 from ...model import holder_id
 from ...repository import repository
+from ...text import argument
 from . import safety_copies
 from .disk_state import ABSENT, FILE, LINK, SPECIAL, look
 from .left_contents import accept, of_others, watched_now
@@ -104,7 +105,7 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
             if not any(each.fingerprint == copy.fingerprint for each in mine):
                 raise Lost(
                     f"{file.name} is held by {hold.holder}",
-                    hint=f"`tb recover {file.name} --into PATH` writes the copy elsewhere; ask with "
+                    hint=f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere; ask with "
                     f"`tb send {hold.holder} …`",
                     holder=hold.holder,
                     until=hold.until,
@@ -116,7 +117,7 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
 
 def _make_room(file: KeptFile) -> None:
     """Keep what is in the place of the file, if it can be replaced; raises `Refused` if not."""
-    elsewhere = f"`tb recover {file.name} --into PATH` writes the copy elsewhere"
+    elsewhere = f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere"
     if file.now.kind not in (ABSENT, FILE, LINK, SPECIAL):
         raise Refused(f"{file.name} {file.now.words(file.root)}: look at that first", hint=elsewhere)
     if file.now.kind in (FILE, LINK) and safety_copies.keep(file.path, "") is None:

@@ -24,7 +24,8 @@ DEFAULT = 600.0
 ROOM = 60.0
 """Seconds for which a command counts as running beyond the longest time that it may run."""
 MARK = "shell-"
-MADE_BY = "tiebreak command 2"
+MADE_BY = "tiebreak command 3"
+_FOR = "for "
 LENGTH = len(key(""))
 """Of the name of an agent's folder."""
 
@@ -32,14 +33,14 @@ LENGTH = len(key(""))
 class Look:
     """What was at a held place before a command."""
 
-    __slots__ = ("fingerprint", "is_left", "signature")
+    __slots__ = ("fingerprint", "replaces", "signature")
 
-    def __init__(self, signature: str, fingerprint: str = "", *, is_left: bool = False) -> None:
+    def __init__(self, signature: str, fingerprint: str = "", replaces: str | None = None) -> None:
         self.signature = signature
         self.fingerprint = fingerprint
         """"" if it was as in its record."""
-        self.is_left = is_left
-        """Whether it is what the holder left, although its record says something else."""
+        self.replaces = replaces
+        """If it is what the holder left, although its record says something else: the fingerprint in the record."""
 
 
 class RunningCommand:
@@ -67,7 +68,7 @@ class RunningCommand:
         """Store the mark; returns the time that the command begins at."""
         lines = [MADE_BY, self.agent, self.root, str(self.seconds), self.branch]
         for path, look in self.seen.items():
-            lines += [path, look.signature, look.fingerprint, "left" if look.is_left else ""]
+            lines += [path, look.signature, look.fingerprint, "" if look.replaces is None else f"{_FOR}{look.replaces}"]
         name = _name(tool_use)
         state.put(name, b"\0".join(line.encode("utf-8", "surrogateescape") for line in lines))
         return state.moment(name)
@@ -143,5 +144,6 @@ def _read(state: AgentState, name: str) -> RunningCommand | None:
     found = RunningCommand(agent, root, float(seconds))
     found.branch, found.since = branch, state.moment(name)
     for at in range(0, len(seen), 4):
-        found.seen[seen[at]] = Look(seen[at + 1], seen[at + 2], is_left=bool(seen[at + 3]))
+        path, signature, fingerprint, replaces = seen[at : at + 4]
+        found.seen[path] = Look(signature, fingerprint, replaces.removeprefix(_FOR) if replaces else None)
     return found

@@ -14,7 +14,7 @@ from ..agent_state import AgentState, key
 from .disk_state import look
 from .interference import may_have_changed
 from .interference_report import words_unexplained
-from .running_commands import own, running
+from .running_commands import others_in, own, running
 from .watched_files import watched
 
 TYPE_CHECKING = False
@@ -44,9 +44,22 @@ def _may_be_explained(record: WatchedFile, now: DiskState, commands: list[Runnin
     return any(each.root in (record.root, "") and may_have_changed(each, now) for each in commands)
 
 
-def unexplained_in(agent: str, root: str, names: list[str]) -> list[str]:
-    """What to tell an agent that commits these files, by its own command that runs now, about changes before it."""
-    out = []
+class UnseenChange:
+    """A file of an agent that changed before its command began which runs now, and that it has not looked at since."""
+
+    __slots__ = ("makers", "record", "state")
+
+    def __init__(self, record: WatchedFile, state: DiskState, makers: list[str]) -> None:
+        self.record = record
+        self.state = state
+        self.makers = makers
+        """The other agents, by id, whose commands run and may have changed it. There are none if a person did it."""
+
+
+def unseen_in(agent: str, root: str, names: list[str]) -> list[UnseenChange]:
+    """The unseen changes in these files. Without hooks an agent has no command that is known to run, so none."""
+    found: dict[str, UnseenChange] = {}
+    commands: list[RunningCommand] | None = None
     for command in own(AgentState(agent), root):
         for path in (os.path.join(root, name) for name in names):
             before, record = command.seen.get(path), watched(path)
@@ -54,5 +67,7 @@ def unexplained_in(agent: str, root: str, names: list[str]) -> list[str]:
                 continue
             now = look(record.root, record.name)
             if now.signature == before.signature != record.seen and before.fingerprint != record.fingerprint:
-                out.append(words_unexplained(record, now))
-    return list(dict.fromkeys(out))
+                commands = running() if commands is None else commands
+                others = (each for each in others_in(root, agent, commands) if may_have_changed(each, now))
+                found[path] = UnseenChange(record, now, list(dict.fromkeys(each.agent for each in others)))
+    return list(found.values())
