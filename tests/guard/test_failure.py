@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_a_board_that_is_not_there_is_a_failure_like_any_other(closed: Path, eng
     assert ann.ask("PreToolUse", json.dumps(data).encode()).code == 2
     git("config", "tiebreak.hooks", "open", cwd=closed)
     assert ann.ask("PreToolUse", json.dumps(data).encode()).code == 1
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(claude: Start, repo: Path, tmp_path: Path) -> None:
+    ann = claude("ann")
+    shutil.rmtree(tmp_path / "state/tiebreak/guard")
+    (tmp_path / "state/tiebreak/guard").write_text("in its place\n")
+    data = ann.fields("PreToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_use_id="1")
+    answer = ann.ask("PreToolUse", json.dumps(data).encode())
+    assert (answer.out, answer.code) == (None, 1)
+    assert f"the guard's state in {tmp_path}/state/tiebreak" in answer.err
 
 
 def test_a_board_that_never_answers_is_a_failure_before_the_client_loses_patience(

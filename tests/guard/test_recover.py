@@ -189,3 +189,16 @@ def test_the_permissions_of_the_file_stay(tb: Tb, repo: Path, destroyed: tuple[C
     assert tb("--as", destroyed[0].agent, "recover", "src/b.py").code == 0
     assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
     assert stat.S_IMODE(os.stat(repo / "src/b.py").st_mode) == 0o600
+
+
+def test_without_a_place_for_copies_files_can_be_held_and_dropped_all_the_same(
+    tb: Tb, repo: Path, tmp_path: Path
+) -> None:
+    tb.ok("tasks")  # makes the state folder
+    (tmp_path / "state/tiebreak").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "state/tiebreak/guard").write_text("in its place\n")
+    held = tb("hold", "a.py")
+    assert held.code == 0
+    assert "no copy of these files is kept: the guard's state in" in held.err
+    assert tb("drop", "a.py").code == 0
+    assert tb("recover").err.startswith("tb: the guard's state in")

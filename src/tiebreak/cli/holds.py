@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import Invalid
+from ..errors import Invalid, Unavailable
 from ..held_files import called as resource_called
 from ..held_files import is_file
 from ..limits import HOLD_LEASE
@@ -60,7 +60,10 @@ def _remember_left(context: Context, held: list[Hold]) -> None:
         return
     from ..guard.files.left_contents import remember_here
 
-    remember_here(files, context.board.root())
+    try:
+        remember_here(files, context.board.root())
+    except Unavailable as exc:  # they are held all the same
+        context.warn(f"no copy of these files is kept: {exc.message}")
 
 
 @command("renew", "Renew holds for another lease.", RESOURCES, LEASE, example="tb renew src/auth.py --lease 1h")
@@ -102,15 +105,19 @@ def drop(context: Context, args: Args) -> None:
     # Without hashes: in the ordinary cycle the holder changed the file, and another worktree has contents of its own.
     given = {"resources": wanted, "slots": slots, "epochs": [args.epoch] * len(wanted)}
     released: list[Released] = board.call("holds.release", given)
-    changed_by = {each.resource: _changed_during_command(context, each) for each in released}
-    _forget(context, released)
+    changed_by: dict[str, str | None] = {}
+    try:
+        changed_by = {each.resource: _changed_during_command(context, each) for each in released}
+        _forget(context, released)
+    except Unavailable:  # nothing is known about these files, and they are released all the same
+        pass
     if context.json:
         context.answer(released)
         return
     for each in released:
         name = plain(resource_called(each.resource))
         context.say(f"{context.styled('dropped', 'good')} {name}")
-        by = None if args.mine else changed_by[each.resource]
+        by = None if args.mine else changed_by.get(each.resource)
         if by:
             told = f"  {name} changed while a command of {plain(short(by))} ran and you held it: look at it"
             context.say(context.styled(told, "warn"))

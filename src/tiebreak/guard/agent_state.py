@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from ..errors import Unavailable
 from ..files import replace_file
 from ..limits import DAY
 from ..names import checksum
@@ -33,8 +34,15 @@ def folder(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _made(path: str) -> str:
-    os.makedirs(path, mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise _unavailable(path, exc) from exc
     return path
+
+
+def _unavailable(path: str, exc: OSError) -> Unavailable:
+    return Unavailable(f"the guard's state in {os.path.dirname(path)}: {exc.strerror or exc}")
 
 
 def key(name: str) -> str:
@@ -61,10 +69,13 @@ class AgentState:
         """Store a fact, in place of the earlier one of that name."""
         path = os.path.join(self.home, name)
         try:
-            replace_file(path, value)
-        except FileNotFoundError:
-            _made(os.path.dirname(path))
-            replace_file(path, value)
+            try:
+                replace_file(path, value)
+            except FileNotFoundError:
+                _made(os.path.dirname(path))
+                replace_file(path, value)
+        except OSError as exc:
+            raise _unavailable(path, exc) from exc
 
     def forget(self, name: str) -> None:
         """Forget a fact."""
