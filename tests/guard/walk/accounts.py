@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..actors import git
-from .steps import WHO
+from .steps import END, WHO
 
 if TYPE_CHECKING:
     from .steps import Step
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 WRITTEN = re.compile(rb"(?:ann|ben|cat) wrote line \d+ of \S+ here")
 MAY_CONCERN = ("git init", "no git below")
 """What makes files unreachable without changing them."""
+NOBODY = "nobody"
 HARMLESS = ("look", "touch")
 """What changes nothing: nobody has to be told."""
 IGNORED = "build/"
@@ -70,6 +72,28 @@ def look(world: World, before: Seen | None = None, *, commits: bool = True) -> S
     return Seen(world.files(), world.heads(), world.holds(), known)
 
 
+class Concern(NamedTuple):
+    """What a holder has to be told: a part of the message, and how it is known later whether that still matters."""
+
+    holder: str
+    told: str
+    place: Place
+    """The file; a checkout and "" if it is about the branch there."""
+    branch: str = ""
+    """The branch before."""
+
+
+class Overlap:
+    """The time in which an agent's command runs beside the steps of others."""
+
+    def __init__(self, who: str) -> None:
+        self.who = who
+        self.open: list[Concern] = []
+        """What has to be told when the command ends."""
+        self.heard = dict.fromkeys(WHO, "")
+        """What each agent was told meanwhile."""
+
+
 class Account:
     """What is known about the lines, the agents and the commits of a walk."""
 
@@ -83,6 +107,11 @@ class Account:
         self.heard = dict.fromkeys(WHO, 0)
         self.faults: list[str] = []
         self.happened: Counter[str] = Counter()
+        self.overlap: Overlap | None = None
+        self.worked: set[tuple[str, str]] = set()
+        """Who has ever held files in which checkout: copies may be known there."""
+        self.may_be_told = set[str]()
+        """Who may be told something about an overlap with the next step."""
 
     def missing(self, who: str) -> list[Place]:
         """The files of an agent from which others took lines."""
@@ -113,16 +142,24 @@ class Account:
 
     # ── After a step ─────────────────────────────────────────────────────────────────────────────────
 
-    def after(self, step: Step, told: str) -> list[str]:
-        """Compare with what was before the step; returns what must not be."""
+    def after(self, step: Step, told: str, *, runs: bool = False) -> list[str]:
+        """Compare with what was before the step; returns what must not be.
+
+        `runs`: a command goes on beside the next steps.
+        """
+        begins = runs and self.overlap is None
+        if begins:
+            self.overlap = Overlap(step.who)
+            self.happened["overlaps"] += 1
         before, now = self.seen, look(self.world, self.seen)
         self.seen, self.faults = now, []
         self._register(step, before)
         self._check_commits(step, before)
         self._check_lines(step, before)
         if self.world.guarded:
-            self._check_taken(step)
-            self._check_told(step, before, told)
+            self._check_messages(step, before, told, begins=begins)
+            if not begins:
+                self._check_taken(step)
         self._note_left(step, before)
         return self.faults
 
@@ -205,6 +242,8 @@ class Account:
 
     def _check_lines(self, step: Step, before: Seen) -> None:
         for line in list(self.lines.values()):
+            if line.intrudes and self.seen.holds.get(line.place[1]) != line.intrudes:
+                line.intrudes = NOBODY  # whoever takes the file later finds the line there
             was, is_ = _has(before, line), _has(self.seen, line)
             if is_:
                 self._check_hold(step, line, before)
@@ -252,49 +291,97 @@ class Account:
 
     # ── Who was told ─────────────────────────────────────────────────────────────────────────────────
 
-    def _check_told(self, step: Step, before: Seen, told: str) -> None:
-        concerned = 0
+    def _check_messages(self, step: Step, before: Seen, told: str, *, begins: bool) -> None:
+        heard = {who: self._new_messages(who) for who in WHO}
+        concerns = [each for who in WHO if who != step.who for each in self._concerns(step, who, before)]
+        self.happened["interferences"] += len(concerns)
+        if self.overlap is not None:
+            self._hear(self.overlap, step, heard, told)
+        if begins and self.overlap is not None:
+            self.overlap.open = concerns
+            return
+        self._check_told(step, concerns, heard, told)
+        if self.overlap is None:
+            self._check_false_alarms(step, before, heard, told)
+        elif step.beside == END:
+            self._check_told(step, [c for c in self.overlap.open if self._matters(c)], *self.overlap_heard())
+            self.overlap, self.may_be_told = None, set(WHO)
+
+    def _new_messages(self, who: str) -> str:
+        """The messages that an agent has got since the last step."""
+        heard = self.world.messages(who, self.heard[who])
+        self.heard[who] = max((number for number, _ in heard), default=self.heard[who])
+        return "\n".join(body for _, body in heard)
+
+    def _hear(self, overlap: Overlap, step: Step, heard: dict[str, str], told: str) -> None:
         for who in WHO:
-            heard = self.world.messages(who, self.heard[who])
-            self.heard[who] = max((number for number, _ in heard), default=self.heard[who])
-            if who == step.who:
-                continue
-            bodies = "\n".join(body for _, body in heard)
-            needed, allowed = self._concerns(step, who, before)
-            concerned += bool(needed or allowed)
-            for what in needed:
-                self.happened["interferences"] += 1
-                if what not in bodies:
-                    self.faults.append(f"{who} was not told about {what}")
-                if what not in told:
-                    self.faults.append(f"{step.who} was not told about {what} of {who}")
-            if bodies and not needed and not allowed:
-                self.faults.append(f"false alarm: {who} was told {bodies!r}")
-        if not concerned and ("held by" in told or "others work here" in told):
+            overlap.heard[who] += heard[who] + (told if who == step.who else "")
+
+    def overlap_heard(self) -> tuple[dict[str, str], str]:
+        """What everybody was told during the overlap, and the agent whose command ran."""
+        assert self.overlap is not None
+        return self.overlap.heard, self.overlap.heard[self.overlap.who]
+
+    def _check_told(self, step: Step, concerns: list[Concern], heard: dict[str, str], told: str) -> None:
+        for each in concerns:
+            if each.told not in heard[each.holder]:
+                self.faults.append(f"{each.holder} was not told about {each.told}")
+            if each.told not in told:
+                self.faults.append(f"{step.who} was not told about {each.told} of {each.holder}")
+
+    def _check_false_alarms(self, step: Step, before: Seen, heard: dict[str, str], told: str) -> None:
+        allowed = {who: self._may_concern(step, who, before) for who in WHO if who != step.who}
+        for who, may in allowed.items():
+            if heard[who] and not may:
+                self.faults.append(f"false alarm: {who} was told {heard[who]!r}")
+        is_late = step.who in self.may_be_told
+        self.may_be_told.discard(step.who)
+        if not is_late and not any(allowed.values()) and ("held by" in told or "others work here" in told):
             self.faults.append(f"false alarm: {step.who} was told {told!r}")
 
-    def _concerns(self, step: Step, who: str, before: Seen) -> tuple[list[str], bool]:
-        """What another agent has to be told about a step, and whether it may be told anything else."""
-        needed, allowed = [], False
+    def _matters(self, concern: Concern) -> bool:
+        """Whether what had to be told is still so: the holder may have it back, have seen it, or have let it go."""
+        holder, _, place, branch = concern
+        if not place[1]:
+            has_stake = any(who == holder and at[0] == place[0] for who, at in self.left)
+            return has_stake and self.seen.heads[place[0]][0] != branch
+        return (holder, place) in self.left and not _same(self.seen.files.get(place), self.left[holder, place])
+
+    def _concerns(self, step: Step, who: str, before: Seen) -> list[Concern]:
+        """What another agent has to be told about a step."""
+        out = []
         for (holder, place), left in sorted(self.left.items()):
             was, is_ = before.files.get(place), self.seen.files.get(place)
-            if holder == who and was != is_:
-                allowed |= step.kind not in HARMLESS
-                if _same(was, left) and not _same(is_, left):
-                    needed.append(place[1])
-            allowed |= holder == who and step.kind in MAY_CONCERN
-        for checkout, head in self.seen.heads.items():
-            stake = any(holder == who and place[0] == checkout for holder, place in self.left)
-            if stake and head[0] != before.heads[checkout][0]:
-                allowed = True
-                needed += ["changed from"] if self.world.place_of(step.who) == checkout else []
+            if holder == who and _same(was, left) and not _same(is_, left):
+                out.append(Concern(who, place[1], place))
+        here = self.world.place_of(step.who)
+        if self._has_new_branch(who, here, before):
+            out.append(Concern(who, "changed from", (here, ""), before.heads[here][0]))
+        return out
+
+    def _has_new_branch(self, who: str, checkout: str, before: Seen) -> bool:
+        """Whether the branch has changed in a checkout in which an agent holds files."""
+        stake = any(holder == who and place[0] == checkout for holder, place in self.left)
+        return stake and self.seen.heads[checkout][0] != before.heads[checkout][0]
+
+    def _may_concern(self, step: Step, who: str, before: Seen) -> bool:
+        """Whether another agent may be told anything about a step."""
+        mine = [place for holder, place in self.left if holder == who]
+        if any(before.files.get(place) != self.seen.files.get(place) for place in mine) and step.kind not in HARMLESS:
+            return True
+        if mine and step.kind in MAY_CONCERN:
+            return True
+        moved = (place for place, head in self.seen.heads.items() if head[0] != before.heads[place][0])
+        if any((who, checkout) in self.worked for checkout in moved):
+            return True
         names = {name for name, holder in before.holds.items() if holder == who}
         changed = {place[1] for place, found in self.seen.files.items() if before.files.get(place) != found}
         changed |= {place[1] for place in before.files if place not in self.seen.files}
-        allowed |= bool(names & changed) and step.kind not in HARMLESS
-        allowed |= self._moved(who, before) or self._is_behind_link(names, step, before)
-        allowed |= any(name in names for commit in self._new_commits(before) for name in commit.paths)
-        return list(dict.fromkeys(needed)), allowed
+        if step.kind not in HARMLESS and any(fnmatch(path, name) for path in changed for name in names):
+            return True
+        if self._moved(who, before) or self._is_behind_link(names, step, before):
+            return True
+        return any(name in names for commit in self._new_commits(before) for name in commit.paths)
 
     def _is_behind_link(self, names: set[str], step: Step, before: Seen) -> bool:
         """Whether one of these files is reached by a link that is or was in the checkout: the account sees no such."""
@@ -325,9 +412,14 @@ class Account:
         for name, holder in now.holds.items():
             place = (here, name)
             changed = now.files.get(place) != before.files.get(place)
-            if holder == step.who and (changed or before.holds.get(name) != holder):
-                self.left[step.who, place] = now.files.get(place)
-                self.accept(step.who, place)
+            if holder != step.who or not (changed or before.holds.get(name) != holder):
+                continue
+            found = now.files.get(place)
+            if self.overlap is not None and (step.who, place) in self.left and (found is None or found.kind != "file"):
+                continue  # beside another command, what is gone or replaced is not what its holder left
+            self.left[step.who, place] = found
+            self.worked.add((step.who, here))
+            self.accept(step.who, place)
 
 
 def _has(seen: Seen, line: Line) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..actors import Denied
 from .accounts import Account
-from .steps import COMMANDS, Step
-from .world import World
+from .steps import COMMANDS, END, Step
+from .world import Running, World
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tiebreak.engine.protocol import Engine
@@ -25,6 +27,13 @@ class Fault(AssertionError):
     """A promise that was not kept: the step, what was expected, and how to see it again."""
 
 
+class LongCommand(NamedTuple):
+    """A command that runs beside the steps of others."""
+
+    step: Step
+    running: Running
+
+
 class Walk:
     """A walk in a folder."""
 
@@ -34,6 +43,8 @@ class Walk:
         self.told: list[str] = []
         self.faults: list[tuple[Step, str]] = []
         self.seconds: dict[str, list[float]] = {}
+        self.long: LongCommand | None = None
+        """The command that runs beside the steps of others."""
 
     @property
     def happened(self) -> Counter[str]:
@@ -42,12 +53,22 @@ class Walk:
 
     def take(self, steps: list[Step], again: str = "") -> Walk:
         """All steps, one after the other."""
-        for step in steps:
-            for each in [*self._reactions(step), step]:
-                self._perform(each)
-                if self.faults and self.world.guarded:
-                    raise Fault(self._explained(again))
+        for step in self._parts(steps):
+            self._perform(step)
+            if self.faults and self.world.guarded:
+                raise Fault(self._explained(again))
         return self
+
+    def _parts(self, steps: list[Step]) -> Iterator[Step]:
+        """The steps, the ends of those that go on beside others, and what agents do first on what they were told."""
+        for step in steps:
+            long = self.long.step if self.long else None
+            if long is not None and (step.who == long.who or step.number > long.number + long.beside):
+                yield replace(long, beside=END)
+            yield from self._reactions(step)
+            yield step
+        if self.long is not None:
+            yield replace(self.long.step, beside=END)
 
     def _reactions(self, step: Step) -> list[Step]:
         """What the agent does first about what it was told."""
@@ -74,7 +95,7 @@ class Walk:
             self.faults.append((step, f"a hook failed: {failed}"))
         done = time.perf_counter()
         self.told.append(f"{step} {_words(step)}" + "".join(f"\n       | {line}" for line in _lines(shown, told)))
-        self.faults += [(step, fault) for fault in self.account.after(step, told)]
+        self.faults += [(step, fault) for fault in self.account.after(step, told, runs=self.long is not None)]
         self.seconds.setdefault(step.kind, []).append(done - start)
         self.seconds.setdefault("(account)", []).append(time.perf_counter() - done)
 
@@ -82,6 +103,8 @@ class Walk:
 
     def _do(self, step: Step) -> tuple[str, str]:
         """Returns what the agent was told, and what a command printed."""
+        if step.beside == END:
+            return self._end()
         if step.kind in COMMANDS:
             return self._shell(step, COMMANDS[step.kind][1])
         if step.kind == "recover":
@@ -111,9 +134,18 @@ class Walk:
         if not world.guarded:
             template = template.replace("tb commit {name}", "git add -A; git commit -q")
             template = template.replace("tb commit {folder}", "git add -A; git commit -q")
-        command = template.format(**known)
-        told, shown = world.agents[step.who].shell(command, world.environ(step.who))
-        return told, f"$ {command}\n{shown}"
+        running = world.agents[step.who].begin(template.format(**known))
+        if step.beside and self.long is None and world.guarded:
+            self.long = LongCommand(step, running)
+            return "", "" if step.is_late else running.work(world.environ(step.who))
+        shown = running.work(world.environ(step.who))
+        return running.end(), shown
+
+    def _end(self) -> tuple[str, str]:
+        assert self.long is not None
+        (step, running), self.long = self.long, None
+        shown = running.work(self.world.environ(step.who)) if step.is_late else ""
+        return running.end(), shown
 
     def _is_usable(self, step: Step, place: str = "") -> bool:
         """Whether a tool of a client can open the file: a regular file or none, and no link above it."""

@@ -15,6 +15,8 @@ NEW = ("src/new.txt", "docs/extra.txt", "build/ignored.txt")
 FOLDERS = ("src", "src/deep", "docs")
 BRANCHES = ("main", "side", "tree1", "tree2")
 
+END = -1
+
 
 @dataclass(frozen=True)
 class Step:
@@ -30,6 +32,10 @@ class Step:
     place: str = PLACES[0]
     chance: float = field(default=0.5, compare=False)
     """For what the agent does before it begins: how it takes what it is told."""
+    beside: int = 0
+    """During how many steps of the others a command runs: it is started before them, and ends after them (`END`)."""
+    is_late: bool = False
+    """Whether such a command does its work at its end, and not when it is started."""
 
     @property
     def line(self) -> str:
@@ -37,7 +43,8 @@ class Step:
         return f"{self.who} wrote line {self.number} of {self.name} here"
 
     def __str__(self) -> str:
-        return f"{self.number:4} {self.who}: {self.kind}"
+        part = {0: "", END: " ends"}.get(self.beside, " begins" + " and works at its end" * self.is_late)
+        return f"{self.number:4} {self.who}: {self.kind}{part}"
 
 
 TOOLS = {"edit": 26, "write": 12, "read": 6, "stop": 5, "prompt": 3, "restart": 1, "move": 2}
@@ -140,6 +147,8 @@ def script(seed: int, count: int) -> list[Step]:
             branch=dice.choice(BRANCHES),
             place=dice.choice(PLACES),
             chance=dice.random(),
+            beside=dice.choice((0, 0, 0, 0, 1, 2, 4)) if kind in COMMANDS else 0,
+            is_late=dice.random() < 0.5,
         )
         for number, kind in enumerate(kinds, 1)
     ]

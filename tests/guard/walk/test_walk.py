@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tiebreak.guard.files.disk_state import look
 from tiebreak.guard.files.interference_report import Interference
 
 from .play import Fault, Walk
@@ -71,7 +72,7 @@ def unseen(*_: Any) -> list[str]:
 
 
 def all_harmed(hook: Any, found: Any, records: list[Any], command: Any) -> list[Interference]:
-    return [Interference(record, "changed", record.name) for record in records]
+    return [Interference(record, look(record.root, record.name), record.name) for record in records]
 
 
 def not_kept(*_: Any) -> str:

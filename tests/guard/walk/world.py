@@ -15,7 +15,7 @@ from tiebreak.guard.files.safety_copies import copies
 from tiebreak.held_files import path_of
 from tiebreak.model import holder_id
 
-from ..actors import Claude, git, repository
+from ..actors import Claude, Denied, git, repository
 from .steps import BRANCHES, FILES, PLACES, WHO
 
 if TYPE_CHECKING:
@@ -42,27 +42,46 @@ class Found(NamedTuple):
 class Walker(Claude):
     """An agent with a shell of its own."""
 
-    def shell(self, command: str, environ: dict[str, str]) -> tuple[str, str]:
-        """Run a command by the Bash tool; what the agent is told about it, and what it printed."""
-        shown = [""]
+    def begin(self, command: str) -> Running:
+        """The Bash tool starts a command: what comes before it. Raises `Denied`."""
+        self.uses += 1
+        call = {"tool_name": "Bash", "tool_input": {"command": command, "timeout": 120_000}}
+        call["tool_use_id"] = f"toolu_{self.uses:06}"
+        said = self.say("PreToolUse", **call).get("hookSpecificOutput", {})
+        if said.get("permissionDecision") == "deny":
+            raise Denied(said["permissionDecisionReason"])
+        return Running(self, command, call)
 
-        def use() -> dict[str, Any]:
-            done = subprocess.run(
-                ["bash", "-c", command],
-                cwd=self.cwd,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=PATIENCE,
-                check=False,
-            )
-            shown[0] = f"{done.stdout}{done.stderr}(exit {done.returncode})"
-            return {"stdout": done.stdout, "stderr": done.stderr}
 
-        said = self.tool("Bash", {"command": command, "timeout": 120_000}, use)
-        return str(said.get("hookSpecificOutput", {}).get("additionalContext", "")), shown[0]
+class Running:
+    """A command in an agent's shell, from the hook before it to the hook after it."""
+
+    def __init__(self, agent: Walker, command: str, call: dict[str, Any]) -> None:
+        self.agent = agent
+        self.command = command
+        self.call = call
+        self.output = {"stdout": "", "stderr": ""}
+
+    def work(self, environ: dict[str, str]) -> str:
+        """Run it; what it printed."""
+        done = subprocess.run(
+            ["bash", "-c", self.command],
+            cwd=self.agent.cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+        self.output = {"stdout": done.stdout, "stderr": done.stderr}
+        return f"$ {self.command}\n{done.stdout}{done.stderr}(exit {done.returncode})"
+
+    def end(self) -> str:
+        """What the agent is told after it."""
+        said = self.agent.say("PostToolUse", **self.call, tool_response=self.output)
+        return str(said.get("hookSpecificOutput", {}).get("additionalContext", ""))
 
 
 class Unguarded(Walker):
