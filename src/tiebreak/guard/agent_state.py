@@ -24,6 +24,8 @@ LARGEST = 256 * 1024
 """Largest file in bytes whose contents are kept, to show later what has changed."""
 MOST = 400
 """Most files whose last read is remembered for one agent."""
+PROMPT_FACT = "prompt"
+"""The fact that a person is asked whether the agent may go on."""
 DAYS = 7
 """Days without a hook call after which an agent's state is deleted."""
 
@@ -56,6 +58,11 @@ class AgentState:
     def __init__(self, agent: str, environ: Mapping[str, str] = os.environ) -> None:
         self.agent = agent
         self.home = os.path.join(folder(environ), key(agent))
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether hooks of the agent's client have run here, so that they say what it leaves in its files."""
+        return self.moment("born") > 0
 
     def get(self, name: str) -> bytes | None:
         """The value of a fact; None when it is not known."""

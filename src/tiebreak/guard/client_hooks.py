@@ -10,6 +10,7 @@ import os
 
 from ..errors import Invalid, TiebreakError
 from ..names import shown
+from .agent_state import PROMPT_FACT
 from .hook_call import (
     AFTER,
     BEFORE,
@@ -121,10 +122,10 @@ def decide(call: HookCall, engine: Engine, environ: Mapping[str, str], *, own_pr
 def _tell_prompt(hook: HookContext) -> None:
     """Tell the board that the agent stands at a prompt, or that it goes on."""
     if hook.call.phase == PERMISSION:
-        hook.state.put("prompt", hook.call.asks.encode())
+        hook.state.put(PROMPT_FACT, hook.call.asks.encode())
         hook.board.agents.prompt(note=hook.call.asks)
-    elif hook.state.get("prompt") is not None:
-        hook.state.forget("prompt")
+    elif hook.state.get(PROMPT_FACT) is not None:
+        hook.state.forget(PROMPT_FACT)
         hook.board.agents.prompt()
 
 

@@ -8,10 +8,25 @@ from __future__ import annotations
 
 from ..errors import Invalid
 from ..names import checksum, short
+from .agent_state import AgentState
+
+CHANNEL = "guard"
+_HOME = "home"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..board import Board
+
+
+def note_home(state: AgentState, project: str) -> None:
+    """Remember in which project an agent reads its messages: that of the folder in which its session is."""
+    if (state.get(_HOME) or b"").decode() != project:
+        state.put(_HOME, project.encode())
+
+
+def home_of(state: AgentState) -> str:
+    """The project in which an agent reads its messages; "" if its hooks have not run here."""
+    return (state.get(_HOME) or b"").decode()
 
 
 def tell(board: Board, holder: str, body: str, *, once: str, project: str = "") -> None:
@@ -20,9 +35,9 @@ def tell(board: Board, holder: str, body: str, *, once: str, project: str = "") 
         "to": short(holder),
         "body": body,
         "importance": "high",
-        "channel": "guard",
+        "channel": CHANNEL,
         "later": True,  # it holds a file, so it exists
-        "project": project or board.project_names,
+        "project": home_of(AgentState(holder)) or project or board.project_names,
     }
     key = checksum(f"{once} {holder}".encode("utf-8", "surrogateescape"))
     try:

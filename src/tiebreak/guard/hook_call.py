@@ -33,6 +33,7 @@ class HookCall:
         "asks",
         "client",
         "cwd",
+        "is_partial",
         "paths",
         "phase",
         "reminded",
@@ -61,6 +62,8 @@ class HookCall:
         self.paths: list[str] = []
         self.shown: str | None = None
         """What a reading tool showed to the agent, if the client says so."""
+        self.is_partial = False
+        """Whether a reading tool showed only a part of the file."""
         self.replaces_file = False
         """Whether the tool replaces the whole file, whatever it contains."""
         self.seconds = 0.0

@@ -10,6 +10,8 @@ from ..limits import CLAIM_LEASE, HOLD_LEASE
 from ..names import agent as check_agent
 from .agent_state import AgentState
 from .guarded_file import project_of
+from .holder_messages import home_of, note_home
+from .hook_call import PROMPT, START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +52,18 @@ class HookContext:
         self.call = call
         self.environ = environ
         self.agent = agent_of(call, environ)
-        self.board = Board(engine, agent=self.agent, project=project_of(call.cwd, environ))
         self.state = AgentState(self.agent, environ)
+        self.board = Board(engine, agent=self.agent, project=self._project())
+
+    def _project(self) -> str:
+        """The project of the session's folder; if a command has removed it, the one in which the session began."""
+        home = home_of(self.state)
+        if home and not os.path.isdir(self.call.cwd):
+            return home
+        project = project_of(self.call.cwd, self.environ)
+        if self.call.phase in (START, PROMPT):
+            note_home(self.state, project)
+        return project
 
     def board_in(self, project: str) -> Board:
         """The same board as the agent sees it in another project."""

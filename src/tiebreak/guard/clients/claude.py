@@ -70,6 +70,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
     elif name in _READS and not failed:
         call.tool, call.paths = READ, hook_call.files(call, given)
         call.shown = _shown(data)
+        call.is_partial = _is_partial(data)
     elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
         call.tool, call.seconds = SHELL, hook_call.duration(given)
 
@@ -79,6 +80,14 @@ def _shown(data: dict[str, Any]) -> str | None:
     file = response.get("file") if isinstance(response, dict) else None
     content = file.get("content") if isinstance(file, dict) else None
     return content if isinstance(content, str) else None
+
+
+def _is_partial(data: dict[str, Any]) -> bool:
+    """Whether the Read tool showed some lines of the file only, as its answer says."""
+    response = data.get("tool_response")
+    file = response.get("file") if isinstance(response, dict) else None
+    lines, total = (file.get(name) for name in ("numLines", "totalLines")) if isinstance(file, dict) else (None, None)
+    return isinstance(lines, int) and isinstance(total, int) and lines < total
 
 
 def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:

@@ -25,14 +25,17 @@ class DiskState:
 
     __slots__ = ("above", "changed_at", "device", "inode", "kind", "path", "signature", "size")
 
-    def __init__(self, kind: str, path: str, found: os.stat_result | None = None, above: str = "") -> None:
+    def __init__(
+        self, kind: str, path: str, found: os.stat_result | None = None, above: str = "", changed_at: int = 0
+    ) -> None:
         self.kind = kind
         self.path = path
         self.above = above
         """The path of the link or repository that is above it."""
         self.device, self.inode, self.size = (found.st_dev, found.st_ino, found.st_size) if found else (0, 0, 0)
-        self.changed_at = found.st_ctime_ns if found else 0
-        """When the inode was last changed, in nanoseconds; 0 if there is none."""
+        self.changed_at = found.st_ctime_ns if found else changed_at
+        """When the inode was last changed, in nanoseconds. If it is gone, something was last removed from the nearest
+        folder then; 0 if there is none."""
         times = f" {found.st_mode:o} {self.inode} {self.size} {found.st_mtime_ns} {found.st_ctime_ns}" if found else ""
         self.signature = kind + times
 
@@ -70,22 +73,29 @@ class DiskState:
 
 def look(root: str, name: str) -> DiskState:
     """What is at a path relative to the top of a checkout."""
-    at, inside = root, ""
+    at, inside, changed_at = root, "", 0
     parts = name.split("/")
     try:
         for depth, part in enumerate(parts):
             found = os.lstat(at)
             if not stat.S_ISDIR(found.st_mode):
                 return DiskState(LINK_ABOVE if stat.S_ISLNK(found.st_mode) else ABSENT, at, found, above=at)
+            changed_at = found.st_ctime_ns
             if depth and not inside and os.path.lexists(os.path.join(at, ".git")):
                 inside = at
             at = os.path.join(at, part)
         found = os.lstat(at)
     except OSError:
-        return DiskState(REPOSITORY_ABOVE if inside else ABSENT, at, above=inside)
+        return DiskState(REPOSITORY_ABOVE if inside else ABSENT, at, above=inside, changed_at=changed_at)
     if inside:
         return DiskState(REPOSITORY_ABOVE, at, found, above=inside)
     return DiskState(_FORMATS.get(stat.S_IFMT(found.st_mode), SPECIAL), at, found)
+
+
+def is_executable(signature: str) -> bool:
+    """Whether what had this signature was a file that its owner can execute."""
+    parts = signature.split(" ")
+    return parts[0] == FILE and len(parts) > 1 and bool(int(parts[1], 8) & 0o100)
 
 
 def inode_in(signature: str) -> int:

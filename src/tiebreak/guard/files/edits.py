@@ -24,6 +24,7 @@ from ..hook_call import Verdict, quoted
 from ..hook_context import main_agent
 from . import read_set
 from .disk_state import ABSENT, FILE, LINK, look
+from .edit_marks import edit_begins, edit_ends
 from .left_contents import accept, remember_left, watched_now
 from .safety_copies import find
 from .watched_files import quarantined, watched
@@ -60,6 +61,8 @@ def before(hook: HookContext, *, reading_tool: bool) -> Verdict:
         reason = _stale(hook, file, reading_tool)
         if reason:
             return Verdict(deny=reason)
+    for file in files:
+        edit_begins(hook.state, os.path.join(file.root, file.disk_name))
     return Verdict()
 
 
@@ -195,12 +198,16 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
     if difference is None:
         return _unseen(hook, file)
     own = read_set.made_by_own_command(hook.state, file.path)
-    if own and not hook.call.replaces_file:
+    is_gone = not os.path.lexists(file.path)
+    if own and (is_gone or not hook.call.replaces_file):
         return ""
     again = "Read it again, then repeat the edit on what is there now."
     if not reading_tool:  # without a reading tool, this refusal shows the agent the changes
         read_set.remember(hook.state, file.path)
         again = "Look at the difference, then repeat the edit on what is there now."
+    if is_gone:  # nothing is there to be read, and nothing gets lost
+        read_set.remember(hook.state, file.path)
+        again = "Write it again if it has to be there."
     by = "by your own command" if own else _by(hook, file, read_set.age(hook.state, file.path))
     return f"tiebreak: {file.name} was changed since you last saw it, {by}. {again}{_kept(hook, file)}\n{difference}"
 
@@ -214,8 +221,11 @@ def _kept(hook: HookContext, file: GuardedFile) -> str:
 
 
 def _by(hook: HookContext, file: GuardedFile, age: float) -> str:
-    """Which other agent held the file in the last `age` seconds: what else changed a file, tiebreak does not know."""
+    """During whose command it changed, or which other agent held it in the last `age` seconds."""
     since = hook.board.upkeep.now() - age
+    record = quarantined(os.path.join(file.root, file.disk_name))
+    if record is not None:
+        return f"while a command of {short(record.by)} ran"
     everywhere = file_resource(file.name)
     events = [
         event
@@ -253,6 +263,7 @@ def after(hook: HookContext) -> Verdict:
         if file is None:
             continue
         _remember_own(hook, file)
+        edit_ends(hook.state, os.path.join(file.root, file.disk_name))
         if file.project.partition(" ")[0] == hook.board.project_names.partition(" ")[0]:
             resources.append(file.resource)
             hashes.append(now)
@@ -277,12 +288,18 @@ def _is_changed(record: WatchedFile) -> bool:
 
 
 def seen(hook: HookContext) -> Verdict:
-    """After a read: remember the file as the agent has seen it."""
+    """After a read: remember the file as the agent has seen it.
+
+    A holder that has read the whole file goes on with what is there.
+    """
+    told = []
     for path in hook.call.paths:
         if not read_set.remember_seen(hook.state, path, hook.call.shown):
             continue
         known = watched(path)
-        if known is not None and same_family(known.holder, hook.agent) and _is_changed(known):
-            accept(known)
+        if known is not None and known.holder == hook.agent and _is_changed(known) and not hook.call.is_partial:
+            from .interference import accept_seen
+
+            told += accept_seen(known)
     hook.renew()
-    return Verdict()
+    return Verdict(context="\n".join(told))

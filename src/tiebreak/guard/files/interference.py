@@ -18,14 +18,24 @@ from ...fingerprints import read_file
 from ...globs import is_glob, overlap
 from ...held_files import means_files_in, path_of
 from ...model import holder_id
+from ..agent_notes import leave_notes
+from ..agent_state import AgentState
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
 from ..working_places import WorkingPlaces
 from . import known_strays
 from .disk_state import FILE, REACHABLE, REPOSITORY_ABOVE, look
-from .interference_report import Interference, name_from, tell_holder, tell_of_stray, words_beside
-from .left_contents import accept, held_names, remember_left, watched_anywhere
-from .running_commands import Look, others_in, running
+from .edit_marks import is_being_edited
+from .interference_report import (
+    Interference,
+    name_from,
+    tell_holder,
+    tell_of_stray,
+    words_beside,
+    words_by_relative,
+)
+from .left_contents import accept, held_names, is_as_left, remember_left, watched_anywhere
+from .running_commands import Look, is_at_prompt, others_in, running
 from .safety_copies import keep
 from .watched_files import watched
 
@@ -62,11 +72,16 @@ def look_before(hook: HookContext, found: Repository | None, command: RunningCom
 
 
 def _changed_look(hook: HookContext, record: WatchedFile, state: DiskState, commands: list[RunningCommand]) -> Look:
-    """A file is not as its record says. While another command may be destroying it, it is not what its holder left."""
-    is_left = not record.by and state.kind in REACHABLE and not same_family(record.holder, hook.agent)
-    if not is_left:
+    """A file is not as its record says. It is what its holder left if only the holder can have changed it.
+
+    That is: no command of another agent runs, and the holder has no hooks that would have said so, or a command of its
+    own runs.
+    """
+    if record.by or state.kind not in REACHABLE or same_family(record.holder, hook.agent):
         return Look(state.signature, state.fingerprint() or "")
-    is_left = not others_in(record.root, record.holder, commands)
+    is_left = not others_in(record.root, record.holder, commands) and (
+        not AgentState(record.holder).has_hooks or _holder_may_have_changed(record, state, commands)
+    )
     fingerprint = keep(record.path, record.holder if is_left else "") or state.fingerprint()
     return Look(state.signature, fingerprint or "", record.fingerprint if is_left else None)
 
@@ -89,34 +104,76 @@ def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], kno
     ]
 
 
+def _holder_may_have_changed(
+    record: WatchedFile, state: DiskState, commands: Iterable[RunningCommand], since: int = 0
+) -> bool:
+    """Whether a command of the holder runs that began after that time, and may have changed the file."""
+    return any(
+        each.since > since and may_have_changed(each, state) and not is_at_prompt(each.agent, each.since)
+        for each in commands
+        if same_family(each.agent, record.holder)
+    )
+
+
 # ── The agent's own files ────────────────────────────────────────────────────────────────────────────
 
 
 def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> list[str]:
-    """What this agent's command changed in its own files is what it left; returns what to tell it about others."""
+    """What this agent's command changed in its own files is what it left; returns what to tell it about others.
+
+    `records` are those of this agent, its main agent and its sub-agents. They are told what it changed in their files.
+    """
     told, commands = [], None
     for record in records:
         state, before = look(record.root, record.name), command.seen.get(record.path)
         if state.signature == (before.signature if before else record.seen):
             continue
+        if state.signature == record.seen and not record.by and not record.beside:
+            continue  # the command itself has said that this is what the holder leaves: `tb recover`, `tb renew`
         if record.by:
             keep(record.path, record.holder)  # its holder has to look at it all the same
             continue
+        if record.holder != hook.agent:
+            _change_of_relative(hook, record, state)
+            continue
         commands = running() if commands is None else commands
         others = _names(each for each in others_in(record.root, hook.agent, commands) if may_have_changed(each, state))
-        told += _accept(record, state, others)
+        told += _accept(record, state, others, _names(commands))
     return told
 
 
-def _accept(record: WatchedFile, state: DiskState, others: list[str]) -> list[str]:
-    """Accept a changed file, beside whose change the commands of others ran, or had run; returns what to tell."""
+def accept_seen(record: WatchedFile) -> list[str]:
+    """Its holder has read a file that had changed, and goes on with it; returns what to tell the holder."""
+    state = look(record.root, record.name)
+    others = others_in(record.root, record.holder, running()) if not record.by else ()
+    beside, left = _names(each for each in others if may_have_changed(each, state)), record.fingerprint
+    if not beside:
+        accept(record)
+        return []
+    accept(record, " ".join(beside))  # their hooks have not come yet
+    return [words_beside(record, state, beside, left)]
+
+
+def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState) -> None:
+    """A command changed a file of its main agent or of a sub-agent: they may commit it, but have to know."""
+    words = words_by_relative(record, state, hook.agent, record.fingerprint)
+    leave_notes(AgentState(record.holder), [words])
+    if state.kind == FILE:
+        accept(record)
+
+
+def _accept(record: WatchedFile, state: DiskState, others: list[str], run: list[str]) -> list[str]:
+    """Accept a changed file, beside whose change the commands of others ran, or had run; returns what to tell.
+
+    Of a command that still runs, the holder is told once for each file.
+    """
     known, left = record.beside.split(), record.fingerprint
     if state.kind == FILE or not (known or others):
         accept(record, " ".join(others))
     else:  # what is gone or replaced is not what the holder left, unless it says so
         _note(record, state, others)
-    everybody = list(dict.fromkeys([*known, *others]))
-    return [words_beside(record, state, everybody, left)] if everybody else []
+    new = [each for each in others if each not in known] + [each for each in known if each not in run]
+    return [words_beside(record, state, new, left)] if new else []
 
 
 def _note(record: WatchedFile, state: DiskState, others: list[str]) -> None:
@@ -145,18 +202,24 @@ def harmed(hook: HookContext, root: str, records: list[WatchedFile], command: Ru
 
     `root` is the checkout in which it ran.
     """
-    found = (_harm(hook, root, record, command) for record in records if record.path in command.seen)
-    return [each for each in found if each is not None]
+    found = [each for each in (_harm(hook, root, record, command) for record in records) if each is not None]
+    quarantined = [each for each in found if each.record.by]
+    for holder, project in dict.fromkeys((each.record.holder, each.record.project) for each in quarantined):
+        theirs = [each for each in quarantined if (each.record.holder, each.record.project) == (holder, project)]
+        tell_holder(hook.board, theirs)
+    return found
 
 
 def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCommand) -> Interference | None:
     """What happened to one file. Its record may change at the same time, and is read again then."""
-    before, found = command.seen[record.path], record
+    found = record
     while True:
         state = look(found.root, found.name)
+        # A file that its holder took after the command had begun is compared with what the holder left since.
+        before = command.seen.get(record.path) or Look(found.seen)
         if state.signature == before.signature:
             return None
-        told = _judge(hook, found, state, command)
+        told = _judge(hook, found, state, before, command)
         if told is None or found.save():
             break
         newer = watched(record.path)
@@ -165,24 +228,26 @@ def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCom
         found = newer
     if not told:
         return None
-    if found.by:
-        tell_holder(hook.board, found, state)
-    return Interference(found, state.words(found.root), name_from(root, found), is_shared=not found.by)
+    return Interference(found, state, name_from(root, found), is_shared=not found.by)
 
 
-def _judge(hook: HookContext, record: WatchedFile, state: DiskState, command: RunningCommand) -> bool | None:
+def _judge(
+    hook: HookContext, record: WatchedFile, state: DiskState, before: Look, command: RunningCommand
+) -> bool | None:
     """Change the record as it must be; returns whether this agent is told. None if nothing is to be stored."""
-    beside, before, now = record.beside.split(), command.seen[record.path], state.fingerprint()
+    beside, now = record.beside.split(), state.fingerprint()
     is_nested = state.became(REPOSITORY_ABOVE, before.signature)
     if state.signature == record.seen and not record.by:  # its holder has accepted it since
         record.beside = " ".join(each for each in beside if each != hook.agent)
         return True if hook.agent in beside else None
-    if now is not None and now == record.fingerprint and not is_nested:
+    if is_as_left(record, state, now) and not is_nested:
         record.by, record.seen = "", state.signature  # its holder has it back
         return False
     if now is not None and now == before.fingerprint and not is_nested:
         return None
-    if not record.by and _holder_began_later(record, state, command):
+    if is_being_edited(record, state):
+        return None  # by a tool of its holder, which says so in a moment
+    if not record.by and _holder_may_have_changed(record, state, running(), command.since):
         keep(record.path, record.holder)
         record.beside = " ".join(dict.fromkeys([*beside, hook.agent]))
         return True
@@ -190,12 +255,6 @@ def _judge(hook: HookContext, record: WatchedFile, state: DiskState, command: Ru
         record.fingerprint = before.fingerprint
     record.by, record.beside = record.by or hook.agent, ""
     return True
-
-
-def _holder_began_later(record: WatchedFile, state: DiskState, command: RunningCommand) -> bool:
-    """Whether a command of the holder runs that began after this one, and may have changed the file."""
-    theirs = (each for each in running() if same_family(each.agent, record.holder))
-    return any(each.since > command.since and may_have_changed(each, state) for each in theirs)
 
 
 def found_strays(

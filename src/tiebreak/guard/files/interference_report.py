@@ -9,6 +9,7 @@ import os
 
 from ...names import short
 from ...text import argument, plain
+from ..agent_state import AgentState
 from ..holder_messages import tell
 from . import safety_copies
 
@@ -25,11 +26,12 @@ SHOWN = 12
 class Interference:
     """One held file, and what happened to it."""
 
-    __slots__ = ("is_shared", "name", "record", "words")
+    __slots__ = ("is_shared", "name", "record", "signature", "words")
 
-    def __init__(self, record: WatchedFile, words: str, name: str, *, is_shared: bool = False) -> None:
+    def __init__(self, record: WatchedFile, state: DiskState, name: str, *, is_shared: bool = False) -> None:
         self.record = record
-        self.words = words
+        self.words = state.words(record.root)
+        self.signature = state.signature
         self.name = name
         """The file as the agent whose command ran would write it."""
         self.is_shared = is_shared
@@ -46,15 +48,55 @@ def name_from(root: str, record: WatchedFile) -> str:
 # ── Told to the holder ───────────────────────────────────────────────────────────────────────────────
 
 
-def tell_holder(board: Board, record: WatchedFile, state: DiskState) -> None:
-    """Tell the holder what happened to its file, and how it gets back what it left."""
-    back = f" What you left is kept: `tb recover {argument(record.path)}` brings it back." if is_kept(record) else ""
+def tell_holder(board: Board, found: list[Interference]) -> None:
+    """Tell the holder of these files, in one message, what happened to them and how it gets back what it left."""
+    record = found[0].record
     tell(
         board,
         record.holder,
-        f"{plain(record.name)} {state.words(record.root)} while a shell command of {short(board.agent)} ran and you "
-        f"hold it. It cannot be committed before you have read it again.{back}",
-        once=f"{record.path} {record.epoch} {record.seen} {state.signature} {board.agent}",
+        _told_of_one(board, found[0]) if len(found) == 1 else _told_of_many(board, found),
+        once="\n".join(sorted(map(_identity, found))) + f" {board.agent}",
+        project=record.project,
+    )
+
+
+def _identity(each: Interference) -> str:
+    return f"{each.record.path} {each.record.epoch} {each.record.seen} {each.signature}"
+
+
+def _told_of_one(board: Board, each: Interference) -> str:
+    record = each.record
+    until = "It cannot be committed before you have read it again."
+    if not AgentState(record.holder).has_hooks:
+        until = f"If that was you, `tb renew {argument(record.path)}` says so; it cannot be committed before."
+    back = f" What you left is kept: `tb recover {argument(record.path)}` brings it back." if is_kept(record) else ""
+    return (
+        f"{plain(record.name)} {each.words} while a shell command of {short(board.agent)} ran and you hold it. "
+        f"{until}{back}"
+    )
+
+
+def _told_of_many(board: Board, found: list[Interference]) -> str:
+    named = ", ".join(
+        plain(each.record.name) + ("" if each.words == "changed" else f" {each.words}") for each in found[:SHOWN]
+    )
+    kept = any(is_kept(each.record) for each in found)
+    back = " `tb recover` lists what is kept, and `tb recover FILE` brings back what you left." if kept else ""
+    return (
+        f"{len(found)} files that you hold changed while a shell command of {short(board.agent)} ran: "
+        f"{named}{_more(found)}. They cannot be committed before you have read them again.{back}"
+    )
+
+
+def tell_of_other_checkout(board: Board, record: WatchedFile) -> None:
+    """Tell the holder of a file that it changed in a checkout in which the holder does not work."""
+    tell(
+        board,
+        record.holder,
+        f"{plain(record.name)} changed in the checkout {plain(record.root)} while a shell command of "
+        f"{short(board.agent)} ran, and you hold it in all checkouts. Yours is not touched; the other one cannot be "
+        "committed while you hold it.",
+        once=f"{record.path} {record.epoch} {board.agent}",
         project=record.project,
     )
 
@@ -78,11 +120,22 @@ def words_beside(record: WatchedFile, state: DiskState, others: list[str], left:
     """
     theirs = " and ".join(map(short, others))
     ran = f"one of {theirs}" if len(others) == 1 else f"those of {theirs}"
+    changed, back = state.words(record.root), _bring_back(record, left)
+    return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
+
+
+def _bring_back(record: WatchedFile, left: str) -> str:
+    """The command that brings back what the holder had left, with that fingerprint; "" if there is no copy of it."""
     numbers = (at for at, copy in enumerate(safety_copies.copies(record.path), 1) if copy.fingerprint == left)
     number = next(numbers, 0)
-    back = f" `tb recover {argument(record.path)} --copy {number}` brings back what you had left." if number else ""
+    return f" `tb recover {argument(record.path)} --copy {number}` brings back what you had left." if number else ""
+
+
+def words_by_relative(record: WatchedFile, state: DiskState, agent: str, left: str) -> str:
+    """What a main agent or sub-agent is told about its file, which a command of the other one changed."""
     changed = state.words(record.root)
-    return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
+    ran = f"while a shell command of {short(agent)} ran"
+    return f"tiebreak: {plain(record.name)}, which you hold, {changed} {ran}.{_bring_back(record, left)}"
 
 
 def words_unexplained(record: WatchedFile, state: DiskState) -> str:

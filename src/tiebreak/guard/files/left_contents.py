@@ -17,7 +17,7 @@ from ...model import holder_id
 from ...repository import repository
 from ..agent_state import AgentState
 from ..working_places import note_place
-from .disk_state import REACHABLE, look
+from .disk_state import FILE, REACHABLE, is_executable, look
 from .safety_copies import keep
 from .watched_files import WatchedFile, all_watched, watched
 
@@ -76,6 +76,17 @@ def _now(record: WatchedFile) -> tuple[DiskState, str | None]:
     now = look(record.root, record.name)
     kept = keep(record.path, record.holder) if now.kind in REACHABLE else None
     return now, kept or now.fingerprint()
+
+
+def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -> bool:
+    """Whether what is there is what the holder left: the same contents, and as executable as before.
+
+    `fingerprint` is that of what is there now.
+    """
+    if fingerprint is None or fingerprint != record.fingerprint:
+        return False
+    kinds = {state.kind, record.seen.partition(" ")[0]}
+    return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)
 
 
 def watched_now(holds: Iterable[Hold]) -> list[WatchedFile]:

@@ -11,7 +11,7 @@ import os
 import time
 
 from ...agent_names import same_family
-from ..agent_state import AgentState, common_facts, folder, key
+from ..agent_state import PROMPT_FACT, AgentState, common_facts, folder, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ DEFAULT = 600.0
 ROOM = 60.0
 """Seconds for which a command counts as running beyond the longest time that it may run."""
 MARK = "shell-"
-MADE_BY = "tiebreak command 3"
+MADE_BY = "tiebreak command 4"
 _FOR = "for "
 LENGTH = len(key(""))
 """Of the name of an agent's folder."""
@@ -46,10 +46,12 @@ class Look:
 class RunningCommand:
     """What was found before a command."""
 
-    __slots__ = ("agent", "branch", "root", "seconds", "seen", "since")
+    __slots__ = ("agent", "branch", "root", "seconds", "seen", "session", "since")
 
-    def __init__(self, agent: str, root: str, seconds: float) -> None:
+    def __init__(self, agent: str, session: str, root: str, seconds: float) -> None:
         self.agent = agent
+        self.session = session
+        """The client's session: several can act as one agent."""
         self.root = root
         """The top of the checkout; "" outside of any repository."""
         self.seconds = seconds
@@ -66,7 +68,7 @@ class RunningCommand:
 
     def save(self, state: AgentState, tool_use: str) -> int:
         """Store the mark; returns the time that the command begins at."""
-        lines = [MADE_BY, self.agent, self.root, str(self.seconds), self.branch]
+        lines = [MADE_BY, self.agent, self.session, self.root, str(self.seconds), self.branch]
         for path, look in self.seen.items():
             lines += [path, look.signature, look.fingerprint, "" if look.replaces is None else f"{_FOR}{look.replaces}"]
         name = _name(tool_use)
@@ -84,10 +86,15 @@ class EndedCommand:
     The marks stay until all has been told: if this hook is killed before, a later one makes up for it.
     """
 
-    def __init__(self, state: AgentState, names: list[str]) -> None:
-        """`names` are those of the marks, the oldest first."""
+    def __init__(self, state: AgentState, names: list[str], session: str = "") -> None:
+        """`names` are those of the marks, the oldest first; with `session`, only those of this session count."""
         self._state = state
-        self._names = names
+        self._session = session
+        self._names = [name for name in names if self._is_of_session(name)]
+
+    def _is_of_session(self, name: str) -> bool:
+        found = _read(self._state, name) if self._session else None
+        return found is None or found.session == self._session
 
     def __enter__(self) -> RunningCommand | None:
         found = (_read(self._state, name) for name in self._names)
@@ -104,9 +111,14 @@ def ended(hook: HookContext) -> EndedCommand:
 
 
 def unfinished(hook: HookContext) -> EndedCommand:
-    """The oldest command of an agent that has no command running now: no event came after it."""
+    """The oldest command of a session that has no command running now: no event came after it."""
     marks = (each for each in hook.state.names("") if os.path.basename(each).startswith(MARK))
-    return EndedCommand(hook.state, sorted(marks, key=hook.state.moment))
+    return EndedCommand(hook.state, sorted(marks, key=hook.state.moment), hook.call.session)
+
+
+def is_at_prompt(agent: str, since: int) -> bool:
+    """Whether a person is asked, since that time, if the agent may go on: what it is about to do has not begun."""
+    return AgentState(agent).moment(PROMPT_FACT) >= since > 0
 
 
 def running() -> list[RunningCommand]:
@@ -138,10 +150,10 @@ def _marked(state: AgentState) -> Iterator[RunningCommand]:
 def _read(state: AgentState, name: str) -> RunningCommand | None:
     stored = state.get(name)
     values = [] if stored is None else stored.decode("utf-8", "surrogateescape").split("\0")
-    if values[:1] != [MADE_BY] or len(values) % 4 != 1:
+    if values[:1] != [MADE_BY] or len(values) % 4 != 2:
         return None
-    _, agent, root, seconds, branch, *seen = values
-    found = RunningCommand(agent, root, float(seconds))
+    _, agent, session, root, seconds, branch, *seen = values
+    found = RunningCommand(agent, session, root, float(seconds))
     found.branch, found.since = branch, state.moment(name)
     for at in range(0, len(seen), 4):
         path, signature, fingerprint, replaces = seen[at : at + 4]

@@ -29,9 +29,10 @@ from ..commits.checkout_branch import begin, branch_of, notice
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
 from ..hook_call import Verdict
+from ..working_places import WorkingPlaces
 from . import interference, read_set
 from .disk_state import FILE, changed_since, inode_in, look
-from .interference_report import Interference, report, report_strays, tell_holder
+from .interference_report import Interference, report, report_strays, tell_holder, tell_of_other_checkout
 from .left_contents import held_names, of_others, remember_left, watched_anywhere
 from .running_commands import DEFAULT, RunningCommand, ended
 from .unexplained_changes import note_unexplained
@@ -54,7 +55,8 @@ _FILE_CLOCK = 5
 def before(hook: HookContext) -> Verdict:
     """Before a command: remember what others hold and left, and renew everything for as long as the command may run."""
     found = repository(hook.call.cwd)
-    command = RunningCommand(hook.agent, found.root if found else "", hook.call.seconds or DEFAULT)
+    root = found.root if found else ""
+    command = RunningCommand(hook.agent, hook.call.session, root, hook.call.seconds or DEFAULT)
     records = interference.look_before(hook, found, command)
     leave_notes(hook.state, look_at_branches(hook, found, records, None))
     command.branch = branch_of(found) if found is not None else ""
@@ -90,15 +92,38 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     holds = hook.board.holds.list()
     records = watched_anywhere(hook.board, holds)
     theirs = of_others(records, hook.agent)
-    told = interference.accept_own(hook, [each for each in records if each not in theirs], command)
-    harmed = interference.harmed(hook, command.root, theirs, command)
+    own = [each for each in records if each not in theirs]
+    moved = _moved(own, command)
+    told = interference.accept_own(hook, own, command)
     found = repository(command.root) if command.root else None
+    theirs = _still_changed(theirs, found)
+    harmed = interference.harmed(hook, command.root, theirs, command)
     verdict = Verdict(context=report(harmed))
     if found is not None:
-        verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed)
-    moved = look_at_branches(hook, found, records, command)
-    verdict.context = "\n".join(each for each in (*told, verdict.context, *moved) if each)
+        moved |= _moved([each.record for each in harmed if not each.is_shared], command)
+        verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed, moved)
+    branches = look_at_branches(hook, found, records, command)
+    verdict.context = "\n".join(each for each in (*told, verdict.context, *branches) if each)
     return verdict
+
+
+def _moved(records: list[WatchedFile], command: RunningCommand) -> set[int]:
+    """The inodes of files that were in these places before the command, and are not now."""
+    watched_before = [each for each in records if each.path in command.seen]
+    before = {inode_in(command.seen[each.path].signature) for each in watched_before}
+    return before - {look(each.root, each.name).inode for each in watched_before} - {0}
+
+
+def _still_changed(records: list[WatchedFile], found: Repository | None) -> list[WatchedFile]:
+    """These records, without those of files that their holders never had in a checkout and that are clean there now."""
+    doubtful = [each for each in records if found and each.by and not each.fingerprint and each.root == found.root]
+    status = status_of(doubtful[0].root) if doubtful else None
+    if status is None:
+        return records
+    over = [each for each in doubtful if each.name not in status]
+    for each in over:
+        each.forget()
+    return [each for each in records if each not in over]
 
 
 def look_at_branches(
@@ -124,15 +149,16 @@ def _look_in_checkout(
     holds: list[Hold],
     theirs: list[WatchedFile],
     harmed: list[Interference],
+    moved: set[int],
 ) -> Verdict:
     """Look at what git reports as changed in the checkout in which a command ran."""
     status = status_of(found.root)
-    files = _changed(hook, found, status or [], command, holds, harmed)
+    files = _changed(hook, found, status or [], command, holds, moved)
     watched_paths = {each.path for each in theirs}
     files = [file for file in files if file.path not in watched_paths]
     strays = interference.found_strays(hook, found, files, theirs)
-    moved = {candidate.name for candidate, _ in strays}
-    files = [file for file in files if file.disk_name not in moved]
+    taken = {candidate.name for candidate, _ in strays}
+    files = [file for file in files if file.disk_name not in taken]
     verdict = _hold_or_report(hook, found, files, holds, harmed)
     verdict.context = "\n".join(each for each in (verdict.context, report_strays(strays)) if each)
     if status is None:
@@ -146,11 +172,9 @@ def _changed(
     status: list[str],
     command: RunningCommand,
     holds: list[Hold],
-    harmed: list[Interference],
+    moved: set[int],
 ) -> list[GuardedFile]:
-    """The files that were written while the command ran, and held files under new names."""
-    looks = [command.seen[each.record.path] for each in harmed if each.record.path in command.seen]
-    moved = {inode_in(each.signature) for each in looks} - {0}
+    """The files that were written while the command ran, and held files under new names, by their inodes."""
     missing = _missing(found, status)
     own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
     names = [
@@ -247,8 +271,12 @@ def _held_by_another(
         )
         known.by = hook.agent
         known.replace()
-        tell_holder(hook.board, known, look(known.root, known.name))
-    harmed.append(Interference(known, "changed", file.name))
+        found = Interference(known, look(known.root, known.name), file.name)
+        if WorkingPlaces(hook.board).works_in(holder, file.root):
+            tell_holder(hook.board, [found])
+        else:
+            tell_of_other_checkout(hook.board, known)
+    harmed.append(Interference(known, look(known.root, known.name), file.name))
 
 
 def _report(taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:

@@ -115,9 +115,13 @@ class WatchedFile:
 class _Lock:
     """Keeps other hooks from storing records meanwhile, but not for ever: this one may be stopped while it does so."""
 
+    patience = PATIENCE
+
     def __enter__(self) -> None:
         try:
-            self._fd = lock_file(os.path.join(folder(), LOCK), PATIENCE)
+            self._fd = lock_file(os.path.join(folder(), LOCK), _Lock.patience)
+            if self._fd is None:
+                _Lock.patience = 0.0  # whoever has it was stopped: do not wait for it again with each file
         except OSError:
             self._fd = None  # then nothing can be stored, either
 
