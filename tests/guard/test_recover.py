@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ..cli.command import Tb
-from .actors import Claude
+from ..cli.command import Tb, complaint
+from .actors import Claude, Denied
 
 Start = Callable[..., Claude]
 
@@ -33,7 +35,8 @@ def test_it_brings_back_what_the_holder_left_and_keeps_what_was_there(
     assert (said.code, said.err) == (0, "")
     assert f"recovered src/b.py, as {ann.name} left it" in said.out
     assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
-    assert "ago, before a copy replaced it" in tb("--as", ann.agent, "recover", "--list", "src/b.py").out
+    every = tb("--as", ann.agent, "recover", "--list", "src/b.py", "--json").json
+    assert [row["left_by"] for row in every] == [ann.name, "", *[ann.name] * 3]
     assert tb("--as", ann.agent, "recover", "src/b.py", "--copy", "2").code == 0
     assert (repo / "src/b.py").read_text() == "junk\n"
 
@@ -202,3 +205,113 @@ def test_without_a_place_for_copies_files_can_be_held_and_dropped_all_the_same(
     assert "no copy of these files is kept: the guard's state in" in held.err
     assert tb("drop", "a.py").code == 0
     assert tb("recover").err.startswith("tb: the guard's state in")
+
+
+# ── Arguments ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("wanted", ["0", "-1", "-99", "", "4321", "12345", "abcde", "abcdefg", "link-abc", "²"])
+def test_a_copy_that_is_neither_a_number_nor_a_fingerprint_is_refused(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude], wanted: str
+) -> None:
+    said = complaint(tb("--as", destroyed[0].agent, "recover", "src/b.py", "--copy", wanted), 2)
+    assert "numbered from 1" in said if wanted == "0" else "expected a number from 1, or at least 6 hex digits" in said
+    assert (repo / "src/b.py").read_text() == "junk\n"
+
+
+def test_an_empty_name_for_the_new_file_does_not_mean_the_file_itself(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    assert "--into needs the name of a file" in complaint(
+        tb("--as", destroyed[0].agent, "recover", "src/b.py", "--into", ""), 2
+    )
+    assert (repo / "src/b.py").read_text() == "junk\n"
+
+
+def test_a_copy_without_a_file_is_refused(tb: Tb) -> None:
+    assert "--copy needs a file" in complaint(tb("recover", "--copy", "2"), 2)
+
+
+# ── Names of copies ──────────────────────────────────────────────────────────────────────────────────
+
+
+def pasted(told: str) -> list[str]:
+    """The words of the last `tb recover …` in what an agent is told."""
+    [*_, hint] = re.findall(r"`tb (recover [^`]*)`", told)
+    return shlex.split(hint)
+
+
+def test_a_fingerprint_names_the_same_copy_after_later_edits(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    ann, _ = destroyed
+    listed = tb("recover", "--list", "src/b.py", "--json").json
+    name = listed[1]["fingerprint"]
+    assert re.fullmatch("[0-9a-f]{8}", name)
+    assert name in tb("recover", "--list", "src/b.py").out
+    ann.read("src/b.py")
+    ann.edit("src/b.py", "", "third\n")
+    ann.edit("src/b.py", "", "fourth\n")
+    for word in (name, name[:6], name.upper()):
+        assert tb("recover", "src/b.py", "--copy", word, "--into", "-").out == "b\nfirst\n"
+    assert tb("--as", ann.agent, "recover", "src/b.py", "--copy", name).code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\n"
+
+
+def test_an_unknown_or_ambiguous_fingerprint_is_refused(
+    repo: Path, destroyed: tuple[Claude, Claude], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tiebreak import Invalid, NotFound
+    from tiebreak.guard.files import recovery, safety_copies
+
+    with pytest.raises(NotFound, match=r"src/b\.py has no copy that begins with 00000000"):
+        recovery.kept_file("src/b.py", str(repo)).chosen("00000000")
+    monkeypatch.setattr(safety_copies, "hash_of", lambda content: f"abcdef{len(content):026}")
+    for content in ("one\n", "three\n"):
+        (repo / "src/b.py").write_text(content)
+        safety_copies.keep(str(repo / "src/b.py"), destroyed[0].agent)
+    file = recovery.kept_file("src/b.py", str(repo))
+    with pytest.raises(Invalid, match=r"src/b\.py has 2 copies that begin with abcdef"):
+        file.chosen("abcdef")
+    assert file.chosen(f"abcdef{4:026}").contents() == b"one\n"
+
+
+def test_the_hint_after_commands_at_the_same_time_stays_true_after_further_edits(
+    tb: Tb, repo: Path, tmp_path: Path, claude: Start
+) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("src/b.py", "", "what ann had left\n")
+    run = {"tool_name": "Bash", "tool_input": {"command": "…"}}
+    ben.say("PreToolUse", **run, tool_use_id="b")
+    ann.say("PreToolUse", **run, tool_use_id="a")
+    (repo / "src/b.py").write_text("junk\n")
+    told = ann.say("PostToolUse", **run, tool_use_id="a", tool_response={})
+    ben.say("PostToolUse", **run, tool_use_id="b", tool_response={})
+    ann.read("src/b.py")
+    ann.edit("src/b.py", "", "one\n")
+    ann.edit("src/b.py", "", "two\n")
+    words = pasted(str(told))
+    assert words[-2] == "--copy"
+    assert tb("--as", ann.agent, *words, cwd=tmp_path).code == 0
+    assert (repo / "src/b.py").read_text() == "b\nwhat ann had left\n"
+
+
+def test_hints_work_when_they_are_pasted_in_another_folder(tb: Tb, repo: Path, tmp_path: Path, claude: Start) -> None:
+    ann, ben, name = claude("ann"), claude("ben"), "src/my file.py"
+    ann.write(name, "first\n")
+    ann.write(name, "second\n")
+    told = [tb("--as", ann.agent, "recover", name).err]
+    told += [tb("--as", ann.agent, "recover", name, "--copy", wanted).err for wanted in ("9", "00000000")]
+    for each in told:
+        assert tb("--as", ann.agent, *pasted(each), cwd=tmp_path).out.count("src/my file.py") == 2
+    ben.bash("rm src/my*; mkdir 'src/my file.py'")
+    refused = tb("--as", ann.agent, "recover", name)
+    words = [each.replace("PATH", "back.py") for each in pasted(refused.err)]
+    assert tb("--as", "cleo~1", *words, cwd=tmp_path).code == 0
+    assert (tmp_path / "back.py").read_text() == "second\n"
+    (repo / name).rmdir()
+    ben.bash("ln -s ../a.py 'src/my file.py'")
+    with pytest.raises(Denied) as denied:
+        ann.write(name, "third\n")
+    assert tb("--as", ann.agent, *pasted(denied.value.reason), cwd=tmp_path).code == 0
+    assert (repo / name).read_text() == "second\n"

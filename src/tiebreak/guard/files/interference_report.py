@@ -78,9 +78,9 @@ def words_beside(record: WatchedFile, state: DiskState, others: list[str], left:
     """
     theirs = " and ".join(map(short, others))
     ran = f"one of {theirs}" if len(others) == 1 else f"those of {theirs}"
-    numbers = (at for at, copy in enumerate(safety_copies.copies(record.path), 1) if copy.fingerprint == left)
-    number = next(numbers, 0)
-    back = f" `tb recover {argument(record.path)} --copy {number}` brings back what you had left." if number else ""
+    copy = safety_copies.find(record.path, left)
+    again = f"`tb recover {argument(record.path)} --copy {copy.short}`" if copy is not None else ""
+    back = f" {again} brings back what you had left." if again else ""
     changed = state.words(record.root)
     return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
 

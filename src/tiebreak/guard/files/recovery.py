@@ -36,25 +36,44 @@ class KeptFile:
         self.copies = list(safety_copies.copies(path))
         self.now = look(root, self.name)
         self.fingerprint = self.now.fingerprint()
+        self.left = self._left()
+        """The copy of what its holder left last; without a holder, of what an agent left last."""
 
-    def state(self) -> str:
-        """What happened to the file since the newest copy, in a few words."""
-        same = self.copies and self.copies[0].fingerprint == self.fingerprint
-        return "as it was left" if same else self.now.words(self.root)
-
-    def chosen(self, number: int) -> SafetyCopy:
-        """The copy of that number, from 1 for the newest; for 0 the one that its holder left."""
-        if not self.copies:
-            raise NotFound(f"{self.name}: no copy of it is kept", hint="`tb recover` lists the files that have one")
-        if number:
-            if number > len(self.copies):
-                raise Invalid(f"{self.name} has {len(self.copies)} copies", hint="`tb recover --list` numbers them")
-            return self.copies[number - 1]
+    def _left(self) -> SafetyCopy | None:
         record = watched(self.path)
         left = safety_copies.find(self.path, record.fingerprint) if record is not None else None
-        copy = left or self.copies[0]
-        if copy.fingerprint == self.fingerprint:
-            raise Refused(f"{self.name} is as it was left", hint="`tb recover --list` shows earlier copies")
+        return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
+
+    def state(self) -> str:
+        """What happened to the file since its holder left it, in a few words."""
+        same = self.left is not None and self.left.fingerprint == self.fingerprint
+        return "as it was left" if same else self.now.words(self.root)
+
+    def chosen(self, wanted: int | str) -> SafetyCopy:
+        """The wanted copy: a number from 1 for the newest, or the beginning of its fingerprint; 0 for what was left."""
+        if self.left is None:
+            raise NotFound(
+                f"{self.name}: no copy of it is kept", hint="`tb recover` in its checkout lists the files that have one"
+            )
+        every = f"`tb recover --list {argument(self.path)}`"
+        if isinstance(wanted, str):
+            return self._named(wanted, every)
+        if wanted:
+            if not 0 < wanted <= len(self.copies):
+                raise Invalid(f"{self.name} has no copy {wanted}, only {len(self.copies)}", hint=f"{every} lists them")
+            return self.copies[wanted - 1]
+        if self.left.fingerprint == self.fingerprint:
+            raise Refused(f"{self.name} is as it was left", hint=f"{every} shows earlier copies")
+        return self.left
+
+    def _named(self, wanted: str, every: str) -> SafetyCopy:
+        """The copy whose fingerprint begins so: of several with the same contents, the newest that an agent left."""
+        found = list(dict.fromkeys(e.fingerprint for e in self.copies if e.fingerprint.startswith(wanted)))
+        if len(found) > 1:
+            raise Invalid(f"{self.name} has {len(found)} copies that begin with {wanted}", hint=f"{every} lists them")
+        copy = safety_copies.find(self.path, found[0]) if found else None
+        if copy is None:
+            raise NotFound(f"{self.name} has no copy that begins with {wanted}", hint=f"{every} lists those it has")
         return copy
 
 
@@ -77,9 +96,9 @@ def kept_files(root: str) -> list[KeptFile]:
     return [KeptFile(root, path) for path in sorted(paths) if path.startswith(root + os.sep)]
 
 
-def recover(board: Board, file: KeptFile, number: int) -> SafetyCopy:
-    """Put a copy in the place of the file; returns the copy."""
-    copy = file.chosen(number)
+def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
+    """Put a copy in the place of the file, chosen as by `KeptFile.chosen`; returns the copy."""
+    copy = file.chosen(wanted)
     record = _checked(board, file, copy)
     contents = _contents(copy)
     _make_room(file)
