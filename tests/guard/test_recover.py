@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ..cli.command import Tb, complaint
-from .actors import Claude, Denied
+from .actors import Claude, Denied, put
 
 Start = Callable[..., Claude]
 
@@ -315,3 +315,65 @@ def test_hints_work_when_they_are_pasted_in_another_folder(tb: Tb, repo: Path, t
         ann.write(name, "third\n")
     assert tb("--as", ann.agent, *pasted(denied.value.reason), cwd=tmp_path).code == 0
     assert (repo / name).read_text() == "second\n"
+
+
+# ── What the holder has only read ────────────────────────────────────────────────────────────────────
+
+
+def test_reading_what_another_wrote_does_not_make_it_what_the_holder_left(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    ann, _ = destroyed
+    assert ann.read("src/b.py") == "junk\n"
+    [row] = tb("recover", "--json").json
+    assert (row["left_by"], row["state"]) == (ann.name, "changed")
+    newest = tb("recover", "--list", "src/b.py", "--json").json[0]
+    assert (newest["copy"], newest["left_by"]) == (1, "")
+    assert tb("--as", ann.agent, "recover", "src/b.py").code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+    assert tb("--as", ann.agent, "recover", "src/b.py").code == 1
+
+
+@pytest.mark.parametrize("how", ["edit", "command", "hold", "renew"])
+def test_what_the_holder_leaves_after_reading_is_brought_back_next_time(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude], how: str
+) -> None:
+    ann, ben = destroyed
+    ann.read("src/b.py")
+    if how == "edit":
+        ann.edit("src/b.py", "junk", "mended")
+    elif how == "command":
+        ann.bash("echo mended > src/b.py")
+    else:
+        put(repo / "src/b.py", "mended\n")
+        assert tb("--as", ann.agent, how, "src/b.py").code == 0
+    ben.bash("rm src/b.py")
+    assert tb("--as", ann.agent, "recover", "src/b.py").code == 0
+    assert (repo / "src/b.py").read_text() == "mended\n"
+
+
+def test_what_the_holder_wrote_last_stays_while_it_only_reads(
+    repo: Path, destroyed: tuple[Claude, Claude], tb: Tb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tiebreak.guard.files import safety_copies
+
+    ann, ben = destroyed
+    for number in range(safety_copies.KEPT + 3):
+        ben.bash(f"echo {number} > src/b.py")
+        ann.read("src/b.py")
+    monkeypatch.setattr(safety_copies, "DAYS", 0)
+    safety_copies.tidy()
+    assert len(list(safety_copies.copies(str(repo / "src/b.py")))) == 2  # what she wrote, and what she read last
+    assert tb("--as", ann.agent, "recover", "src/b.py").code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+
+
+def test_who_destroyed_a_file_twice_may_give_back_what_its_holder_wrote(
+    tb: Tb, repo: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    ann, ben = destroyed
+    ann.read("src/b.py")
+    ben.bash("rm src/b.py")
+    assert tb("--as", ben.agent, "recover", "src/b.py").code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+    ann.commit("src/b.py")

@@ -283,6 +283,6 @@ def seen(hook: HookContext) -> Verdict:
             continue
         known = watched(path)
         if known is not None and same_family(known.holder, hook.agent) and _is_changed(known):
-            accept(known)
+            accept(known, is_read=True)
     hook.renew()
     return Verdict()

@@ -140,7 +140,7 @@ def _recover(found: list[Interference]) -> str:
 
 def is_kept(record: WatchedFile) -> bool:
     """Whether there is a copy of what the holder left."""
-    return safety_copies.find(record.path, record.fingerprint) is not None
+    return safety_copies.find(record.path, record.written) is not None
 
 
 def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:

@@ -41,7 +41,7 @@ class KeptFile:
 
     def _left(self) -> SafetyCopy | None:
         record = watched(self.path)
-        left = safety_copies.find(self.path, record.fingerprint) if record is not None else None
+        left = safety_copies.find(self.path, record.written) if record is not None else None
         return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
 
     def state(self) -> str:
@@ -103,8 +103,10 @@ def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
     contents = _contents(copy)
     _make_room(file)
     _write(file, contents, copy.kind)
-    if record is not None and (same_family(record.holder, board.agent) or record.fingerprint == copy.fingerprint):
+    if record is not None and same_family(record.holder, board.agent):
         accept(record)
+    elif record is not None and copy.fingerprint in (record.fingerprint, record.written):
+        accept(record, is_read=copy.fingerprint != record.written)
     return copy
 
 
@@ -121,7 +123,7 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
             if same_family(holder_id(hold) or "", board.agent):
                 continue
             mine = [each for each in of_others(records, board.agent) if same_family(each.by, board.agent)]
-            if not any(each.fingerprint == copy.fingerprint for each in mine):
+            if not any(_gives_back(each, copy) for each in mine):
                 raise Lost(
                     f"{file.name} is held by {hold.holder}",
                     hint=f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere; ask with "
@@ -132,6 +134,12 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
                 )
         return records[0] if records else None
     return None
+
+
+def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
+    """Whether a copy is what the holder left, or has read since."""
+    kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
+    return any(each is not None and each.fingerprint == copy.fingerprint for each in kept)
 
 
 def _make_room(file: KeptFile) -> None:

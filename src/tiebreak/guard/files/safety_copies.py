@@ -61,7 +61,7 @@ class SafetyCopy:
 
 
 def keep(path: str, agent: str) -> str | None:
-    """Keep a copy of what is at a path, as what an agent left there; returns its fingerprint.
+    """Keep a copy of what is at a path, as what an agent left there, "" for nobody; returns its fingerprint.
 
     Nothing is kept, and None is returned, if it is neither a file nor a link, too large, or cannot be read or stored.
     """
@@ -82,12 +82,15 @@ def keep(path: str, agent: str) -> str | None:
 def _store(path: str, agent: str, kind: str, content: bytes) -> str:
     fingerprint = (_LINKED if kind == LINK else "") + hash_of(content)
     newest = next(copies(path), None)
-    if newest is not None and (newest.fingerprint, newest.kind) == (fingerprint, kind):
+    is_kept = newest is not None and (newest.fingerprint, newest.kind) == (fingerprint, kind)
+    if newest is not None and is_kept and (newest.agent or not agent):
         return fingerprint
     below = os.path.join(_home(), key(path))
     os.makedirs(below, mode=0o700, exist_ok=True)
     head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, kind, fingerprint)))
     replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + _END + content)
+    if newest is not None and is_kept:
+        remove_file(newest.place)  # the same contents, when nobody was known to have left them
     record = watched(path)
     left = _left(record) if record is not None else set()
     for old in list(copies(path))[KEPT:]:
@@ -97,9 +100,9 @@ def _store(path: str, agent: str, kind: str, content: bytes) -> str:
 
 
 def _left(record: WatchedFile) -> set[str]:
-    """Where the copies are that stay as long as the file is held: of what its holder left."""
-    found = find(record.path, record.fingerprint)
-    return set() if found is None else {found.place}
+    """Where the copies are that stay as long as the file is held: of what its holder left, and of what it has read."""
+    found = (find(record.path, each) for each in {record.fingerprint, record.written})
+    return {copy.place for copy in found if copy is not None}
 
 
 def copies(path: str) -> Iterator[SafetyCopy]:
