@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -317,6 +318,35 @@ def test_hints_work_when_they_are_pasted_in_another_folder(tb: Tb, repo: Path, t
     assert (repo / name).read_text() == "second\n"
 
 
+# ── The executable bit ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "words", "after"),
+    [
+        (0o755, "chmod 644", "lost its executable bit", 0o755),
+        (0o700, "chmod 600", "lost its executable bit", 0o700),
+        (0o644, "chmod 755", "became executable", 0o644),
+        (0o755, "cat a.py >new; mv new", "changed", 0o755),
+    ],
+)
+def test_the_executable_bit_comes_back(
+    tb: Tb, repo: Path, claude: Start, before: int, change: str, words: str, after: int
+) -> None:
+    run = repo / "run.sh"
+    run.write_text("#!/bin/sh\n")
+    run.chmod(before)
+    ann = claude("ann")
+    assert tb("--as", ann.agent, "hold", "run.sh").code == 0
+    subprocess.run(f"{change} run.sh", shell=True, cwd=repo, check=True)
+    assert [row["state"] for row in tb("recover", "--json").json] == [words]
+    assert words in tb("recover").out
+    assert tb("--as", ann.agent, "recover", "run.sh").code == 0
+    assert (run.read_text(), stat.S_IMODE(run.stat().st_mode)) == ("#!/bin/sh\n", after)
+    assert tb("recover", "--json").json[0]["state"] == "as it was left"
+    assert tb("--as", ann.agent, "recover", "run.sh").code == 1
+
+
 # ── What the holder has only read ────────────────────────────────────────────────────────────────────
 
 
@@ -377,3 +407,13 @@ def test_who_destroyed_a_file_twice_may_give_back_what_its_holder_wrote(
     assert tb("--as", ben.agent, "recover", "src/b.py").code == 0
     assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
     ann.commit("src/b.py")
+
+
+def test_copies_do_not_pile_up_while_a_file_changes_its_permissions_to_and_fro(repo: Path, claude: Start) -> None:
+    from tiebreak.guard.files import safety_copies
+
+    ann = claude("ann")
+    ann.edit("a.py", "one", "ONE")
+    for number in range(2 * safety_copies.KEPT):
+        ann.bash(f"chmod {'+-'[number % 2]}x a.py")
+    assert len(list(safety_copies.copies(str(repo / "a.py")))) == safety_copies.KEPT

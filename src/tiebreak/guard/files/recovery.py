@@ -7,6 +7,7 @@ is left alone, except by the agent whose command changed it: that one may give b
 from __future__ import annotations
 
 import os
+import stat
 
 from ...agent_names import same_family
 from ...errors import Invalid, Lost, NotFound, Refused
@@ -44,10 +45,18 @@ class KeptFile:
         left = safety_copies.find(self.path, record.written) if record is not None else None
         return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
 
+    def is_as(self, copy: SafetyCopy) -> bool:
+        """Whether the file has the contents of a copy, and is executable if that was."""
+        mode = self.now.mode()
+        return copy.fingerprint == self.fingerprint and (mode is None or safety_copies.kind_of(mode) == copy.kind)
+
     def state(self) -> str:
         """What happened to the file since its holder left it, in a few words."""
-        same = self.left is not None and self.left.fingerprint == self.fingerprint
-        return "as it was left" if same else self.now.words(self.root)
+        if self.left is None or self.left.fingerprint != self.fingerprint:
+            return self.now.words(self.root)
+        if self.is_as(self.left):
+            return "as it was left"
+        return "lost its executable bit" if self.left.kind == safety_copies.EXECUTABLE else "became executable"
 
     def chosen(self, wanted: int | str) -> SafetyCopy:
         """The wanted copy: a number from 1 for the newest, or the beginning of its fingerprint; 0 for what was left."""
@@ -62,7 +71,7 @@ class KeptFile:
             if not 0 < wanted <= len(self.copies):
                 raise Invalid(f"{self.name} has no copy {wanted}, only {len(self.copies)}", hint=f"{every} lists them")
             return self.copies[wanted - 1]
-        if self.left.fingerprint == self.fingerprint:
+        if self.is_as(self.left):
             raise Refused(f"{self.name} is as it was left", hint=f"{every} shows earlier copies")
         return self.left
 
@@ -139,7 +148,7 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
 def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
     """Whether a copy is what the holder left, or has read since."""
     kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
-    return any(each is not None and each.fingerprint == copy.fingerprint for each in kept)
+    return any(each is not None and (each.fingerprint, each.kind) == (copy.fingerprint, copy.kind) for each in kept)
 
 
 def _make_room(file: KeptFile) -> None:
@@ -184,6 +193,11 @@ def _write(file: KeptFile, contents: bytes, kind: str) -> None:
         raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
 
 
+def _executable(mode: int) -> int:
+    """These permissions, and to execute the file for everybody who may read it."""
+    return mode | (mode & 0o444) >> 2 | 0o100
+
+
 def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | None = None) -> None:
     """Write a file beside the path and give it its name; without `replace`, only if nothing has it.
 
@@ -195,8 +209,9 @@ def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | No
             os.symlink(os.fsdecode(contents), partial)
         else:
             replace_file(partial, contents, mode=mode)
-            if kind == safety_copies.EXECUTABLE:
-                os.chmod(partial, os.stat(partial).st_mode | 0o100 if mode is not None else 0o755)
+            given = stat.S_IMODE(os.stat(partial).st_mode)
+            if safety_copies.kind_of(given) != kind:
+                os.chmod(partial, _executable(given) if kind == safety_copies.EXECUTABLE else given & ~0o111)
         if replace:
             os.replace(partial, path)
         else:

@@ -71,12 +71,17 @@ def keep(path: str, agent: str) -> str | None:
             kind, content = LINK, os.fsencode(os.readlink(path))
         else:
             content = read_file(path) if found.st_size <= LARGEST else b""
-            kind = EXECUTABLE if found.st_mode & 0o100 else PLAIN
+            kind = kind_of(found.st_mode)
         if max(found.st_size, len(content)) > LARGEST:
             return None
         return _store(path, agent, kind, content)
     except OSError:
         return None
+
+
+def kind_of(mode: int) -> str:
+    """The kind of a file that has these permissions."""
+    return EXECUTABLE if mode & 0o100 else PLAIN
 
 
 def _store(path: str, agent: str, kind: str, content: bytes) -> str:
