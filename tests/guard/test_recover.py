@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ..cli.command import Tb, complaint
-from .actors import Claude, Denied, put
+from .actors import Claude, Denied, put, repository
 
 Start = Callable[..., Claude]
 
@@ -295,6 +295,59 @@ def test_the_hint_after_commands_at_the_same_time_stays_true_after_further_edits
     assert words[-2] == "--copy"
     assert tb("--as", ann.agent, *words, cwd=tmp_path).code == 0
     assert (repo / "src/b.py").read_text() == "b\nwhat ann had left\n"
+
+
+# ── Other names and places of the file ───────────────────────────────────────────────────────────────
+
+
+def test_a_file_of_another_repository_is_held_there(tb: Tb, repo: Path, tmp_path: Path, claude: Start) -> None:
+    other = repository(tmp_path / "other", {"z.py": "z\n"})
+    ann, ben = claude("ann", cwd=other), claude("ben", cwd=other)
+    ann.edit("z.py", "", "first\n")
+    ann.edit("z.py", "", "second\n")
+    refused = tb("--as", "cleo~1", "recover", str(other / "z.py"), "--copy", "2", cwd=repo)
+    assert (refused.code, refused.err.splitlines()[0]) == (1, f"tb: z.py is held by {ann.name}")
+    assert (other / "z.py").read_text() == "z\nfirst\nsecond\n"
+    ben.bash("echo junk > z.py")
+    assert tb("--as", ann.agent, "recover", str(other / "z.py"), cwd=repo).code == 0
+    ann.commit("z.py")  # not in quarantine any more
+
+
+def test_a_file_of_a_repository_that_is_gone_is_still_held(
+    tb: Tb, repo: Path, tmp_path: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    repo.rename(tmp_path / "moved")
+    words = ("recover", str(repo / "src/b.py"))
+    assert tb("--as", "cleo~1", *words, cwd=tmp_path).code == 1
+    assert tb("--as", destroyed[0].agent, *words, cwd=tmp_path).code == 0
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+
+
+@pytest.mark.parametrize("command", ["echo junk > src/b.py", "rm src/b.py", "rm -rf src"])
+@pytest.mark.parametrize("name", ["alias/src/b.py", "up/repo/src/b.py"])
+def test_a_path_through_a_link_to_the_checkout_means_the_file_in_it(
+    tb: Tb, repo: Path, tmp_path: Path, destroyed: tuple[Claude, Claude], command: str, name: str
+) -> None:
+    ann, ben = destroyed
+    (tmp_path / "alias").symlink_to(repo)
+    (tmp_path / "up").symlink_to(tmp_path)
+    ben.bash(command)
+    done = tb("--as", ann.agent, "recover", str(tmp_path / name), cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert (repo / "src/b.py").read_text() == "b\nfirst\nsecond\n"
+
+
+def test_a_link_that_a_command_put_in_the_place_of_a_folder_leads_to_no_other_held_file(
+    tb: Tb, repo: Path, tmp_path: Path, destroyed: tuple[Claude, Claude]
+) -> None:
+    ann, ben = destroyed
+    (tmp_path / "alias").symlink_to(repo)
+    ann.write("docs/b.py", "another file of ann's\n")
+    ben.bash("rm -rf src && ln -s docs src")
+    (repo / "docs/b.py").unlink()
+    refused = tb("--as", ann.agent, "recover", str(tmp_path / "alias/src/b.py"))
+    assert "src/b.py is out of reach, because its folder src was replaced by a symbolic link" in refused.err
+    assert not (repo / "docs/b.py").exists()
 
 
 def test_hints_work_when_they_are_pasted_in_another_folder(tb: Tb, repo: Path, tmp_path: Path, claude: Start) -> None:

@@ -41,7 +41,7 @@ class KeptFile:
         """The copy of what its holder left last; without a holder, of what an agent left last."""
 
     def _left(self) -> SafetyCopy | None:
-        record = watched(self.path)
+        record = _record(self.path)
         left = safety_copies.find(self.path, record.written) if record is not None else None
         return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
 
@@ -87,16 +87,34 @@ class KeptFile:
 
 
 def kept_file(path: str, folder: str) -> KeptFile:
-    """The file at a path, which is taken as it is written: no link is followed."""
+    """The file at a path, by the name under which something is known of it.
+
+    If the path leads through links, the fewest are followed: a link that is above the checkout has to be, while one
+    that a command put in the place of a folder must not be.
+    """
     full = os.path.normpath(os.path.join(folder, path))
+    full = next((each for each in _names(full) if _record(each) or any(safety_copies.copies(each))), full)
+    record = _record(full)
+    if record is not None:
+        return KeptFile(record.root, full)
     above = os.path.dirname(full)
     while not os.path.isdir(above) or os.path.islink(above):
         above = os.path.dirname(above)
-    record, found = watched(full), repository(above)
-    root = record.root if record is not None else found.root if found is not None else os.path.realpath(above)
-    base = os.path.realpath(os.path.dirname(root))  # the same file by one name, if the path leads through a link
-    full = os.path.join(base, os.path.relpath(full, os.path.dirname(root)))
-    return KeptFile(root, full)
+    found = repository(above)
+    return KeptFile(found.root if found is not None else os.path.realpath(above), full)
+
+
+def _record(path: str) -> WatchedFile | None:
+    """The record of the file that has this very name, whatever the folders above it have become."""
+    found = watched(path)
+    return found if found is not None and found.path == path else None
+
+
+def _names(full: str) -> list[str]:
+    """The names of a file, from the one that follows no link to the one that follows all links above it."""
+    parts = full.split(os.sep)
+    above = (os.path.realpath(os.sep.join(parts[:at]) or os.sep) for at in range(1, len(parts)))
+    return list(dict.fromkeys(os.path.join(each, *parts[at:]) for at, each in enumerate(above, 1)))
 
 
 def kept_files(root: str) -> list[KeptFile]:
@@ -120,19 +138,20 @@ def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
 
 
 def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | None:
-    """The record of the file; raises `Lost` if another agent holds it, and this one may not give it back."""
-    from ...checkouts import checkout_of
-    from ..guarded_file import guarded_files
+    """The record of the file, while it is held.
 
-    found = repository(file.root)
-    for named in guarded_files([file.name], file.root, board.project_names, checkout_of(found)):
-        holds = board.holds.list(matching=named.resource)
+    Raises `Lost` if another agent holds it, and this one may not give it back.
+    """
+    record = None
+    for project, resource in _held_as(board, file):
+        holds = board.holds.list(project=project, matching=resource)
         records = [each for each in watched_now(holds) if each.path == file.path]
         for hold in holds:
             if same_family(holder_id(hold) or "", board.agent):
                 continue
-            mine = [each for each in of_others(records, board.agent) if same_family(each.by, board.agent)]
-            if not any(_gives_back(each, copy) for each in mine):
+            if not any(
+                _gives_back(each, copy) for each in of_others(records, board.agent) if _is_by(each, board.agent)
+            ):
                 raise Lost(
                     f"{file.name} is held by {hold.holder}",
                     hint=f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere; ask with "
@@ -141,14 +160,44 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
                     until=hold.until,
                     epoch=hold.epoch,
                 )
-        return records[0] if records else None
-    return None
+        record = next(iter(records), record)
+    return record
+
+
+def _is_by(record: WatchedFile, agent: str) -> bool:
+    """Whether the file changed during a command of this agent."""
+    return same_family(record.by, agent)
 
 
 def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
     """Whether a copy is what the holder left, or has read since."""
     kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
     return any(each is not None and (each.fingerprint, each.kind) == (copy.fingerprint, copy.kind) for each in kept)
+
+
+def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
+    """The projects in which the file may be held, and its name there: those of its own repository, not of the caller's.
+
+    Its record tells the project, too: the repository may be gone, or have been held under another name.
+    """
+    from ...checkouts import checkout_of
+    from ...project_identity import identify
+    from ..guarded_file import guarded_files
+
+    record, found = _record(file.path), repository(file.root)
+    if found is not None and found.root != file.root:
+        found = None  # this one is above the folder of a repository that is gone
+    known = [record.project if record is not None else "", os.environ.get("TIEBREAK_PROJECT", "")]
+    known.append(identify(found).names if found is not None else "")
+    projects = {each.partition(" ")[0]: each for each in known if each} or {"": board.project_names}
+    if found is None and record is not None:
+        return [(project, record.resource) for project in projects.values()]
+    checkout = checkout_of(found)
+    return [
+        (project, each.resource)
+        for project in projects.values()
+        for each in guarded_files([file.name], file.root, project, checkout)
+    ]
 
 
 def _make_room(file: KeptFile) -> None:
