@@ -264,13 +264,13 @@ def _release(hook: HookContext, *, everything: bool) -> None:
 def _disturbed(holds: list[Hold]) -> set[str]:
     """The held files that are not as their holder left them: its work is not in the file, but in a safety copy."""
     from .files.disk_state import FILE, look
-    from .files.left_contents import watched_now
+    from .files.left_contents import is_as_left, watched_now
 
     out = set()
     for record in watched_now(holds):
         state = look(record.root, record.name)
         is_seen = state.kind == FILE and state.signature == record.seen
-        if record.by or (not is_seen and state.fingerprint() != record.fingerprint):
+        if record.by or (not is_seen and not is_as_left(record, state, state.fingerprint())):
             out.add(record.resource)
     return out
 

@@ -28,7 +28,7 @@ from ...repository import repository
 from ...text import argument, plain
 from ..files.disk_state import look
 from ..files.interference_report import is_kept
-from ..files.left_contents import watched_now
+from ..files.left_contents import is_as_left, watched_now
 from ..files.moved_contents import Candidate, strays
 from ..files.unexplained_changes import unseen_in
 from ..files.watched_files import is_allowed
@@ -172,8 +172,9 @@ class CommitRules:
 
 def _is_over(record: WatchedFile) -> bool:
     """Whether the holder has its contents back, or a person has allowed what is there."""
-    now = look(record.root, record.name).fingerprint()
-    return now is not None and (now == record.fingerprint or is_allowed(record.path, now))
+    state = look(record.root, record.name)
+    now = state.fingerprint()
+    return now is not None and (is_as_left(record, state, now) or is_allowed(record.path, now))
 
 
 def _in_quarantine(record: WatchedFile) -> Refused:

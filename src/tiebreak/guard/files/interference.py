@@ -131,7 +131,7 @@ def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCo
         if state.signature == record.seen and not record.by and not record.beside:
             continue  # the command itself has said that this is what the holder leaves: `tb recover`, `tb renew`
         if record.by:
-            keep(record.path, record.holder)  # its holder has to look at it all the same
+            keep(record.path, "")  # its holder has to look at it all the same
             continue
         if record.holder != hook.agent:
             _change_of_relative(hook, record, state)
@@ -146,20 +146,20 @@ def accept_seen(record: WatchedFile) -> list[str]:
     """Its holder has read a file that had changed, and goes on with it; returns what to tell the holder."""
     state = look(record.root, record.name)
     others = others_in(record.root, record.holder, running()) if not record.by else ()
-    beside, left = _names(each for each in others if may_have_changed(each, state)), record.fingerprint
+    beside, left = _names(each for each in others if may_have_changed(each, state)), record.written
     if not beside:
-        accept(record)
+        accept(record, is_read=True)
         return []
-    accept(record, " ".join(beside))  # their hooks have not come yet
+    accept(record, " ".join(beside), is_read=True)  # their hooks have not come yet
     return [words_beside(record, state, beside, left)]
 
 
 def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState) -> None:
     """A command changed a file of its main agent or of a sub-agent: they may commit it, but have to know."""
-    words = words_by_relative(record, state, hook.agent, record.fingerprint)
+    words = words_by_relative(record, state, hook.agent, record.written)
     leave_notes(AgentState(record.holder), [words])
     if state.kind == FILE:
-        accept(record)
+        accept(record, is_read=True)
 
 
 def _accept(record: WatchedFile, state: DiskState, others: list[str], run: list[str]) -> list[str]:
@@ -167,7 +167,7 @@ def _accept(record: WatchedFile, state: DiskState, others: list[str], run: list[
 
     Of a command that still runs, the holder is told once for each file.
     """
-    known, left = record.beside.split(), record.fingerprint
+    known, left = record.beside.split(), record.written
     if state.kind == FILE or not (known or others):
         accept(record, " ".join(others))
     else:  # what is gone or replaced is not what the holder left, unless it says so
@@ -241,7 +241,7 @@ def _judge(
         record.beside = " ".join(each for each in beside if each != hook.agent)
         return True if hook.agent in beside else None
     if is_as_left(record, state, now) and not is_nested:
-        record.by, record.seen = "", state.signature  # its holder has it back
+        record.left(state, now, is_read=True)  # its holder has it back
         return False
     if now is not None and now == before.fingerprint and not is_nested:
         return None

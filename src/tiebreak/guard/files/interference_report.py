@@ -126,9 +126,10 @@ def words_beside(record: WatchedFile, state: DiskState, others: list[str], left:
 
 def _bring_back(record: WatchedFile, left: str) -> str:
     """The command that brings back what the holder had left, with that fingerprint; "" if there is no copy of it."""
-    numbers = (at for at, copy in enumerate(safety_copies.copies(record.path), 1) if copy.fingerprint == left)
-    number = next(numbers, 0)
-    return f" `tb recover {argument(record.path)} --copy {number}` brings back what you had left." if number else ""
+    copy = safety_copies.find(record.path, left)
+    if copy is None:
+        return ""
+    return f" `tb recover {argument(record.path)} --copy {copy.short}` brings back what you had left."
 
 
 def words_by_relative(record: WatchedFile, state: DiskState, agent: str, left: str) -> str:
@@ -193,7 +194,7 @@ def _recover(found: list[Interference]) -> str:
 
 def is_kept(record: WatchedFile) -> bool:
     """Whether there is a copy of what the holder left."""
-    return safety_copies.find(record.path, record.fingerprint) is not None
+    return safety_copies.find(record.path, record.written) is not None
 
 
 def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:

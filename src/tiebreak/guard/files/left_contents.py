@@ -58,23 +58,26 @@ def remember_here(holds: list[Hold], root: str) -> None:
         remember_left(hold, found.root, name)
 
 
-def accept(record: WatchedFile, beside: str = "") -> None:
-    """What is there now is what the holder left, although the commands of the agents `beside` ran, too."""
-    now, fingerprint = _now(record)
+def accept(record: WatchedFile, beside: str = "", *, is_read: bool = False) -> None:
+    """What is there now is what the holder left, although the commands of the agents `beside` ran, too.
+
+    `is_read`: the holder has only read it, so it is accepted, but `tb recover` brings back what the holder left.
+    """
+    now, fingerprint = _now(record, is_read=is_read)
     found: WatchedFile | None = record
     while found is not None and found.grant == record.grant:
         by = found.by if look(record.root, record.name).signature != now.signature else ""
-        found.left(now, fingerprint)
+        found.left(now, fingerprint, is_read=is_read)
         found.by, found.beside = by, beside  # if it has changed since, a quarantine is not about what the holder left
         if found.save():
             return
         found = watched(record.path)
 
 
-def _now(record: WatchedFile) -> tuple[DiskState, str | None]:
-    """What is there now, and its fingerprint; a copy is kept."""
+def _now(record: WatchedFile, *, is_read: bool = False) -> tuple[DiskState, str | None]:
+    """What is there now, and its fingerprint; a copy is kept, of what was only read as nobody's."""
     now = look(record.root, record.name)
-    kept = keep(record.path, record.holder) if now.kind in REACHABLE else None
+    kept = keep(record.path, "" if is_read else record.holder) if now.kind in REACHABLE else None
     return now, kept or now.fingerprint()
 
 
@@ -83,7 +86,7 @@ def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -
 
     `fingerprint` is that of what is there now.
     """
-    if fingerprint is None or fingerprint != record.fingerprint:
+    if fingerprint is None or fingerprint not in (record.fingerprint, record.written):
         return False
     kinds = {state.kind, record.seen.partition(" ")[0]}
     return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)

@@ -7,6 +7,7 @@ is left alone, except by the agent whose command changed it: that one may give b
 from __future__ import annotations
 
 import os
+import stat
 
 from ...agent_names import same_family
 from ...errors import Invalid, Lost, NotFound, Refused
@@ -36,39 +37,84 @@ class KeptFile:
         self.copies = list(safety_copies.copies(path))
         self.now = look(root, self.name)
         self.fingerprint = self.now.fingerprint()
+        self.left = self._left()
+        """The copy of what its holder left last; without a holder, of what an agent left last."""
+
+    def _left(self) -> SafetyCopy | None:
+        record = _record(self.path)
+        left = safety_copies.find(self.path, record.written) if record is not None else None
+        return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
+
+    def is_as(self, copy: SafetyCopy) -> bool:
+        """Whether the file has the contents of a copy, and is executable if that was."""
+        mode = self.now.mode()
+        return copy.fingerprint == self.fingerprint and (mode is None or safety_copies.kind_of(mode) == copy.kind)
 
     def state(self) -> str:
-        """What happened to the file since the newest copy, in a few words."""
-        same = self.copies and self.copies[0].fingerprint == self.fingerprint
-        return "as it was left" if same else self.now.words(self.root)
+        """What happened to the file since its holder left it, in a few words."""
+        if self.left is None or self.left.fingerprint != self.fingerprint:
+            return self.now.words(self.root)
+        if self.is_as(self.left):
+            return "as it was left"
+        return "lost its executable bit" if self.left.kind == safety_copies.EXECUTABLE else "became executable"
 
-    def chosen(self, number: int) -> SafetyCopy:
-        """The copy of that number, from 1 for the newest; for 0 the one that its holder left."""
-        if not self.copies:
-            raise NotFound(f"{self.name}: no copy of it is kept", hint="`tb recover` lists the files that have one")
-        if number:
-            if number > len(self.copies):
-                raise Invalid(f"{self.name} has {len(self.copies)} copies", hint="`tb recover --list` numbers them")
-            return self.copies[number - 1]
-        record = watched(self.path)
-        left = safety_copies.find(self.path, record.fingerprint) if record is not None else None
-        copy = left or self.copies[0]
-        if copy.fingerprint == self.fingerprint:
-            raise Refused(f"{self.name} is as it was left", hint="`tb recover --list` shows earlier copies")
+    def chosen(self, wanted: int | str) -> SafetyCopy:
+        """The wanted copy: a number from 1 for the newest, or the beginning of its fingerprint; 0 for what was left."""
+        if self.left is None:
+            raise NotFound(
+                f"{self.name}: no copy of it is kept", hint="`tb recover` in its checkout lists the files that have one"
+            )
+        every = f"`tb recover --list {argument(self.path)}`"
+        if isinstance(wanted, str):
+            return self._named(wanted, every)
+        if wanted:
+            if not 0 < wanted <= len(self.copies):
+                raise Invalid(f"{self.name} has no copy {wanted}, only {len(self.copies)}", hint=f"{every} lists them")
+            return self.copies[wanted - 1]
+        if self.is_as(self.left):
+            raise Refused(f"{self.name} is as it was left", hint=f"{every} shows earlier copies")
+        return self.left
+
+    def _named(self, wanted: str, every: str) -> SafetyCopy:
+        """The copy whose fingerprint begins so: of several with the same contents, the newest that an agent left."""
+        found = list(dict.fromkeys(e.fingerprint for e in self.copies if e.fingerprint.startswith(wanted)))
+        if len(found) > 1:
+            raise Invalid(f"{self.name} has {len(found)} copies that begin with {wanted}", hint=f"{every} lists them")
+        copy = safety_copies.find(self.path, found[0]) if found else None
+        if copy is None:
+            raise NotFound(f"{self.name} has no copy that begins with {wanted}", hint=f"{every} lists those it has")
         return copy
 
 
 def kept_file(path: str, folder: str) -> KeptFile:
-    """The file at a path, which is taken as it is written: no link is followed."""
+    """The file at a path, by the name under which something is known of it.
+
+    If the path leads through links, the fewest are followed: a link that is above the checkout has to be, while one
+    that a command put in the place of a folder must not be.
+    """
     full = os.path.normpath(os.path.join(folder, path))
+    full = next((each for each in _names(full) if _record(each) or any(safety_copies.copies(each))), full)
+    record = _record(full)
+    if record is not None:
+        return KeptFile(record.root, full)
     above = os.path.dirname(full)
     while not os.path.isdir(above) or os.path.islink(above):
         above = os.path.dirname(above)
-    record, found = watched(full), repository(above)
-    root = record.root if record is not None else found.root if found is not None else os.path.realpath(above)
-    base = os.path.realpath(os.path.dirname(root))  # the same file by one name, if the path leads through a link
-    full = os.path.join(base, os.path.relpath(full, os.path.dirname(root)))
-    return KeptFile(root, full)
+    found = repository(above)
+    return KeptFile(found.root if found is not None else os.path.realpath(above), full)
+
+
+def _record(path: str) -> WatchedFile | None:
+    """The record of the file that has this very name, whatever the folders above it have become."""
+    found = watched(path)
+    return found if found is not None and found.path == path else None
+
+
+def _names(full: str) -> list[str]:
+    """The names of a file, from the one that follows no link to the one that follows all links above it."""
+    parts = full.split(os.sep)
+    above = (os.path.realpath(os.sep.join(parts[:at]) or os.sep) for at in range(1, len(parts)))
+    return list(dict.fromkeys(os.path.join(each, *parts[at:]) for at, each in enumerate(above, 1)))
 
 
 def kept_files(root: str) -> list[KeptFile]:
@@ -77,32 +123,35 @@ def kept_files(root: str) -> list[KeptFile]:
     return [KeptFile(root, path) for path in sorted(paths) if path.startswith(root + os.sep)]
 
 
-def recover(board: Board, file: KeptFile, number: int) -> SafetyCopy:
-    """Put a copy in the place of the file; returns the copy."""
-    copy = file.chosen(number)
+def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
+    """Put a copy in the place of the file, chosen as by `KeptFile.chosen`; returns the copy."""
+    copy = file.chosen(wanted)
     record = _checked(board, file, copy)
     contents = _contents(copy)
     _make_room(file)
     _write(file, contents, copy.kind)
-    if record is not None and (same_family(record.holder, board.agent) or record.fingerprint == copy.fingerprint):
+    if record is not None and same_family(record.holder, board.agent):
         accept(record)
+    elif record is not None and copy.fingerprint in (record.fingerprint, record.written):
+        accept(record, is_read=copy.fingerprint != record.written)
     return copy
 
 
 def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | None:
-    """The record of the file; raises `Lost` if another agent holds it, and this one may not give it back."""
-    from ...checkouts import checkout_of
-    from ..guarded_file import guarded_files
+    """The record of the file, while it is held.
 
-    found = repository(file.root)
-    for named in guarded_files([file.name], file.root, board.project_names, checkout_of(found)):
-        holds = board.holds.list(matching=named.resource)
+    Raises `Lost` if another agent holds it, and this one may not give it back.
+    """
+    record = None
+    for project, resource in _held_as(board, file):
+        holds = board.holds.list(project=project, matching=resource)
         records = [each for each in watched_now(holds) if each.path == file.path]
         for hold in holds:
             if same_family(holder_id(hold) or "", board.agent):
                 continue
-            mine = [each for each in of_others(records, board.agent) if same_family(each.by, board.agent)]
-            if not any(each.fingerprint == copy.fingerprint for each in mine):
+            if not any(
+                _gives_back(each, copy) for each in of_others(records, board.agent) if _is_by(each, board.agent)
+            ):
                 raise Lost(
                     f"{file.name} is held by {hold.holder}",
                     hint=f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere; ask with "
@@ -111,8 +160,44 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
                     until=hold.until,
                     epoch=hold.epoch,
                 )
-        return records[0] if records else None
-    return None
+        record = next(iter(records), record)
+    return record
+
+
+def _is_by(record: WatchedFile, agent: str) -> bool:
+    """Whether the file changed during a command of this agent."""
+    return same_family(record.by, agent)
+
+
+def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
+    """Whether a copy is what the holder left, or has read since."""
+    kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
+    return any(each is not None and (each.fingerprint, each.kind) == (copy.fingerprint, copy.kind) for each in kept)
+
+
+def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
+    """The projects in which the file may be held, and its name there: those of its own repository, not of the caller's.
+
+    Its record tells the project, too: the repository may be gone, or have been held under another name.
+    """
+    from ...checkouts import checkout_of
+    from ...project_identity import identify
+    from ..guarded_file import guarded_files
+
+    record, found = _record(file.path), repository(file.root)
+    if found is not None and found.root != file.root:
+        found = None  # this one is above the folder of a repository that is gone
+    known = [record.project if record is not None else "", os.environ.get("TIEBREAK_PROJECT", "")]
+    known.append(identify(found).names if found is not None else "")
+    projects = {each.partition(" ")[0]: each for each in known if each} or {"": board.project_names}
+    if found is None and record is not None:
+        return [(project, record.resource) for project in projects.values()]
+    checkout = checkout_of(found)
+    return [
+        (project, each.resource)
+        for project in projects.values()
+        for each in guarded_files([file.name], file.root, project, checkout)
+    ]
 
 
 def _make_room(file: KeptFile) -> None:
@@ -157,6 +242,11 @@ def _write(file: KeptFile, contents: bytes, kind: str) -> None:
         raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
 
 
+def _executable(mode: int) -> int:
+    """These permissions, and to execute the file for everybody who may read it."""
+    return mode | (mode & 0o444) >> 2 | 0o100
+
+
 def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | None = None) -> None:
     """Write a file beside the path and give it its name; without `replace`, only if nothing has it.
 
@@ -168,8 +258,9 @@ def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | No
             os.symlink(os.fsdecode(contents), partial)
         else:
             replace_file(partial, contents, mode=mode)
-            if kind == safety_copies.EXECUTABLE:
-                os.chmod(partial, os.stat(partial).st_mode | 0o100 if mode is not None else 0o755)
+            given = stat.S_IMODE(os.stat(partial).st_mode)
+            if safety_copies.kind_of(given) != kind:
+                os.chmod(partial, _executable(given) if kind == safety_copies.EXECUTABLE else given & ~0o111)
         if replace:
             os.replace(partial, path)
         else:

@@ -22,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .watched_files import WatchedFile
+
 KEPT = 10
 """Most copies of one file."""
 DAYS = 7
@@ -29,7 +31,9 @@ DAYS = 7
 MOST_BYTES = 1 << 30
 """Most bytes of all copies; beyond it, the oldest are deleted."""
 PLAIN, EXECUTABLE, LINK = "file", "executable", "link"
-_MARK, _NOBODY, _END = "tiebreak copy 1", "-", b"\0\0"
+DIGITS = 8
+"""How many hex digits of a fingerprint are shown, as the name of a copy."""
+_MARK, _NOBODY, _LINKED, _END = "tiebreak copy 1", "-", "link-", b"\0\0"
 
 
 class SafetyCopy:
@@ -45,6 +49,11 @@ class SafetyCopy:
         self.fingerprint = fingerprint
         self.at = int(os.path.basename(place).partition("-")[0]) / 1e9
 
+    @property
+    def short(self) -> str:
+        """The name of the copy among those of its file: the beginning of its fingerprint."""
+        return self.fingerprint[: DIGITS + (len(_LINKED) if self.kind == LINK else 0)]
+
     def contents(self) -> bytes:
         """The kept contents; of a symbolic link, its target."""
         with open(self.place, "rb") as file:
@@ -52,7 +61,7 @@ class SafetyCopy:
 
 
 def keep(path: str, agent: str) -> str | None:
-    """Keep a copy of what is at a path, as what an agent left there; returns its fingerprint.
+    """Keep a copy of what is at a path, as what an agent left there, "" for nobody; returns its fingerprint.
 
     Nothing is kept, and None is returned, if it is neither a file nor a link, too large, or cannot be read or stored.
     """
@@ -62,7 +71,7 @@ def keep(path: str, agent: str) -> str | None:
             kind, content = LINK, os.fsencode(os.readlink(path))
         else:
             content = read_file(path) if found.st_size <= LARGEST else b""
-            kind = EXECUTABLE if found.st_mode & 0o100 else PLAIN
+            kind = kind_of(found.st_mode)
         if max(found.st_size, len(content)) > LARGEST:
             return None
         return _store(path, agent, kind, content)
@@ -70,20 +79,35 @@ def keep(path: str, agent: str) -> str | None:
         return None
 
 
+def kind_of(mode: int) -> str:
+    """The kind of a file that has these permissions."""
+    return EXECUTABLE if mode & 0o100 else PLAIN
+
+
 def _store(path: str, agent: str, kind: str, content: bytes) -> str:
-    fingerprint = ("link-" if kind == LINK else "") + hash_of(content)
+    fingerprint = (_LINKED if kind == LINK else "") + hash_of(content)
     newest = next(copies(path), None)
-    if newest is not None and (newest.fingerprint, newest.kind) == (fingerprint, kind):
+    is_kept = newest is not None and (newest.fingerprint, newest.kind) == (fingerprint, kind)
+    if newest is not None and is_kept and (newest.agent or not agent):
         return fingerprint
     below = os.path.join(_home(), key(path))
     os.makedirs(below, mode=0o700, exist_ok=True)
     head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, kind, fingerprint)))
     replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + _END + content)
+    if newest is not None and is_kept:
+        remove_file(newest.place)  # the same contents, when nobody was known to have left them
     record = watched(path)
+    left = _left(record) if record is not None else set()
     for old in list(copies(path))[KEPT:]:
-        if record is None or old.fingerprint != record.fingerprint:  # what its holder left stays
+        if old.place not in left:
             remove_file(old.place)
     return fingerprint
+
+
+def _left(record: WatchedFile) -> set[str]:
+    """Where the copies are that stay as long as the file is held: of what its holder left, and of what it has read."""
+    found = (find(record.path, each) for each in {record.fingerprint, record.written})
+    return {copy.place for copy in found if copy is not None}
 
 
 def copies(path: str) -> Iterator[SafetyCopy]:
@@ -100,17 +124,18 @@ def every_file() -> Iterator[SafetyCopy]:
 
 
 def find(path: str, fingerprint: str) -> SafetyCopy | None:
-    """The newest copy with this fingerprint; None if there is none any more."""
-    return next((each for each in copies(path) if each.fingerprint == fingerprint), None)
+    """The newest copy with this fingerprint, if possible one that an agent left; None if there is none any more."""
+    found = [each for each in _in(os.path.join(_home(), key(path)), fingerprint) if each.fingerprint == fingerprint]
+    return next((each for each in found if each.agent), found[0] if found else None)
 
 
 def tidy() -> None:
     """Delete copies that are too old, and the oldest if all of them take too much room."""
     found = []
-    left = {(key(each.path), each.fingerprint) for each in all_watched()}
+    left = {place for each in all_watched() for place in _left(each)}
     for below, _, names in os.walk(_home()):
         for name in names:
-            if (os.path.basename(below), name.partition("-")[2]) in left:
+            if os.path.join(below, name) in left:
                 continue  # what its holder left stays
             try:
                 found.append((os.stat(os.path.join(below, name)), os.path.join(below, name)))
@@ -127,12 +152,14 @@ def tidy() -> None:
                 pass  # there are others
 
 
-def _in(below: str) -> Iterator[SafetyCopy]:
+def _in(below: str, fingerprint: str = "") -> Iterator[SafetyCopy]:
     try:
         names = sorted(os.listdir(below), reverse=True)
     except OSError:
         return
     for name in names:
+        if fingerprint and name.partition("-")[2] != fingerprint:
+            continue
         found = _read(os.path.join(below, name)) if name.partition("-")[0].isdecimal() else None
         if found is not None:
             yield found

@@ -34,8 +34,8 @@ class WatchedFile:
     """A held file in a checkout."""
 
     __slots__ = (
-        *("beside", "by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project", "resource", "root"),
-        *("seen", "stored"),
+        *("before_reading", "beside", "by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project"),
+        *("resource", "root", "seen", "stored"),
     )
     root: str
     """The top of the checkout."""
@@ -47,7 +47,9 @@ class WatchedFile:
     holder: str
     epoch: int
     fingerprint: str
-    """Of what the holder left."""
+    """Of what the holder left, or has read since."""
+    before_reading: str
+    """The fingerprint of what the holder itself left last, if it has only read the file since; otherwise ""."""
     device: int
     inode: int
     """Of the file that the holder left."""
@@ -68,7 +70,7 @@ class WatchedFile:
         self.resource = resource
         self.holder = holder
         self.epoch = epoch
-        self.fingerprint = self.seen = self.by = self.beside = ""
+        self.fingerprint = self.before_reading = self.seen = self.by = self.beside = ""
         self.stored = None
         self.device = self.inode = 0
 
@@ -82,8 +84,14 @@ class WatchedFile:
         """Who holds it, by which epoch."""
         return self.holder, self.epoch
 
-    def left(self, state: DiskState, fingerprint: str | None) -> None:
-        """What is there now is what the holder left; that ends a quarantine."""
+    @property
+    def written(self) -> str:
+        """The fingerprint of what the holder itself left last, whatever it has read since."""
+        return self.before_reading or self.fingerprint
+
+    def left(self, state: DiskState, fingerprint: str | None, *, is_read: bool = False) -> None:
+        """What is there now is what the holder left, or what it has only read; that ends a quarantine."""
+        self.before_reading = self.written if is_read and fingerprint != self.written else ""
         self.fingerprint, self.seen, self.by = fingerprint or "", state.signature, ""
         self.device, self.inode = state.device, state.inode
 
@@ -104,6 +112,7 @@ class WatchedFile:
     def _put(self, records: AgentState, name: str) -> None:
         values = [self.root, self.name, self.project, self.resource, self.holder, str(self.epoch)]
         values += [self.fingerprint, str(self.device), str(self.inode), self.seen, self.by, self.beside]
+        values.append(self.before_reading)
         self.stored = b"\0".join(each.encode("utf-8", "surrogateescape") for each in values)
         records.put(name, self.stored)
 
@@ -193,11 +202,12 @@ def tidy() -> None:
 
 def _parsed(record: bytes | None) -> WatchedFile | None:
     values = [] if record is None else record.decode("utf-8", "surrogateescape").split("\0")
-    if len(values) != 12 or not all(values[at].isdecimal() for at in (5, 7, 8)):
+    if len(values) != 13 or not all(values[at].isdecimal() for at in (5, 7, 8)):
         return None
-    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by, beside = values
+    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by, beside, before_reading = values
     made = WatchedFile(root, name, project=project, resource=resource, holder=holder, epoch=int(epoch))
     made.fingerprint, made.seen, made.by, made.beside = fingerprint, seen, by, beside
+    made.before_reading = before_reading
     made.device, made.inode, made.stored = int(device), int(inode), record
     return made
 
