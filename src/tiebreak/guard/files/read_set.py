@@ -78,10 +78,12 @@ def remember_own(state: AgentState, path: str) -> None:
 
 
 def made_by_own_command(state: AgentState, path: str) -> bool:
-    """Whether the file is still as the agent's own command left it."""
+    """Whether the file is still as the agent's own command left it, and the agent has not seen or written it since."""
     real = os.path.realpath(path)
-    own = state.get(f"own/{key(real)}")
-    return own is not None and own.decode("ascii", "replace") == _now(real)[0]
+    own, seen = (f"{kind}/{key(real)}" for kind in ("own", "reads"))
+    if state.moment(own) < state.moment(seen):
+        return False
+    return (state.get(own) or b"").decode("ascii", "replace") == _now(real)[0]
 
 
 def knows(state: AgentState, path: str) -> bool:
