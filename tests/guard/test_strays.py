@@ -250,6 +250,27 @@ def test_what_an_agent_of_which_no_hook_tells_wrote_may_be_its_own(claude: Start
     assert done.code == 0, done.err
 
 
+def test_the_same_file_is_not_committed_by_an_agent_without_hooks(ann: Claude, tb: Tb, repo: Path) -> None:
+    (repo / "copy.py").hardlink_to(repo / "src/b.py")
+    assert "has lines that" in tb("--as", "ben~1", "commit", "copy.py", "-m", "x").err
+    assert ann.name in tb("--as", "ben~1", "commit", "copy.py", "-m", "x").err
+
+
+def test_a_part_of_a_short_file_that_was_removed_is_not_committed(claude: Start, ben: Claude) -> None:
+    claude("ann").write("one.py", "a first line of ann's\na second line of ann's\n")
+    assert "uncommitted lines" in ben.bash("tail -1 one.py > two.py; rm one.py")
+    with pytest.raises(Lost):
+        ben.commit("two.py")
+
+
+def test_what_was_in_a_long_file_before_a_command_is_no_copy(claude: Start, ben: Claude) -> None:
+    long = "".join(f"a line with number {number} that two agents write\n" for number in range(8000))
+    claude("ann").write("one.py", long)
+    ben.write("two.py", long)
+    assert "uncommitted lines" not in ben.bash("echo more >> two.py")
+    ben.commit("two.py")
+
+
 # ── Large files ──────────────────────────────────────────────────────────────────────────────────────
 
 BIG = "".join(f"line {number} of ann's large file\n" for number in range(60000))

@@ -143,13 +143,11 @@ def _taken(candidate: Candidate, origin: _Origin, lines: frozenset[bytes], agent
     """Those of the shared lines of which there is evidence that they were moved or copied; none if it is no stray."""
     if not lines or _is_same_file(candidate, origin):
         return lines
-    is_there = origin.has_in_place(lines)
-    known = known_strays.known_among(candidate.path, origin.file.holder, lines)
-    if known and (not is_there or _size(known) >= LEAST):
+    if known_strays.known_among(candidate.path, origin.file.holder, lines):
         return lines
     if not _was_later(candidate, origin, lines):
         return frozenset()
-    if not is_there:
+    if not origin.has_in_place(lines):
         return lines
     by_command = lines - _explained(candidate, agent) if _has_hooks(agent) else frozenset[bytes]()
     return by_command if _is_strong(candidate, origin, by_command) else frozenset()
