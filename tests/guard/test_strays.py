@@ -243,11 +243,15 @@ def test_a_large_part_of_a_long_file_is_not_committed(claude: Start, ben: Claude
         ben.commit("two.py")
 
 
-def test_what_an_agent_of_which_no_hook_tells_wrote_may_be_its_own(claude: Start, tb: Tb, repo: Path) -> None:
-    claude("ann").write("one.py", MANY)
+def test_an_agent_without_hooks_that_has_the_same_file_waits_for_who_was_first(
+    claude: Start, tb: Tb, repo: Path
+) -> None:
+    ann = claude("ann")
+    ann.write("one.py", MANY)
     (repo / "two.py").write_text(MANY)
-    done = tb("--as", "ben~1", "commit", "two.py", "-m", "x")
-    assert done.code == 0, done.err
+    assert "has lines that" in tb("--as", "ben~1", "commit", "two.py", "-m", "x").err
+    ann.commit("one.py")
+    assert tb("--as", "ben~1", "commit", "two.py", "-m", "x").code == 0
 
 
 def test_the_same_file_is_not_committed_by_an_agent_without_hooks(ann: Claude, tb: Tb, repo: Path) -> None:

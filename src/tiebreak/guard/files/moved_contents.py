@@ -149,7 +149,7 @@ def _taken(candidate: Candidate, origin: _Origin, lines: frozenset[bytes], agent
         return frozenset()
     if not origin.has_in_place(lines):
         return lines
-    by_command = lines - _explained(candidate, agent) if _has_hooks(agent) else frozenset[bytes]()
+    by_command = lines - _explained(candidate, agent)
     return by_command if _is_strong(candidate, origin, by_command) else frozenset()
 
 
@@ -192,13 +192,6 @@ def _explained(candidate: Candidate, agent: str) -> frozenset[bytes]:
         if began is None or copy.at < began / 1e9:
             lines |= _lines_of(copy)
     return lines
-
-
-def _has_hooks(agent: str) -> bool:
-    """Whether hooks tell what an agent wrote. Without them nobody knows whether a command did it."""
-    return (
-        not agent or AgentState(agent).moment("born") > 0 or any(same_family(each.agent, agent) for each in running())
-    )
 
 
 # ── Contents ─────────────────────────────────────────────────────────────────────────────────────────
