@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from ...model import Hold
     from ...repository import Repository
-    from ..guarded_file import GuardedFile
     from ..hook_context import HookContext
     from .disk_state import DiskState
     from .moved_contents import Candidate
@@ -258,29 +257,32 @@ def _judge(
 
 
 def found_strays(
-    hook: HookContext, found: Repository, files: list[GuardedFile], records: list[WatchedFile]
+    hook: HookContext, found: Repository, names: list[str], records: list[WatchedFile]
 ) -> list[tuple[Candidate, WatchedFile]]:
-    """The changed files that have uncommitted lines of others; their holders are told."""
-    if not files or not records:
+    """The changed files that have uncommitted lines of others; their holders are told.
+
+    `names` are as the disk spells them: nobody needs to be able to hold them.
+    """
+    if not names or not records:
         return []
-    from .moved_contents import LARGEST, MOST_BYTES, Candidate, strays
+    from .moved_contents import MOST_BYTES, Candidate, strays
 
     candidates, room = [], MOST_BYTES
-    for file in files:
+    for name in names:
         try:
-            contents = read_file(file.path, LARGEST)
+            contents = read_file(os.path.join(found.root, name))
         except OSError:
             continue  # it is gone, or not a file
-        room -= len(contents)
-        if room < 0:
-            break
-        candidates.append(Candidate(found.root, file.disk_name, contents))
+        if len(contents) <= room:
+            room -= len(contents)
+            candidates.append(Candidate(found.root, name, contents))
     found_now, out = strays(candidates, records, hook.agent), []
     for candidate in candidates:
         origins = [record for stray, record in found_now if stray is candidate]
         new = known_strays.unknown(candidate.path, origins)
         for record in new:
             tell_of_stray(hook.board, candidate, record)
-        known_strays.remember(candidate.path, origins)
+        shared = [(record, candidate.shared[record.path]) for record in origins]
+        known_strays.remember(candidate.path, shared, records)
         out += [(candidate, record) for record in new]
     return out

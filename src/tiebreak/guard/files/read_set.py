@@ -86,6 +86,14 @@ def made_by_own_command(state: AgentState, path: str) -> bool:
     return (state.get(own) or b"").decode("ascii", "replace") == _now(real)[0]
 
 
+def last_seen(state: AgentState, path: str) -> tuple[str, bytes | None]:
+    """The hash of a file when the agent last read or wrote it, "" if it never did, and the contents if it is small."""
+    known = state.get(f"reads/{key(os.path.realpath(path))}") or b""
+    seen, _, rest = known.partition(b"\n")
+    before = rest.partition(b"\n")[2]
+    return seen.decode("ascii", "replace"), before[1:] if before.startswith(b"+") else None
+
+
 def knows(state: AgentState, path: str) -> bool:
     """Whether the agent has ever read or written this file."""
     return state.moment(f"reads/{key(os.path.realpath(path))}") > 0

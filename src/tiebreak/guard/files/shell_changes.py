@@ -153,12 +153,13 @@ def _look_in_checkout(
 ) -> Verdict:
     """Look at what git reports as changed in the checkout in which a command ran."""
     status = status_of(found.root)
-    files = _changed(hook, found, status or [], command, holds, moved)
+    names = _changed(hook, found, status or [], command, holds, moved)
     watched_paths = {each.path for each in theirs}
-    files = [file for file in files if file.path not in watched_paths]
-    strays = interference.found_strays(hook, found, files, theirs)
+    names = [name for name in names if os.path.join(found.root, name) not in watched_paths]
+    strays = interference.found_strays(hook, found, names, theirs)
     taken = {candidate.name for candidate, _ in strays}
-    files = [file for file in files if file.disk_name not in taken]
+    names = [name for name in names if name not in taken]
+    files = guarded_files(names, found.root, hook.board.project_names, checkout_of(found))
     verdict = _hold_or_report(hook, found, files, holds, harmed)
     verdict.context = "\n".join(each for each in (verdict.context, report_strays(strays)) if each)
     if status is None:
@@ -173,16 +174,15 @@ def _changed(
     command: RunningCommand,
     holds: list[Hold],
     moved: set[int],
-) -> list[GuardedFile]:
-    """The files that were written while the command ran, and held files under new names, by their inodes."""
+) -> list[str]:
+    """The names of the files that were written while the command ran, and held files under new names, by inode."""
     missing = _missing(found, status)
     own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
-    names = [
+    return [
         name
         for name in sorted({*status, *own} - missing)
         if changed_since(found.root, name, command.since) or _inode(found.root, name) in moved
     ]
-    return guarded_files(names, found.root, hook.board.project_names, checkout_of(found))
 
 
 def _missing(found: Repository, status: list[str]) -> set[str]:
