@@ -86,7 +86,7 @@ def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -
 
     `fingerprint` is that of what is there now.
     """
-    if fingerprint is None or fingerprint not in (record.fingerprint, record.written):
+    if fingerprint is None or fingerprint != record.fingerprint:
         return False
     kinds = {state.kind, record.seen.partition(" ")[0]}
     return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)
