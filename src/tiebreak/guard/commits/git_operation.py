@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from ...errors import Refused
 from .commit_rules import OWN_ALONE
+from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ SIGNS = (
 def operation(found: Repository) -> str:
     """`merge`, `rebase`, `cherry-pick`, `revert` or `am`; "" if nothing is in progress."""
     for sign, name in SIGNS:
-        if os.path.exists(os.path.join(found.private, sign)):
+        path = os.path.join(found.private, sign)
+        if os.path.exists(path) and not _has_only_autostash(path):
             return name
     return _of_series(os.path.join(found.private, "sequencer", "todo"))
 
@@ -58,7 +61,50 @@ def way_out(found: Repository, name: str = "") -> str:
     name = name or operation(found)
     if name:
         return f"`git {name} --abort` gives the checkout back as it was"
+    if _autostash(found):
+        return f"a rebase did not start, and its autostash has changes of this checkout: {FROM_AUTOSTASH}"
     if all(os.path.exists(os.path.join(found.private, sign)) for sign in ("AUTO_MERGE", "MERGE_MSG")):
         # One reverted commit: git has applied and staged it, and knows nothing of it any more.
         return "it is staged; `git stash push --staged` puts away what is staged, and keeps it"
     return OWN_ALONE
+
+
+# ── The autostash of a rebase that does not start ────────────────────────────────────────────────────
+
+AUTOSTASH = "autostash"
+FROM_AUTOSTASH = "`git rebase --quit`, then `git stash pop --index`, brings them back"
+
+
+def _autostash(found: Repository) -> str:
+    """The folder of a rebase that has not started: it has nothing but an autostash; "" if there is none."""
+    folders = (os.path.join(found.private, name) for name in ("rebase-merge", "rebase-apply"))
+    return next((each for each in folders if _has_only_autostash(each)), "")
+
+
+def _has_only_autostash(folder: str) -> bool:
+    try:
+        return os.listdir(folder) == [AUTOSTASH]
+    except OSError:
+        return False
+
+
+def put_back_autostash(found: Repository) -> str:
+    """Undo the autostash of a rebase that is refused; returns "", or what to do about changes that are stashed still.
+
+    git stashes all uncommitted changes before it asks `pre-rebase`. If that refuses, git (before 2.47) ends at once:
+    the changes are in no file and no stash, and the rebase can be neither continued nor aborted.
+    """
+    folder = _autostash(found)
+    if not folder:
+        return ""
+    path = os.path.join(folder, AUTOSTASH)
+    with open(path, encoding="ascii", errors="replace") as file:
+        name = file.read().strip()
+    try:
+        git("stash", "apply", "--quiet", "--index", name, root=found.root)
+    except Refused:
+        return f"git has stashed the changes of this checkout, and cannot apply them: {FROM_AUTOSTASH}"
+    # A hook that is killed before this leaves the changes in their files, and the same ones in an autostash.
+    os.unlink(path)
+    os.rmdir(folder)
+    return ""
