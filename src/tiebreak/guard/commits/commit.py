@@ -26,7 +26,7 @@ from .commit_rules import check_commit
 from .git import git
 from .git_operation import operation
 from .new_commits import mark_checked
-from .private_index import PATIENCE, PrivateIndex, line, set_entries
+from .private_index import PATIENCE, PrivateIndex, line, set_entries, with_patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .commit_paths import Selection
 
 TRIES = 20
+AT_ONCE = ("-c", "core.filesRefLockTimeout=0")
+"""git must not wait for a lock of one ref while it has that of another: `git commit` takes them in the other order."""
 REDIRECTIONS = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"),
@@ -164,9 +166,10 @@ class _Attempt:
         none = "0" * len(made)
         try:
             _update_ref(self.root, ref, made, parent or none, reason)
-        except Refused:
+        except Refused as exc:
             interrupted_commit.forget(self.found)
             if _tip(self.root, ref) == parent:
+                exc.own_hint = exc.own_hint or "nothing was committed; try again"
                 raise
             return False
         if ref != "HEAD" and _head_ref(self.root) != ref:
@@ -225,9 +228,11 @@ def _tip(root: str, ref: str) -> str:
 
 
 def _update_ref(root: str, ref: str, new: str, old: str, reason: str) -> None:
+    """Move a ref from one commit to another; raises `Refused` if it is at another one, or stays locked."""
     # A hook of tiebreak on the change of branches lets this commit pass, because it is checked already.
     checked = {"TIEBREAK_COMMIT": new}
-    git("update-ref", "--no-deref", "-m", reason, ref, new, old, root=root, environ=checked)
+    words = ("update-ref", "--no-deref", "-m", reason, ref, new, old)
+    with_patience(lambda: git(*AT_ONCE, *words, root=root, environ=checked), ref.removeprefix("refs/heads/"))
 
 
 def _commit_tree(root: str, tree: str, parent: str, text: str) -> str:

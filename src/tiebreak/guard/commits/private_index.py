@@ -16,14 +16,14 @@ from .index_entries import FILE, GONE, REPOSITORY, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from ...repository import Repository
     from .commit_paths import Selection
 
 PREFIX = "tiebreak-index-"
 PATIENCE = 30.0
-"""Seconds to wait while another process has the index locked."""
+"""Seconds to wait while another process has the index or the branch locked."""
 GITLINK, NO_MODE = b"160000", b"000000"
 _PLAIN = ("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false")
 
@@ -135,12 +135,21 @@ def line(path: str, mode: str, name: str) -> bytes:
 def set_entries(root: str, lines: Iterable[bytes]) -> None:
     """Set these entries of the checkout's index, and no others; raises `Refused` if it stays locked."""
     given = b"".join(sorted(lines))
+    if given:
+        with_patience(lambda: git("update-index", "-z", "--index-info", root=root, given=given), "the index")
+
+
+def with_patience(step: Callable[[], object], what: str) -> None:
+    """Run a step of git again while another process has the lock; raises `Refused` if it stays locked."""
     end = time.monotonic() + PATIENCE
-    while given:
+    while True:
         try:
-            git("update-index", "-z", "--index-info", root=root, given=given)
+            step()
             return
         except Refused as exc:
-            if "index.lock" not in exc.message or time.monotonic() > end:
+            if ".lock'" not in exc.message:
                 raise
-            time.sleep(0.05)
+            if time.monotonic() > end:
+                raise Refused(f"{what} has been locked by another command of git for {PATIENCE:g} s") from None
+        # Not all at the same time again.
+        time.sleep(0.01 + 0.04 * os.urandom(1)[0] / 256)
