@@ -73,7 +73,7 @@ def test_commits_by_tb_and_by_git_at_once_are_all_made_once(repo: Path, tb: Tb) 
         if done.returncode:
             failed.append(f"{words}: {done.stderr}")
 
-    commands = [(TB, "commit", name, "-m", name) for name in mine]
+    commands: list[tuple[str, ...]] = [(TB, "commit", name, "-m", name) for name in mine]
     commands += [("sh", "-c", RETRIED.format(name)) for name in theirs]
     threads = [threading.Thread(target=run, args=words) for words in commands]
     for thread in threads:

@@ -3,8 +3,8 @@
 It is what `git commit -- PATH…` would make, with the new files below the paths. The commit's tree is built in a
 temporary index: HEAD's tree, and these paths as they are on disk. Then the branch that was checked moves to the new
 commit by compare-and-swap (`git update-ref`), so a commit that somebody else made meanwhile is neither lost nor undone.
-Finally the entries of these paths, and no others, are updated in the checkout's index, so that git does not show them
-as changed.
+Finally the entries at and below these paths, and no others, become in the checkout's index what they are in the commit:
+git does not show them as changed, and nothing that was staged there before comes into a later commit.
 
 If this process is killed, the branch has moved or has not. A temporary index or message that nobody reads may be left.
 If the branch has moved, git may show what was committed as staged changes back to what was before. The next `tb commit`
@@ -148,10 +148,11 @@ class _Attempt:
                 raise _switched(branch, branch_of(self.found))
             check_commit(self.board, self.root, list(changes), environ=index.environ)
             mark_checked(made)
-            interrupted_commit.record(self.found, changes, chosen.entries)
+            refreshed = {**changes, **chosen.leftovers(changes)}
+            interrupted_commit.record(self.found, refreshed, chosen.entries)
             if not self._move(ref, parent, made, f"commit: {subject}"):
                 return None
-        self._refresh(made, (line(path, each.mode, each.object) for path, each in changes.items()))
+        self._refresh(made, (line(path, each.mode, each.object) for path, each in refreshed.items()))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}
@@ -180,7 +181,7 @@ class _Attempt:
         return True
 
     def _refresh(self, made: str, lines: Iterable[bytes]) -> None:
-        """Update the entries of the committed paths in the checkout's index."""
+        """Update these entries in the checkout's index."""
         try:
             set_entries(self.root, lines)
         except Refused as exc:
