@@ -24,7 +24,7 @@ from .commit_message import Hooks, MessageFile
 from .commit_paths import select
 from .commit_rules import check_commit
 from .git import git
-from .git_operation import operation
+from .git_operation import check_no_operation, end_revert
 from .new_commits import mark_checked
 from .private_index import PATIENCE, PrivateIndex, line, set_entries, with_patience
 
@@ -159,7 +159,7 @@ class _Attempt:
 
     def _checked(self) -> str:
         """The branch to commit to, "" for none; raises `Refused` if it is not the expected one, or in an operation."""
-        _check_operation(self.found)
+        check_no_operation(self.found)
         return check_branch(self.board, self.found, self.chosen)
 
     def _move(self, ref: str, parent: str, made: str, reason: str) -> bool:
@@ -190,16 +190,7 @@ class _Attempt:
                 hint="the next `tb commit` here repairs the index; until then git shows old contents as staged",
             ) from None
         interrupted_commit.forget(self.found)
-
-
-def _check_operation(found: Repository) -> None:
-    """Raise `Refused` in the middle of a merge, rebase and so on: the commit would become a part of it, or get lost."""
-    name = operation(found)
-    if name:
-        raise Refused(
-            f"a{'n' if name == 'am' else ''} {name} is in progress in this checkout: git commits no single paths then",
-            hint=f"whoever began it finishes it with `git {name} --continue`; everybody else waits until it is done",
-        )
+        end_revert(self.found)
 
 
 def _nothing(chosen: Selection) -> Refused:

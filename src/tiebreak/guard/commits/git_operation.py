@@ -21,6 +21,10 @@ SIGNS = (
     ("MERGE_HEAD", "merge"),
 )
 """The files in the git directory of a checkout by which git itself knows what is in progress."""
+SERIES = "sequencer/todo"
+"""The commits that are still to be picked or reverted, if there are several."""
+_REFUSED = ("MERGE_HEAD", "CHERRY_PICK_HEAD")
+"""The signs by which git refuses to commit single paths."""
 
 
 def operation(found: Repository) -> str:
@@ -29,7 +33,42 @@ def operation(found: Repository) -> str:
         path = os.path.join(found.private, sign)
         if os.path.exists(path) and not _has_only_autostash(path):
             return name
-    return _of_series(os.path.join(found.private, "sequencer", "todo"))
+    return _of_series(os.path.join(found.private, SERIES))
+
+
+def check_no_operation(found: Repository) -> None:
+    """Raise `Refused` if `tb commit` would commit in the middle of an operation.
+
+    git refuses single paths only during a merge or a cherry-pick. During a rebase, `am` or a series of reverts it
+    allows them, and whoever is at it may commit so. For everybody else in the checkout it would go wrong: the commit
+    becomes a part of the operation, and `git rebase --abort` takes it from the branch. One revert alone is no danger:
+    `git revert --abort` keeps the commits that were made meanwhile.
+    """
+    name = operation(found)
+    if not name or (name == "revert" and not os.path.exists(os.path.join(found.private, SERIES))):
+        return
+    what = f"a{'n' if name == 'am' else ''} {name} is in progress in this checkout"
+    if any(os.path.exists(os.path.join(found.private, sign)) for sign in _REFUSED) and name != "rebase":
+        raise Refused(
+            f"{what}: git commits no single paths then",
+            hint=f"whoever began it finishes it with `git {name} --continue`; everybody else waits until it is done",
+        )
+    lost = "would take it away" if name == "rebase" else "would no longer go back to where it began"
+    raise Refused(
+        f"{what}: this commit would become a part of it, and `git {name} --abort` {lost}",
+        hint=f"whoever began it commits with `git commit -m … -- PATH…` and goes on with `git {name} --continue`; "
+        "everybody else waits until it is done",
+    )
+
+
+def end_revert(found: Repository) -> None:
+    """End a revert of which nothing is staged any more, as `git commit` does: all of it is committed."""
+    if operation(found) == "revert" and not os.path.exists(os.path.join(found.private, SERIES)):
+        try:
+            git("diff", "--cached", "--quiet", root=found.root)
+            git("revert", "--quit", root=found.root)
+        except Refused:
+            pass  # the rest of it is staged, or has conflicts
 
 
 def _of_series(path: str) -> str:
