@@ -47,15 +47,16 @@ def check_no_operation(found: Repository) -> None:
     name = operation(found)
     if not name or (name == "revert" and not os.path.exists(os.path.join(found.private, SERIES))):
         return
-    what = f"a{'n' if name == 'am' else ''} {name} is in progress in this checkout"
+    what = f"an {name}" if name == "am" else f"a {name}"
     if any(os.path.exists(os.path.join(found.private, sign)) for sign in _REFUSED) and name != "rebase":
         raise Refused(
-            f"{what}: git commits no single paths then",
+            f"{what} is in progress in this checkout: git commits no single paths then",
             hint=f"whoever began it finishes it with `git {name} --continue`; everybody else waits until it is done",
         )
     lost = "would take it away" if name == "rebase" else "would no longer go back to where it began"
     raise Refused(
-        f"{what}: this commit would become a part of it, and `git {name} --abort` {lost}",
+        f"{what} is in progress in this checkout: this commit would become a part of it, "
+        f"and `git {name} --abort` {lost}",
         hint=f"whoever began it commits with `git commit -m … -- PATH…` and goes on with `git {name} --continue`; "
         "everybody else waits until it is done",
     )
