@@ -84,3 +84,19 @@ def test_husky_in_another_worktree_is_looked_at_too(repo: Path, tb: Tb, tmp_path
         hook(repo / ".husky/_" / name, ". ../h")
     git("worktree", "add", "--quiet", str(tmp_path / "tree"), cwd=repo)
     assert f"not guarded: {tmp_path}/tree" in tb.ok("guard", "install")
+
+
+def test_a_worktree_without_husky_is_not_taken_for_guarded(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    for name in NAMES[:-1]:
+        hook(repo / ".husky" / name, line(name))
+    git("add", "--all", cwd=repo)
+    git("commit", "--quiet", "-m", "husky", cwd=repo)
+    git("config", "core.hooksPath", ".husky/_", cwd=repo)
+    git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"), cwd=repo)
+    hook(repo / ".husky/_/pre-commit", ". ../h")
+    assert f"not guarded: {tmp_path}/tree" in tb.ok("guard", "install")
+    refused = tb("guard", "install", cwd=tmp_path / "tree")
+    assert (refused.code, "husky is not installed in this checkout" in refused.err) == (1, True)
+    (tmp_path / "tree/.husky/_").mkdir()
+    assert tb("guard", "install", cwd=tmp_path / "tree").code == 0
+    assert tb("guard", "status").code == 0

@@ -145,7 +145,8 @@ class GitHooks:
         """Whether a script of somebody else calls the guard. git runs it only if it is executable, husky always."""
         by_husky = os.path.basename(self.folder) == "_"
         path = os.path.join(os.path.dirname(self.folder) if by_husky else self.folder, name)
-        return f"tb guard check {name}" in _read(path) and (by_husky or os.access(path, os.X_OK))
+        runs = os.path.isdir(self.folder) if by_husky else os.access(path, os.X_OK)
+        return runs and f"tb guard check {name}" in _read(path)
 
 
 def hooks(folder: str) -> GitHooks:
@@ -177,10 +178,16 @@ def _put_all(installed: GitHooks) -> list[str]:
 def _with_manager(installed: GitHooks) -> list[str]:
     """Refused unless the manager's scripts call the guard; adds the hook that the manager does not know."""
     wanted = [name for name in NAMES if name != UPDATES or not installed.calls_known_hooks_only]
-    missing = [name for name in wanted if not (installed.called(name) or installed.ours(name))]
+    is_there = os.path.isdir(installed.folder)
+    missing = [name for name in wanted if is_there and not (installed.called(name) or installed.ours(name))]
     if missing:
         lines = "; ".join(f"`{line(name)}` to its {name}" for name in missing)
         raise Refused(f"the hooks belong to {installed.manager}: nothing was changed", hint=f"add {lines}")
+    if not os.path.isdir(installed.folder):
+        raise Refused(
+            f"{installed.manager} is not installed in this checkout: {plain(installed.folder)} is not there",
+            hint=f"install {installed.manager} here, then run `tb guard install` again",
+        )
     done = [f"{installed.manager} calls the guard already"]
     return done if UPDATES in wanted else [*done, _put(installed, UPDATES)]
 
