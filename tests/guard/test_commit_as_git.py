@@ -218,3 +218,42 @@ def test_unchanged_files_of_a_named_folder_are_not_read_again(claude: Start, rep
     (repo / "src/3.py").write_text("changed\n")
     claude("ann").commit("src")
     assert set(reads.read_text().split()) == {"src/3.py"}
+
+
+def _staged_contents(repo: Path) -> None:
+    (repo / "a.py").write_text("staged, and nowhere else\n")
+    git("add", "a.py", cwd=repo)
+    (repo / "a.py").write_text("one\ntwo\n")
+
+
+def _staged_removal(repo: Path) -> None:
+    git("rm", "--quiet", "--cached", "a.py", cwd=repo)
+
+
+def _staged_mode(repo: Path) -> None:
+    git("update-index", "--chmod=+x", "a.py", cwd=repo)
+
+
+def _staged_and_gone(repo: Path) -> None:
+    (repo / "src/gone").write_text("x\n")
+    git("add", "src/gone", cwd=repo)
+    (repo / "src/gone").unlink()
+
+
+@pytest.mark.parametrize("stage", [_staged_contents, _staged_removal, _staged_mode, _staged_and_gone])
+@pytest.mark.parametrize("by_git", [True, False])
+def test_what_was_staged_in_the_paths_and_is_not_on_disk_comes_into_no_later_commit(
+    claude: Start, repo: Path, stage: Callable[[Path], None], *, by_git: bool
+) -> None:
+    stage(repo)
+    (repo / "docs/c.md").write_text("staged by somebody else\n")
+    git("add", "docs/c.md", cwd=repo)
+    (repo / "docs/ita").write_text("i\n")
+    git("add", "--intent-to-add", "docs/ita", cwd=repo)
+    (repo / "src/b.py").write_text("mine\n")
+    if by_git:
+        git("commit", "--quiet", "-m", "x", "--", "a.py", "src", cwd=repo)
+    else:
+        claude("ann").commit("a.py", "src")
+    assert git("diff", "--name-only", "HEAD~1", "HEAD", cwd=repo) == "src/b.py\n"
+    assert git("status", "--porcelain", cwd=repo).splitlines() == ["M  docs/c.md", " A docs/ita"]

@@ -50,7 +50,7 @@ def patch(repo: Path) -> str:
 OPERATIONS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "merge": lambda repo: ("merge", "other"),
     "cherry-pick": lambda repo: ("cherry-pick", "other~1", "other"),
-    "revert": lambda repo: ("revert", "--no-edit", "other~1"),
+    "revert": lambda repo: ("revert", "--no-edit", "other~1", "other"),
     "rebase": lambda repo: ("rebase", "other"),
     "am": lambda repo: ("am", "-3", patch(repo)),
 }
@@ -66,10 +66,71 @@ def test_in_the_middle_of_an_operation_nothing_is_committed(claude: Start, repo:
         with pytest.raises(Refused, match=f"{name} is in progress") as refused:
             claude("ann").commit(path)
         assert f"git {name} --continue" in refused.value.hint
+        assert ("git commits no single paths" in refused.value.message) == (name in ("merge", "cherry-pick"))
+        assert ("git commit -m … -- PATH…" in refused.value.hint) == (name not in ("merge", "cherry-pick"))
     assert state(repo) == before
     git(name, "--abort", cwd=repo)
     (repo / "src/b.py").write_text("mine\n")
     assert claude("ann").commit("src/b.py")["paths"] == ["src/b.py"]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_git_commits_single_paths_in_an_operation_just_where_the_refusal_says_so(
+    claude: Start, repo: Path, name: str
+) -> None:
+    two_branches(repo)
+    begin(repo, *OPERATIONS[name](repo))
+    (repo / "src/b.py").write_text("mine\n")
+    with pytest.raises(Refused) as refused:
+        claude("ann").commit("src/b.py")
+    words = ["git", "commit", "--quiet", "-m", "x", "--", "src/b.py"]
+    done = subprocess.run(words, cwd=repo, capture_output=True, check=False)
+    assert (done.returncode == 0) == ("git commits no single paths" not in refused.value.message)
+
+
+def test_a_rebase_that_stops_to_edit_a_commit_is_split_as_the_refusal_says(
+    claude: Start, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.py", "src/b.py"):
+        (repo / name).write_text("new\n")
+    git("commit", "--quiet", "-am", "both", cwd=repo)
+    monkeypatch.setenv("GIT_SEQUENCE_EDITOR", "sed -i s/^pick/edit/")
+    git("rebase", "--quiet", "--interactive", "HEAD~1", cwd=repo)
+    git("reset", "--quiet", "HEAD~1", cwd=repo)
+    with pytest.raises(Refused, match="`git rebase --abort` would take it away") as refused:
+        claude("ann").commit("a.py")
+    assert "git commit -m … -- PATH…" in refused.value.hint
+    for name in ("a.py", "src/b.py"):
+        git("commit", "--quiet", "-m", name, "--", name, cwd=repo)
+    git("rebase", "--continue", cwd=repo)
+    assert git("log", "--format=%s", cwd=repo).split() == ["src/b.py", "a.py", "begin"]
+
+
+def test_a_revert_that_is_not_committed_yet_hinders_nobody_and_ends_with_its_commit(claude: Start, repo: Path) -> None:
+    (repo / "a.py").write_text("new\n")
+    git("commit", "--quiet", "-am", "new", cwd=repo)
+    git("revert", "--no-commit", "HEAD", cwd=repo)
+    (repo / "src/b.py").write_text("mine\n")
+    ann, ben = claude("ann"), claude("ben")
+    assert ben.commit("src/b.py")["paths"] == ["src/b.py"]
+    assert (repo / ".git/REVERT_HEAD").exists()
+    assert git("status", "--porcelain", cwd=repo) == "M  a.py\n"
+    assert ann.commit("a.py")["paths"] == ["a.py"]
+    assert not (repo / ".git/REVERT_HEAD").exists()
+    assert git("status", "--porcelain", cwd=repo) == ""
+
+
+def test_a_revert_that_is_given_up_keeps_the_commit_of_somebody_else(claude: Start, repo: Path) -> None:
+    two_branches(repo)
+    begin(repo, "revert", "--no-edit", "other~1")
+    (repo / "src/b.py").write_text("mine\n")
+    ann = claude("ann")
+    with pytest.raises(Refused, match=r"a\.py: the conflicts of a merge are open"):
+        ann.commit("a.py")
+    made = ann.commit("src/b.py")["commit"]
+    git("revert", "--abort", cwd=repo)
+    assert git("rev-parse", "HEAD", cwd=repo).strip() == made
+    assert git("status", "--porcelain", cwd=repo) == ""
 
 
 def test_between_two_commits_of_a_cherry_pick_nothing_is_committed(claude: Start, repo: Path) -> None:

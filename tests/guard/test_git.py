@@ -76,6 +76,17 @@ def test_a_commit_says_who_made_it_for_which_task_under_which_epoch(guarded: Pat
     assert git("log", "-1", "--format=%B", cwd=guarded) == body
 
 
+@pytest.mark.parametrize("words", [["--no-edit"], ["-m", "bring the rest"]])
+def test_a_merge_has_its_trailer_below_the_subject(guarded: Path, tb: Tb, claude: Start, words: list[str]) -> None:
+    ann = claude("ann")
+    git("checkout", "--quiet", "-b", "side", cwd=guarded)
+    git("commit", "--quiet", "--allow-empty", "-m", "aside", cwd=guarded)
+    git("checkout", "--quiet", "main", cwd=guarded)
+    assert run(tb, "merge", "--no-ff", *words, "side", cwd=guarded, CLAUDE_SESSION_ID="ann").code == 0
+    assert git("log", "-1", "--format=%(trailers)", cwd=guarded).strip() == f"Tiebreak-Agent: {ann.name}"
+    assert "Tiebreak" not in git("log", "-1", "--format=%s", cwd=guarded)
+
+
 def test_commits_of_a_person_without_a_claim_get_no_trailers(guarded: Path, tb: Tb) -> None:
     dirty(guarded, "a.py")
     assert run(tb, "commit", "-a", "-m", "by hand", cwd=guarded).code == 0

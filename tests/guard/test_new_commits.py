@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.commits import new_commits
+from tiebreak.guard.commits import checkout_branch, new_commits, worktrees
 from tiebreak.repository import repository
 
 from .actors import Claude, git
@@ -166,3 +168,83 @@ def test_what_is_known_of_commits_is_forgotten_after_a_while(claude: Start, repo
     new_commits.tidy()
     assert not new_commits.is_checked("a" * 40)
     assert new_commits.is_checked("b" * 40)
+
+
+# ── In other worktrees ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def tree(repo: Path, tmp_path: Path) -> Path:
+    git("worktree", "add", "--quiet", "-b", "beside", str(tmp_path / "tree"), cwd=repo)
+    return tmp_path / "tree"
+
+
+def person_commits(root: Path) -> None:
+    (root / "a.py").write_text("by a person\n")
+    commit(root, "-a")
+
+
+@pytest.mark.parametrize("looker", ["holder", "bystander", "agent there"])
+@pytest.mark.parametrize("looked_before", [True, False])
+def test_a_commit_in_a_worktree_is_told_whoever_looks_first(
+    claude: Start, repo: Path, tree: Path, looker: str, *, looked_before: bool
+) -> None:
+    ann = claude("ann")
+    if looked_before:
+        ann.bash("true")
+    ann.edit("a.py", "one", "ONE")
+    person_commits(tree)
+    chosen = {"holder": ann, "bystander": claude("ben"), "agent there": claude("cem", tree)}[looker]
+    chosen.bash("true")
+    for each in (ann, chosen, claude("dan")):
+        each.bash("true")
+    (body,) = inbox(ann)
+    assert body.startswith(f"Commit {head(tree)[:10]} on beside has a.py, which you hold. It was made by dana")
+
+
+def test_a_command_that_goes_to_a_worktree_which_it_makes_itself_is_seen(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    go = "git worktree add -q ../tree -b beside; cd ../tree; echo x >> a.py"
+    said = ben.bash(f"{go}; git -c core.hooksPath=/dev/null commit -qam sneaky")
+    assert "was made while that command ran, past the checks, and has a.py" in said
+    (body,) = inbox(ann)
+    assert f"on beside has a.py, which you hold. It was made while a shell command of {ben.name} ran" in body
+    person_commits(repo.parent / "tree")
+    ben.bash("cd ../tree; git switch -q -c more")
+    assert len(inbox(ann)) == 2
+
+
+def test_a_commit_in_the_main_checkout_is_seen_from_a_worktree(claude: Start, repo: Path, tree: Path) -> None:
+    ann = claude("ann", tree)
+    ann.edit("a.py", "one", "ONE")
+    person_commits(repo)
+    ann.bash("true")
+    assert inbox(ann)[0].startswith(f"Commit {head(repo)[:10]} on main has a.py, which you hold.")
+
+
+def test_commits_in_worktrees_from_before_the_hold_are_nothing_to_tell(claude: Start, repo: Path, tree: Path) -> None:
+    (tree / "a.py").write_text("early\n")
+    commit(tree, "-a", age=100)
+    lines = (repo / ".git/worktrees/tree/logs/HEAD").read_text()
+    (repo / ".git/worktrees/tree/logs/HEAD").write_text(re.sub(r"> \d+ ", f"> {int(time.time()) - 100} ", lines))
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    ben.bash("git worktree add -q ../third -b third beside")
+    ben.bash("true")
+    assert inbox(ann) == []
+
+
+def test_no_git_runs_and_little_is_read_while_nothing_moves(
+    claude: Start, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(worktrees.MOST + 4):
+        git("worktree", "add", "--quiet", "--detach", str(tmp_path / f"t{number}"), cwd=repo)
+    ann, found = claude("ann"), repository(str(repo))
+    assert found is not None
+    ann.edit("a.py", "one", "ONE")
+    checkout_branch.notice(ann.board, found, None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("git was run"))
+    monkeypatch.setattr(new_commits, "notice", lambda *_: pytest.fail("commits were looked at"))
+    assert checkout_branch.notice(ann.board, found, None) == []
+    assert len(worktrees.other_checkouts(found)) == worktrees.MOST

@@ -186,6 +186,67 @@ def test_a_rebase_does_not_change_files_under_the_hands_of_whoever_works_here(
     assert elsewhere.code == 0, elsewhere
 
 
+def uncommitted(here: Checkout) -> tuple[str, ...]:
+    """Staged and unstaged changes, one file with both, and an untracked file; what git and the disk say of them."""
+    (here.root / "src/b.py").write_text("staged\n")
+    git("add", "src/b.py", cwd=here.root)
+    (here.root / "src/b.py").write_text("staged\nand changed\n")
+    (here.root / "a.py").write_text("ann's work\n")
+    (here.root / "new.py").write_text("new\n")
+    return changes(here)
+
+
+def changes(here: Checkout) -> tuple[str, ...]:
+    commands = (("status", "--porcelain"), ("diff",), ("diff", "--cached"), ("stash", "list"), ("rev-parse", "HEAD"))
+    return tuple(git(*words, cwd=here.root) for words in commands)
+
+
+@pytest.mark.parametrize("backend", ["--merge", "--apply"])
+@pytest.mark.parametrize("place", ["repo", "tree"])
+def test_a_refused_rebase_gives_back_what_git_has_stashed_for_it(
+    here: Checkout, claude: Start, tmp_path: Path, backend: str, place: str
+) -> None:
+    here.branch("other", docs__c_md="c on other\n")
+    if place == "tree":
+        git("worktree", "add", "--quiet", "-b", "beside", str(tmp_path / "tree"), "main", cwd=here.root)
+        here.root = tmp_path / "tree"
+    ann = claude("ann", here.root)
+    hold(ann, "docs/c.md")
+    before = uncommitted(here)
+    refused = here.git("rebase", "--autostash", backend, "other")
+    assert refused.code != 0
+    assert f"others hold: docs/c.md by {ann.name}" in refused.err
+    assert "nothing was changed" in refused.err
+    assert changes(here) == before
+    assert "rebas" not in git("status", cwd=here.root)
+    again = here.git("-c", "rebase.autoStash=true", "pull", "--rebase", ".", "other")
+    assert "nothing was changed" in again.err
+    assert changes(here) == before
+
+
+def test_changes_that_cannot_be_given_back_after_a_refused_rebase_are_found_by_the_commands_that_it_names(
+    here: Checkout, claude: Start
+) -> None:
+    here.branch("other", docs__c_md="c on other\n")
+    ann = claude("ann")
+    hold(ann, "docs/c.md")
+    before = uncommitted(here)
+    hook = here.root / ".git/hooks/pre-rebase.before-tiebreak"
+    hook.write_text("#!/bin/sh\necho in the way > a.py\n")
+    hook.chmod(0o755)
+    refused = here.git("rebase", "--autostash", "other")
+    assert "nothing was changed" not in refused.err
+    assert "cannot apply them: `git rebase --quit`, then `git stash pop --index`" in refused.err
+    elsewhere = here.root / "docs/c.md"
+    elsewhere.write_text("mine\n")
+    (here.root / "a.py").write_text("one\ntwo\n")
+    assert "a rebase did not start" in here.git("commit", "-am", "x").err
+    elsewhere.write_text(git("show", "HEAD:docs/c.md", cwd=here.root))
+    git("rebase", "--quit", cwd=here.root)
+    git("stash", "pop", "--index", cwd=here.root)
+    assert changes(here) == before
+
+
 @pytest.fixture
 def beside(here: Checkout, claude: Start, tmp_path: Path) -> Path:
     """A worktree with an earlier commit of a file that an agent of another worktree edits now."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def guard(context: Context, args: Args) -> int:
     """Git calls `check`. `clear` allows a file to be committed that is in quarantine, or has lines of another agent.
 
-    Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed.
+    Exit 0 if all is well; 1 if a commit or push is refused, or a hook is not installed in some worktree.
     """
     from ..board import here
     from ..guard.commits.git_hooks import hooks
@@ -56,12 +56,13 @@ def _uninstall(context: Context, installed: GitHooks) -> int:
 
 
 def _status(context: Context, installed: GitHooks) -> int:
-    from ..guard.commits.git_hooks import status
+    from ..guard.commits.git_hooks import status, unguarded, unguarded_line
     from ..text import table
 
-    found = status(installed)
-    context.answer(found, table([[name, state] for name, state in found.items()]))
-    return 0 if all(state.startswith("guarded") for state in found.values()) else 1
+    found, elsewhere = status(installed), unguarded(installed)
+    lines = [table([[name, state] for name, state in found.items()]), *map(unguarded_line, elsewhere)]
+    context.answer({**found, "unguarded": elsewhere} if elsewhere else found, "\n".join(lines))
+    return 0 if all(state.startswith("guarded") for state in found.values()) and not elsewhere else 1
 
 
 def _check(context: Context, args: Args) -> int:

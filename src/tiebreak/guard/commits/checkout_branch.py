@@ -24,6 +24,7 @@ from ..files import running_commands
 from ..files.left_contents import watched_now
 from ..files.watched_files import WatchedFile
 from ..holder_messages import tell
+from .worktrees import last_moved, other_checkouts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +59,26 @@ def commit_of(found: Repository) -> str:
         name = _read(os.path.join(below, ref)).strip()
         if name:
             return name
-    packed = _read(os.path.join(found.common, "packed-refs"))
+    packed = _packed_refs(os.path.join(found.common, "packed-refs"))
     return packed.partition(f" {ref}\n")[0].rpartition("\n")[2] if f" {ref}\n" in packed else ""
+
+
+_PACKED: dict[tuple[str, int, int], str] = {}
+"""The file that was read last, by its path, time and size: all worktrees of a repository share it."""
+
+
+def _packed_refs(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    which = (path, found.st_mtime_ns, found.st_size)
+    text = _PACKED.get(which)
+    if text is None:
+        text = _read(path)
+        _PACKED.clear()
+        _PACKED[which] = text
+    return text
 
 
 def _head(found: Repository) -> str:
@@ -112,23 +131,33 @@ def begin(board: Board, state: AgentState, found: Repository) -> None:
 
 
 def notice(board: Board, found: Repository, command: RunningCommand | None) -> list[str]:
-    """Look at HEAD: tell all holders if it moved in a way that concerns them; returns what to tell this agent.
+    """Look at HEAD of a checkout, and of the others of its repository: a command can change any of them.
 
-    `command` is this agent's command that has just ended, if there is one.
+    Tells all holders if it moved in a way that concerns them; returns what to tell this agent. `command` is this
+    agent's command that has just ended, if there is one.
     """
+    told = _notice(board, found, command)
+    for other in other_checkouts(found):
+        told += _notice(board, other, command)
+    return told
+
+
+def _notice(board: Board, found: Repository, command: RunningCommand | None) -> list[str]:
     now, commit = branch_of(found), commit_of(found)
     branch, since = _last_look(found.root)
     if not now or (now, commit) == (branch, since):
         return []
     told: dict[str, list[str]] = {}
-    makers = _makers(board.agent, found.root, command) if branch else []
+    makers = _makers(board.agent, found, command)
     if branch and now != branch:
         if len(makers) == 1:
             expect(AgentState(makers[0]), found.root, now)
         told = _tell(board, found, branch, now, makers)
-    if branch and since:
+    if since or not branch:
         from . import new_commits
 
+        # Nobody has looked here before, but others hold files: their work may have been committed since they do.
+        since = since or new_commits.before_holds(found, board.holds.list())
         more = new_commits.notice(board, found, since, makers)
         told = {each: [*told.get(each, ()), *more[each]] for each in makers}
     # Noted last: if this hook is killed before, the next one tells.
@@ -139,11 +168,11 @@ def notice(board: Board, found: Repository, command: RunningCommand | None) -> l
     return told.get(board.agent, [])
 
 
-def _makers(agent: str, root: str, command: RunningCommand | None) -> list[str]:
+def _makers(agent: str, found: Repository, command: RunningCommand | None) -> list[str]:
     """The agents that may have moved HEAD: whose commands run there, or else whose command has just ended elsewhere."""
     commands = running_commands.running()
-    here = dict.fromkeys(each.agent for each in commands if each.root == root)
-    if not here and command is not None:
+    here = dict.fromkeys(each.agent for each in commands if each.root == found.root)
+    if not here and command is not None and (command.root == found.root or command.since <= last_moved(found.private)):
         here = {agent: None}
     return list(here or dict.fromkeys(each.agent for each in commands if not each.root))
 

@@ -3,8 +3,8 @@
 It is what `git commit -- PATH…` would make, with the new files below the paths. The commit's tree is built in a
 temporary index: HEAD's tree, and these paths as they are on disk. Then the branch that was checked moves to the new
 commit by compare-and-swap (`git update-ref`), so a commit that somebody else made meanwhile is neither lost nor undone.
-Finally the entries of these paths, and no others, are updated in the checkout's index, so that git does not show them
-as changed.
+Finally the entries at and below these paths, and no others, become in the checkout's index what they are in the commit:
+git does not show them as changed, and nothing that was staged there before comes into a later commit.
 
 If this process is killed, the branch has moved or has not. A temporary index or message that nobody reads may be left.
 If the branch has moved, git may show what was committed as staged changes back to what was before. The next `tb commit`
@@ -24,9 +24,9 @@ from .commit_message import Hooks, MessageFile
 from .commit_paths import select
 from .commit_rules import check_commit
 from .git import git
-from .git_operation import operation
+from .git_operation import check_no_operation, end_revert
 from .new_commits import mark_checked
-from .private_index import PATIENCE, PrivateIndex, line, set_entries
+from .private_index import PATIENCE, PrivateIndex, line, set_entries, with_patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .commit_paths import Selection
 
 TRIES = 20
+AT_ONCE = ("-c", "core.filesRefLockTimeout=0")
+"""git must not wait for a lock of one ref while it has that of another: `git commit` takes them in the other order."""
 REDIRECTIONS = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"),
@@ -146,17 +148,18 @@ class _Attempt:
                 raise _switched(branch, branch_of(self.found))
             check_commit(self.board, self.root, list(changes), environ=index.environ)
             mark_checked(made)
-            interrupted_commit.record(self.found, changes, chosen.entries)
+            refreshed = {**changes, **chosen.leftovers(changes)}
+            interrupted_commit.record(self.found, refreshed, chosen.entries)
             if not self._move(ref, parent, made, f"commit: {subject}"):
                 return None
-        self._refresh(made, (line(path, each.mode, each.object) for path, each in changes.items()))
+        self._refresh(made, (line(path, each.mode, each.object) for path, each in refreshed.items()))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}
 
     def _checked(self) -> str:
         """The branch to commit to, "" for none; raises `Refused` if it is not the expected one, or in an operation."""
-        _check_operation(self.found)
+        check_no_operation(self.found)
         return check_branch(self.board, self.found, self.chosen)
 
     def _move(self, ref: str, parent: str, made: str, reason: str) -> bool:
@@ -164,9 +167,10 @@ class _Attempt:
         none = "0" * len(made)
         try:
             _update_ref(self.root, ref, made, parent or none, reason)
-        except Refused:
+        except Refused as exc:
             interrupted_commit.forget(self.found)
             if _tip(self.root, ref) == parent:
+                exc.own_hint = exc.own_hint or "nothing was committed; try again"
                 raise
             return False
         if ref != "HEAD" and _head_ref(self.root) != ref:
@@ -177,7 +181,7 @@ class _Attempt:
         return True
 
     def _refresh(self, made: str, lines: Iterable[bytes]) -> None:
-        """Update the entries of the committed paths in the checkout's index."""
+        """Update these entries in the checkout's index."""
         try:
             set_entries(self.root, lines)
         except Refused as exc:
@@ -186,16 +190,7 @@ class _Attempt:
                 hint="the next `tb commit` here repairs the index; until then git shows old contents as staged",
             ) from None
         interrupted_commit.forget(self.found)
-
-
-def _check_operation(found: Repository) -> None:
-    """Raise `Refused` in the middle of a merge, rebase and so on: the commit would become a part of it, or get lost."""
-    name = operation(found)
-    if name:
-        raise Refused(
-            f"a{'n' if name == 'am' else ''} {name} is in progress in this checkout: git commits no single paths then",
-            hint=f"whoever began it finishes it with `git {name} --continue`; everybody else waits until it is done",
-        )
+        end_revert(self.found)
 
 
 def _nothing(chosen: Selection) -> Refused:
@@ -225,9 +220,11 @@ def _tip(root: str, ref: str) -> str:
 
 
 def _update_ref(root: str, ref: str, new: str, old: str, reason: str) -> None:
+    """Move a ref from one commit to another; raises `Refused` if it is at another one, or stays locked."""
     # A hook of tiebreak on the change of branches lets this commit pass, because it is checked already.
     checked = {"TIEBREAK_COMMIT": new}
-    git("update-ref", "--no-deref", "-m", reason, ref, new, old, root=root, environ=checked)
+    words = ("update-ref", "--no-deref", "-m", reason, ref, new, old)
+    with_patience(lambda: git(*AT_ONCE, *words, root=root, environ=checked), ref.removeprefix("refs/heads/"))
 
 
 def _commit_tree(root: str, tree: str, parent: str, text: str) -> str:

@@ -16,12 +16,24 @@ import stat
 
 from ...errors import Refused
 from ...repository import repository
+from .commit_files import empty_tree
 from .git import git
-from .index_entries import ASSUME_UNCHANGED, GONE, REPOSITORY, SKIP_WORKTREE, index_entries, listed, special
+from .index_entries import (
+    ABSENT,
+    ASSUME_UNCHANGED,
+    GONE,
+    REPOSITORY,
+    SKIP_WORKTREE,
+    IndexChange,
+    changes_in,
+    index_entries,
+    listed,
+    special,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from .index_entries import IndexEntry
 
@@ -35,12 +47,16 @@ SHOWN = 8
 class Selection:
     """What goes into a commit, and what of the named folders does not."""
 
-    __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "there")
+    __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "staged", "there")
 
-    def __init__(self, named: _Named, entries: dict[str, IndexEntry], marked: dict[str, str]) -> None:
+    def __init__(
+        self, named: _Named, entries: dict[str, IndexEntry], marked: dict[str, str], staged: dict[str, IndexChange]
+    ) -> None:
         self.named = named
         self.entries = entries
         """The files in the checkout's index, by their paths."""
+        self.staged = staged
+        """How the checkout's index differs from the commit to build on."""
         self.marked = marked
         self.ignores_stat = any(each.mark and path not in marked for path, each in special(entries).items())
         """Whether git marks each file as assume-unchanged by itself (`core.ignoreStat`), so that it means nothing."""
@@ -68,6 +84,19 @@ class Selection:
             else:
                 self.there.append(path)
 
+    def leftovers(self, committed: Collection[str]) -> dict[str, IndexChange]:
+        """Staged changes that are not on disk, so that they are not committed: they leave the index, as in git."""
+        out = {}
+        for path, each in self.staged.items():
+            if not (path in committed or path in self.marked or path in self.left_out or self._is_empty(path)):
+                out[path] = IndexChange(each.mode, each.old_mode, each.object, each.old_object)
+        return out
+
+    def _is_empty(self, path: str) -> bool:
+        """Whether it is a submodule that is not checked out, of which nothing is on disk."""
+        is_submodule = path in self.entries and self.entries[path].mode == GITLINK
+        return is_submodule and not os.path.lexists(os.path.join(self.named.root, path, ".git"))
+
     def _leave_out_repository(self, path: str) -> None:
         if path in self.named.names:
             raise self.named.is_nested(path, path)
@@ -83,11 +112,13 @@ def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
     named = _Named(root, names, folder)
     entries = index_entries(root, names)
     _check_conflicts(entries)
-    added, removed = _staged(root, parent, names) if parent else (list(entries), [])
+    staged = _staged(root, parent or empty_tree(root), names)
+    added = [path for path, each in staged.items() if each.old_mode == ABSENT]
+    removed = [path for path, each in staged.items() if each.mode == ABSENT]
     others = _new(root, names)
     marked = _marked(root, entries)
     named.check(marked, (entries, removed, others))
-    made = Selection(named, entries, marked)
+    made = Selection(named, entries, marked, staged)
     made.left_out = _changed(root, marked, entries)
     disk = _Disk(root)
     made.there = [path for path in added if path not in marked and disk.has(path, folder=entries[path].mode == GITLINK)]
@@ -95,14 +126,10 @@ def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
     return made
 
 
-def _staged(root: str, parent: str, names: list[str]) -> tuple[list[str], list[str]]:
-    """The files that the index has and a commit has not, and the other way round."""
-    out: dict[bytes, list[str]] = {b"A": [], b"D": []}
-    words = ("diff-index", "--cached", "--ignore-submodules=none", "--no-renames")
-    fields = list(listed(root, (*words, "--diff-filter=AD", "--name-status", "-z", parent), names))
-    for kind, path in zip(fields[::2], fields[1::2], strict=True):
-        out[kind].append(os.fsdecode(path))
-    return out[b"A"], out[b"D"]
+def _staged(root: str, commit: str, names: list[str]) -> dict[str, IndexChange]:
+    """How the checkout's index differs from a commit."""
+    words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+    return changes_in(listed(root, (*words, commit), names))
 
 
 def _new(root: str, names: list[str]) -> list[str]:

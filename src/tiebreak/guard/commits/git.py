@@ -124,8 +124,17 @@ def add_trailers(board: Board, root: str, message: str) -> None:
     """Add the trailers, each once, to the commit message in the file `message`."""
     words = [word for line in trailers(board) for word in ("--trailer", line)]
     if words:
+        _end_last_line(message)
         options = ["--in-place", "--if-exists", "addIfDifferent"]
         git("interpret-trailers", *options, *words, os.path.abspath(message), root=root)
+
+
+def _end_last_line(path: str) -> None:
+    """End the last line of a file: without that, git takes the trailers for a part of it (the subject of a merge)."""
+    with open(path, "rb+") as file:
+        content = file.read()
+        if content and not content.endswith(b"\n"):
+            file.write(b"\n")
 
 
 # ── Before a push ────────────────────────────────────────────────────────────────────────────────────

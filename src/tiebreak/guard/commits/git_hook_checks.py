@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 
 from ...board import here
-from ...errors import Invalid, Refused
+from ...errors import Invalid, Refused, TiebreakError, Unavailable
 from ...repository import common_of, repository
+from ..failure_policy import CLOSED, policy
 from .commit_files import CommitFiles, changed_between, commits_in, empty_tree, files_of, staged
 from .commit_rules import CommitRules
 from .git import add_trailers, check_grants, check_push, git, is_agent
 from .git_hooks import NAMES
-from .git_operation import operation, way_out
+from .git_operation import operation, put_back_autostash, way_out
 from .ref_updates import MOST, check_updates
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     HookCheck = Callable[["HookRun"], None]
 
+UNCHANGED = "nothing was changed"
 _ABSOLUTE = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
@@ -127,10 +129,26 @@ def _pre_rebase(run: HookRun) -> None:
 
     The commits are checked one by one, too, when they are replayed: only then is it known what is in them.
     """
+    try:
+        _check_rebase(run)
+    except TiebreakError as exc:
+        if not isinstance(exc, Unavailable) or policy(here()) == CLOSED:
+            _take_back_rebase(run.found, exc)
+        raise
+
+
+def _take_back_rebase(found: Repository, refusal: TiebreakError) -> None:
+    """Give the checkout back as it was before git stashed its changes for a rebase that is refused."""
+    todo = put_back_autostash(found)
+    if todo:
+        refusal.own_hint = "; ".join(filter(None, (todo, refusal.own_hint.removeprefix(f"{UNCHANGED}; "))))
+
+
+def _check_rebase(run: HookRun) -> None:
     check_grants(run.board)
     upstream, branch = [*run.words, "", ""][:2]
     root, branch = run.found.root, branch or "HEAD"
-    rules = CommitRules(run.board, root, way_out="nothing was changed")
+    rules = CommitRules(run.board, root, way_out=UNCHANGED)
     try:
         replayed, moved = _replayed(root, upstream, branch), _checked_out(root, upstream)
     except Refused:

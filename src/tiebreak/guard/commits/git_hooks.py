@@ -1,8 +1,9 @@
 """`tb guard install`: installs the git hooks that call the guard.
 
-Worktrees share the hooks of their repository, so one installation serves all of them. A hook that exists already is
-renamed to `NAME.before-tiebreak`, and runs first. If a hook manager such as husky owns the hooks, nothing is changed,
-and the error says what to add to the manager's scripts.
+Worktrees share git's own folder of hooks, so one installation serves all of them. A folder that `core.hooksPath` names
+inside the checkout is another one in each worktree: those that are not guarded are named. A hook that exists already is
+renamed to `NAME.before-tiebreak`, and runs first. If a hook manager such as husky owns the hooks, or git tracks them,
+nothing is changed, and the error says what to add to the scripts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import os
 from ...errors import Invalid, Refused
 from ...files import replace_file
 from ...repository import repository
+from ...text import argument, plain
 from .git import git
+from .worktrees import other_checkouts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ class GitHooks:
     """The git hooks of a repository."""
 
     def __init__(self, found: Repository) -> None:
+        self.found = found
         self.root = found.root
         given = git("rev-parse", "--git-path", "hooks", root=found.root).decode("utf-8", "surrogateescape").rstrip("\n")
         self.folder = os.path.realpath(os.path.join(found.root, given))
@@ -93,13 +97,25 @@ class GitHooks:
 
     @property
     def manager(self) -> str:
-        """Who owns the hooks, if not this repository: a hook manager, or a folder that others use too; else ""."""
+        """Who owns the hooks, if not this checkout: a hook manager, or a folder that others use too; else ""."""
         inside = (self.common, os.path.realpath(self.root))
         if not any(self.folder.startswith(folder + os.sep) for folder in inside):
             return f"the folder {self.folder}, which is not this repository's alone"
         if os.path.basename(self.folder) == "_" or os.path.basename(os.path.dirname(self.folder)) == ".husky":
             return "husky"
-        return "husky" if os.path.basename(self.folder) == ".husky" else ""
+        if os.path.basename(self.folder) == ".husky":
+            return "husky"
+        return f"the folder {self._below}, which git tracks" if self._is_tracked() else ""
+
+    @property
+    def _below(self) -> str:
+        return os.path.relpath(self.folder, os.path.realpath(self.root))
+
+    def _is_tracked(self) -> bool:
+        """Whether the scripts belong to the work of everybody: paths of this machine have no place in them."""
+        if self.folder.startswith(self.common + os.sep):
+            return False
+        return bool(git("--literal-pathspecs", "ls-files", "-z", "--", self._below, root=self.root))
 
     @property
     def calls_known_hooks_only(self) -> bool:
@@ -126,9 +142,11 @@ class GitHooks:
         return MARK in _read(self.script(name))
 
     def called(self, name: str) -> bool:
-        """Whether a hook manager's own script calls the guard."""
-        husky = os.path.join(os.path.dirname(self.folder) if self.folder.endswith("/_") else self.folder, name)
-        return f"tb guard check {name}" in _read(husky)
+        """Whether a script of somebody else calls the guard. git runs it only if it is executable, husky always."""
+        by_husky = os.path.basename(self.folder) == "_"
+        path = os.path.join(os.path.dirname(self.folder) if by_husky else self.folder, name)
+        runs = os.path.isdir(self.folder) if by_husky else os.access(path, os.X_OK)
+        return runs and f"tb guard check {name}" in _read(path)
 
 
 def hooks(folder: str) -> GitHooks:
@@ -140,9 +158,15 @@ def hooks(folder: str) -> GitHooks:
 
 
 def install(installed: GitHooks) -> list[str]:
-    """Install the guard in each hook; returns a line for each. A second run changes nothing."""
-    if installed.manager:
-        return _with_manager(installed)
+    """Install the guard in each hook; returns a line for each, and for each worktree that is not guarded by it.
+
+    A second run changes nothing.
+    """
+    done = _with_manager(installed) if installed.manager else _put_all(installed)
+    return done + [unguarded_line(root) for root in unguarded(installed)]
+
+
+def _put_all(installed: GitHooks) -> list[str]:
     os.makedirs(installed.folder, exist_ok=True)
     done = [_put(installed, name) for name in NAMES]
     return done + [
@@ -154,10 +178,16 @@ def install(installed: GitHooks) -> list[str]:
 def _with_manager(installed: GitHooks) -> list[str]:
     """Refused unless the manager's scripts call the guard; adds the hook that the manager does not know."""
     wanted = [name for name in NAMES if name != UPDATES or not installed.calls_known_hooks_only]
-    missing = [name for name in wanted if not installed.called(name)]
+    is_there = os.path.isdir(installed.folder)
+    missing = [name for name in wanted if is_there and not (installed.called(name) or installed.ours(name))]
     if missing:
         lines = "; ".join(f"`{line(name)}` to its {name}" for name in missing)
         raise Refused(f"the hooks belong to {installed.manager}: nothing was changed", hint=f"add {lines}")
+    if not os.path.isdir(installed.folder):
+        raise Refused(
+            f"{installed.manager} is not installed in this checkout: {plain(installed.folder)} is not there",
+            hint=f"install {installed.manager} here, then run `tb guard install` again",
+        )
     done = [f"{installed.manager} calls the guard already"]
     return done if UPDATES in wanted else [*done, _put(installed, UPDATES)]
 
@@ -228,6 +258,24 @@ def status(installed: GitHooks) -> dict[str, str]:
         else:
             found[name] = "other" if os.path.lexists(installed.script(name)) else "none"
     return found
+
+
+def unguarded(installed: GitHooks) -> list[str]:
+    """The other checkouts of the repository in which git runs hooks that do not call the guard."""
+    return [each.root for each in other_checkouts(installed.found) if not _is_guarded(each, installed.folder)]
+
+
+def _is_guarded(other: Repository, folder: str) -> bool:
+    try:
+        hooks_there = GitHooks(other)
+        return hooks_there.folder == folder or all(each.startswith("guarded") for each in status(hooks_there).values())
+    except Refused:
+        return False  # git fails there
+
+
+def unguarded_line(root: str) -> str:
+    """What to do about such a checkout."""
+    return f"not guarded: {plain(root)} (`cd {argument(root)} && tb guard install`)"
 
 
 def _read(path: str) -> str:

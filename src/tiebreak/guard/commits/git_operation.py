@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from ...errors import Refused
 from .commit_rules import OWN_ALONE
+from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,14 +21,55 @@ SIGNS = (
     ("MERGE_HEAD", "merge"),
 )
 """The files in the git directory of a checkout by which git itself knows what is in progress."""
+SERIES = "sequencer/todo"
+"""The commits that are still to be picked or reverted, if there are several."""
+_REFUSED = ("MERGE_HEAD", "CHERRY_PICK_HEAD")
+"""The signs by which git refuses to commit single paths."""
 
 
 def operation(found: Repository) -> str:
     """`merge`, `rebase`, `cherry-pick`, `revert` or `am`; "" if nothing is in progress."""
     for sign, name in SIGNS:
-        if os.path.exists(os.path.join(found.private, sign)):
+        path = os.path.join(found.private, sign)
+        if os.path.exists(path) and not _has_only_autostash(path):
             return name
-    return _of_series(os.path.join(found.private, "sequencer", "todo"))
+    return _of_series(os.path.join(found.private, SERIES))
+
+
+def check_no_operation(found: Repository) -> None:
+    """Raise `Refused` if `tb commit` would commit in the middle of an operation.
+
+    git refuses single paths only during a merge or a cherry-pick. During a rebase, `am` or a series of reverts it
+    allows them, and whoever is at it may commit so. For everybody else in the checkout it would go wrong: the commit
+    becomes a part of the operation, and `git rebase --abort` takes it from the branch. One revert alone is no danger:
+    `git revert --abort` keeps the commits that were made meanwhile.
+    """
+    name = operation(found)
+    if not name or (name == "revert" and not os.path.exists(os.path.join(found.private, SERIES))):
+        return
+    what = f"an {name}" if name == "am" else f"a {name}"
+    if any(os.path.exists(os.path.join(found.private, sign)) for sign in _REFUSED) and name != "rebase":
+        raise Refused(
+            f"{what} is in progress in this checkout: git commits no single paths then",
+            hint=f"whoever began it finishes it with `git {name} --continue`; everybody else waits until it is done",
+        )
+    lost = "would take it away" if name == "rebase" else "would no longer go back to where it began"
+    raise Refused(
+        f"{what} is in progress in this checkout: this commit would become a part of it, "
+        f"and `git {name} --abort` {lost}",
+        hint=f"whoever began it commits with `git commit -m … -- PATH…` and goes on with `git {name} --continue`; "
+        "everybody else waits until it is done",
+    )
+
+
+def end_revert(found: Repository) -> None:
+    """End a revert of which nothing is staged any more, as `git commit` does: all of it is committed."""
+    if operation(found) == "revert" and not os.path.exists(os.path.join(found.private, SERIES)):
+        try:
+            git("diff", "--cached", "--quiet", root=found.root)
+            git("revert", "--quit", root=found.root)
+        except Refused:
+            pass  # the rest of it is staged, or has conflicts
 
 
 def _of_series(path: str) -> str:
@@ -58,7 +101,50 @@ def way_out(found: Repository, name: str = "") -> str:
     name = name or operation(found)
     if name:
         return f"`git {name} --abort` gives the checkout back as it was"
+    if _autostash(found):
+        return f"a rebase did not start, and its autostash has changes of this checkout: {FROM_AUTOSTASH}"
     if all(os.path.exists(os.path.join(found.private, sign)) for sign in ("AUTO_MERGE", "MERGE_MSG")):
         # One reverted commit: git has applied and staged it, and knows nothing of it any more.
         return "it is staged; `git stash push --staged` puts away what is staged, and keeps it"
     return OWN_ALONE
+
+
+# ── The autostash of a rebase that does not start ────────────────────────────────────────────────────
+
+AUTOSTASH = "autostash"
+FROM_AUTOSTASH = "`git rebase --quit`, then `git stash pop --index`, brings them back"
+
+
+def _autostash(found: Repository) -> str:
+    """The folder of a rebase that has not started: it has nothing but an autostash; "" if there is none."""
+    folders = (os.path.join(found.private, name) for name in ("rebase-merge", "rebase-apply"))
+    return next((each for each in folders if _has_only_autostash(each)), "")
+
+
+def _has_only_autostash(folder: str) -> bool:
+    try:
+        return os.listdir(folder) == [AUTOSTASH]
+    except OSError:
+        return False
+
+
+def put_back_autostash(found: Repository) -> str:
+    """Undo the autostash of a rebase that is refused; returns "", or what to do about changes that are stashed still.
+
+    git stashes all uncommitted changes before it asks `pre-rebase`. If that refuses, git (before 2.47) ends at once:
+    the changes are in no file and no stash, and the rebase can be neither continued nor aborted.
+    """
+    folder = _autostash(found)
+    if not folder:
+        return ""
+    path = os.path.join(folder, AUTOSTASH)
+    with open(path, encoding="ascii", errors="replace") as file:
+        name = file.read().strip()
+    try:
+        git("stash", "apply", "--quiet", "--index", name, root=found.root)
+    except Refused:
+        return f"git has stashed the changes of this checkout, and cannot apply them: {FROM_AUTOSTASH}"
+    # A hook that is killed before this leaves the changes in their files, and the same ones in an autostash.
+    os.unlink(path)
+    os.rmdir(folder)
+    return ""

@@ -8,11 +8,13 @@ from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 ASSUME_UNCHANGED, SKIP_WORKTREE = "assume-unchanged", "skip-worktree"
 FILE, GONE, REPOSITORY = "file", "gone", "repository"
 """What can be in place of a file that git tracks: a file or submodule, nothing, another repository."""
+ABSENT = "000000"
+"""The mode of no file."""
 AT_ONCE = 500
 """Most paths that are given to git as arguments."""
 
@@ -45,6 +47,27 @@ class IndexEntry:
     def object(self) -> str:
         """The name of the contents."""
         return self.facts.split(b" ")[2].decode()
+
+
+class IndexChange:
+    """A changed file: its mode and object in the commit before, and in this one. The mode 000000 stands for no file."""
+
+    __slots__ = ("mode", "object", "old_mode", "old_object")
+
+    def __init__(self, old_mode: str, mode: str, old: str, new: str) -> None:
+        self.old_mode = old_mode
+        self.mode = mode
+        self.old_object = old
+        self.object = new
+
+
+def changes_in(fields: Iterable[bytes]) -> dict[str, IndexChange]:
+    """What git says is changed, as `--raw -z` lists it."""
+    out, each = {}, iter(fields)
+    for facts in each:
+        old_mode, mode, old, new, _ = facts.decode().removeprefix(":").split(" ")
+        out[os.fsdecode(next(each))] = IndexChange(old_mode, mode, old, new)
+    return out
 
 
 def index_entries(root: str, paths: list[str]) -> dict[str, IndexEntry]:

@@ -13,18 +13,16 @@ import os
 from ...errors import Refused
 from ...files import remove_file, replace_file
 from .commit_message import PREFIX as MESSAGE
-from .index_entries import index_entries, tree_entries
+from .index_entries import ABSENT, index_entries, tree_entries
 from .private_index import PREFIX as INDEX
 from .private_index import line, set_entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...repository import Repository
-    from .index_entries import IndexEntry
-    from .private_index import IndexChange
+    from .index_entries import IndexChange, IndexEntry
 
 NAME = "tiebreak-commit.unfinished"
-ABSENT = "000000"
 
 
 def record(found: Repository, changes: dict[str, IndexChange], entries: dict[str, IndexEntry]) -> None:

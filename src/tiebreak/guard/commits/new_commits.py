@@ -23,7 +23,10 @@ from .git import AGENT, git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...board import Board
+    from ...model import Hold
     from ...repository import Repository
     from .commit_files import CommitFiles
 
@@ -189,14 +192,31 @@ def _is_made(why: str) -> bool:
     return not why.startswith(_NOT_MADE) and "fast-forward" not in why.lower()
 
 
+def before_holds(found: Repository, holds: Iterable[Hold]) -> str:
+    """The commit that a checkout was at when the oldest of these holds was taken; "" if HEAD has not moved since."""
+    since = min((hold.taken_at for hold in holds if hold.taken_at), default=float("inf"))
+    for line in _reflog_lines(found):
+        before, _, why = line.partition("\t")
+        old, new, *_ = [*before.split(" ", 2), ""]
+        at = before.split(" ")[-2:-1]
+        if at and at[0].isdecimal() and int(at[0]) + 1 >= since:
+            # A new worktree begins at a commit that was made before.
+            return old if old.strip("0") else new if not why else ""
+    return ""
+
+
 def _reflog(found: Repository) -> list[tuple[str, str, str]]:
     """The last entries of HEAD's reflog, the oldest first: from, to, why."""
+    lines = _reflog_lines(found)
+    return [(line.split(" ", 1)[0], line.split(" ", 2)[1], line.partition("\t")[2]) for line in lines if " " in line]
+
+
+def _reflog_lines(found: Repository) -> list[str]:
     try:
         with open(os.path.join(found.private, "logs", "HEAD"), encoding="utf-8", errors="replace") as file:
-            lines = file.read().split("\n")[-MOST:]
+            return file.read().split("\n")[-MOST:]
     except OSError:
         return []
-    return [(line.split(" ", 1)[0], line.split(" ", 2)[1], line.partition("\t")[2]) for line in lines if " " in line]
 
 
 def _read(root: str, names: list[str]) -> list[UnseenCommit]:

@@ -12,32 +12,21 @@ import time
 
 from ...errors import Refused
 from .git import git
-from .index_entries import FILE, GONE, REPOSITORY, listed
+from .index_entries import FILE, GONE, REPOSITORY, changes_in, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from ...repository import Repository
     from .commit_paths import Selection
+    from .index_entries import IndexChange
 
 PREFIX = "tiebreak-index-"
 PATIENCE = 30.0
-"""Seconds to wait while another process has the index locked."""
+"""Seconds to wait while another process has the index or the branch locked."""
 GITLINK, NO_MODE = b"160000", b"000000"
 _PLAIN = ("-c", "core.splitIndex=false", "-c", "core.fsmonitor=false")
-
-
-class IndexChange:
-    """A changed file: its mode and object in the commit before, and in this one. The mode 000000 stands for no file."""
-
-    __slots__ = ("mode", "object", "old_mode", "old_object")
-
-    def __init__(self, old_mode: str, mode: str, old: str, new: str) -> None:
-        self.old_mode = old_mode
-        self.mode = mode
-        self.old_object = old
-        self.object = new
 
 
 class PrivateIndex:
@@ -106,12 +95,7 @@ class PrivateIndex:
     def changes(self, parent: str) -> dict[str, IndexChange]:
         """How this index differs from a commit, "" for an empty one."""
         options = ("--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
-        fields = self._git("diff", *options, *([parent] if parent else [])).split(b"\0")
-        out = {}
-        for facts, path in zip(fields[::2], fields[1::2], strict=False):
-            old_mode, mode, old, new, _ = facts.decode().removeprefix(":").split(" ")
-            out[os.fsdecode(path)] = IndexChange(old_mode, mode, old, new)
-        return out
+        return changes_in(filter(None, self._git("diff", *options, *([parent] if parent else [])).split(b"\0")))
 
     def keep_only(self, paths: Collection[str], parent: str) -> dict[str, IndexChange]:
         """Set all other files back to the commit `parent`; what is changed then."""
@@ -135,12 +119,21 @@ def line(path: str, mode: str, name: str) -> bytes:
 def set_entries(root: str, lines: Iterable[bytes]) -> None:
     """Set these entries of the checkout's index, and no others; raises `Refused` if it stays locked."""
     given = b"".join(sorted(lines))
+    if given:
+        with_patience(lambda: git("update-index", "-z", "--index-info", root=root, given=given), "the index")
+
+
+def with_patience(step: Callable[[], object], what: str) -> None:
+    """Run a step of git again while another process has the lock; raises `Refused` if it stays locked."""
     end = time.monotonic() + PATIENCE
-    while given:
+    while True:
         try:
-            git("update-index", "-z", "--index-info", root=root, given=given)
+            step()
             return
         except Refused as exc:
-            if "index.lock" not in exc.message or time.monotonic() > end:
+            if ".lock'" not in exc.message:
                 raise
-            time.sleep(0.05)
+            if time.monotonic() > end:
+                raise Refused(f"{what} has been locked by another command of git for {PATIENCE:g} s") from None
+        # Not all at the same time again.
+        time.sleep(0.01 + 0.04 * os.urandom(1)[0] / 256)
