@@ -187,7 +187,7 @@ def _tell(board: Board, found: Repository, known: str, now: str, makers: list[st
     sole = makers[0] if len(makers) == 1 else ""
     held: dict[str, list[WatchedFile]] = {}
     for each in watched_now(board.holds.list()):
-        if each.root == found.root and each.fingerprint and not same_family(each.holder, sole):
+        if each.root == found.root and each.is_worked_on and not same_family(each.holder, sole):
             held.setdefault(each.holder, []).append(each)
     for holder, files in held.items():
         tell(
@@ -267,7 +267,7 @@ def check_branch(board: Board, found: Repository, chosen: str) -> str:
 def _works_on(board: Board, root: str) -> bool:
     """Whether this agent holds files in a checkout."""
     mine = [hold for hold in board.holds.list() if same_family(holder_id(hold) or "", board.agent)]
-    return any(each.root == root and each.fingerprint for each in watched_now(mine))
+    return any(each.root == root and each.is_worked_on for each in watched_now(mine))
 
 
 def _changed_itself(board: Board, state: AgentState, found: Repository, wanted: str) -> bool:

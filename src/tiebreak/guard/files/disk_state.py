@@ -21,7 +21,7 @@ _FORMATS = {stat.S_IFREG: FILE, stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER}
 
 
 class DiskState:
-    """What is at a place: its kind, and a signature that changes with every write, replacement and removal."""
+    """What is at a place: its kind, and a signature that every write, replacement and removal of a file changes."""
 
     __slots__ = ("above", "changed_at", "device", "inode", "kind", "path", "signature", "size")
 
@@ -36,8 +36,9 @@ class DiskState:
         self.changed_at = found.st_ctime_ns if found else changed_at
         """When the inode was last changed, in nanoseconds. If it is gone, something was last removed from the nearest
         folder then; 0 if there is none."""
-        times = f" {found.st_mode:o} {self.inode} {self.size} {found.st_mtime_ns} {found.st_ctime_ns}" if found else ""
-        self.signature = kind + times
+        self.signature = kind
+        if found and kind != FOLDER:  # which changes with all that happens in it
+            self.signature += f" {found.st_mode:o} {self.inode} {self.size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
     def fingerprint(self) -> str | None:
         """The fingerprint of what is there; None if it cannot be read."""
@@ -102,6 +103,12 @@ def inode_in(signature: str) -> int:
     """The inode of what had this signature; 0 if nothing was there."""
     parts = signature.split(" ")
     return int(parts[2]) if len(parts) > 2 else 0
+
+
+def changed_at_in(signature: str) -> int:
+    """When the inode of what had this signature was last changed, in nanoseconds; 0 if nothing was there."""
+    parts = signature.split(" ")
+    return int(parts[5]) if len(parts) > 5 else 0
 
 
 def changed_since(root: str, name: str, since: int) -> bool:

@@ -24,7 +24,7 @@ from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
 from ..working_places import WorkingPlaces
 from . import known_strays
-from .disk_state import FILE, REACHABLE, REPOSITORY_ABOVE, look
+from .disk_state import ABSENT, FILE, REACHABLE, REPOSITORY_ABOVE, changed_at_in, look
 from .edit_marks import is_being_edited
 from .interference_report import (
     Interference,
@@ -130,7 +130,7 @@ def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCo
         if state.signature == record.seen and not record.by and not record.beside:
             continue  # the command itself has said that this is what the holder leaves: `tb recover`, `tb renew`
         if record.by:
-            keep(record.path, "")  # its holder has to look at it all the same
+            _change_in_quarantine(record, state, command)
             continue
         if record.holder != hook.agent:
             _change_of_relative(hook, record, state)
@@ -151,6 +151,22 @@ def accept_seen(record: WatchedFile) -> list[str]:
         return []
     accept(record, " ".join(beside), is_read=True)  # their hooks have not come yet
     return [words_beside(record, state, beside, left)]
+
+
+def _change_in_quarantine(record: WatchedFile, state: DiskState, command: RunningCommand) -> None:
+    """A file of this agent changed in quarantine while its own command ran. Its holder has to look at it all the same.
+
+    Whoever changes it further is told, even if that brings back what the holder left before.
+    """
+    fingerprint, before = keep(record.path, ""), command.seen.get(record.path)
+    was_as_left = before is None or before.signature == record.seen != ABSENT  # then another's command may have done it
+    is_own = not was_as_left and command.root in (record.root, "")
+    found: WatchedFile | None = record if is_own and state.kind == FILE else None
+    while found is not None and found.grant == record.grant and found.by:
+        found.own = fingerprint or ""
+        if found.save():
+            return
+        found = watched(record.path)
 
 
 def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState) -> None:
@@ -214,9 +230,8 @@ def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCom
     found = record
     while True:
         state = look(found.root, found.name)
-        # A file that its holder took after the command had begun is compared with what the holder left since.
-        before = command.seen.get(record.path) or Look(found.seen)
-        if state.signature == before.signature:
+        before = _last_known(found, command)
+        if state.signature == before.signature and hook.agent not in found.beside.split():
             return None
         told = _judge(hook, found, state, before, command)
         if told is None or found.save():
@@ -230,6 +245,12 @@ def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCom
     return Interference(found, state, name_from(root, found), is_shared=not found.by)
 
 
+def _last_known(record: WatchedFile, command: RunningCommand) -> Look:
+    """What was in the place before the command, or what the holder left there since."""
+    before = command.seen.get(record.path)
+    return before if before and changed_at_in(record.seen) <= command.since else Look(record.seen)
+
+
 def _judge(
     hook: HookContext, record: WatchedFile, state: DiskState, before: Look, command: RunningCommand
 ) -> bool | None:
@@ -239,7 +260,8 @@ def _judge(
     if state.signature == record.seen and not record.by:  # its holder has accepted it since
         record.beside = " ".join(each for each in beside if each != hook.agent)
         return True if hook.agent in beside else None
-    if is_as_left(record, state, now) and not is_nested:
+    has_left_since = before.replaces == record.fingerprint  # something else than the record says
+    if is_as_left(record, state, now) and not has_left_since and not is_nested:
         record.left(state, now, is_read=True)  # its holder has it back
         return False
     if now is not None and now == before.fingerprint and not is_nested:
@@ -250,7 +272,7 @@ def _judge(
         keep(record.path, record.holder)
         record.beside = " ".join(dict.fromkeys([*beside, hook.agent]))
         return True
-    if not record.by and before.replaces == record.fingerprint:  # otherwise its holder has left something else since
+    if not record.by and has_left_since:
         record.fingerprint = before.fingerprint
     record.by, record.beside = record.by or hook.agent, ""
     return True

@@ -84,9 +84,10 @@ def _now(record: WatchedFile, *, is_read: bool = False) -> tuple[DiskState, str 
 def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -> bool:
     """Whether what is there is what the holder left: the same contents, and as executable as before.
 
-    `fingerprint` is that of what is there now.
+    `fingerprint` is that of what is there now. If a command of the holder has changed the file in quarantine, it does
+    not have back what it left before.
     """
-    if fingerprint is None or fingerprint != record.fingerprint:
+    if fingerprint is None or fingerprint != record.fingerprint or record.own not in ("", fingerprint):
         return False
     kinds = {state.kind, record.seen.partition(" ")[0]}
     return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)

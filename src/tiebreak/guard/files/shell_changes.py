@@ -116,7 +116,8 @@ def _moved(records: list[WatchedFile], command: RunningCommand) -> set[int]:
 
 def _still_changed(records: list[WatchedFile], found: Repository | None) -> list[WatchedFile]:
     """These records, without those of files that their holders never had in a checkout and that are clean there now."""
-    doubtful = [each for each in records if found and each.by and not each.fingerprint and each.root == found.root]
+    never_had = [each for each in records if each.by and not each.is_worked_on]
+    doubtful = [each for each in never_had if found and each.root == found.root]
     status = status_of(doubtful[0].root) if doubtful else None
     if status is None:
         return records
@@ -178,11 +179,17 @@ def _changed(
     """The names of the files that were written while the command ran, and held files under new names, by inode."""
     missing = _missing(found, status)
     own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
+    own_here = {name for name in own if _is_known_here(os.path.join(found.root, name))}
     return [
         name
-        for name in sorted({*status, *own} - missing)
+        for name in sorted({*status, *own_here} - missing)
         if changed_since(found.root, name, command.since) or _inode(found.root, name) in moved
     ]
+
+
+def _is_known_here(path: str) -> bool:
+    """Whether a held file is in this checkout, or its holder has worked on it here."""
+    return os.path.lexists(path) or watched(path) is not None
 
 
 def _missing(found: Repository, status: list[str]) -> set[str]:

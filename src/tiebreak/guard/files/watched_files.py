@@ -34,7 +34,19 @@ class WatchedFile:
     """A held file in a checkout."""
 
     __slots__ = (
-        *("before_reading", "beside", "by", "device", "epoch", "fingerprint", "holder", "inode", "name", "project"),
+        *(
+            "before_reading",
+            "beside",
+            "by",
+            "device",
+            "epoch",
+            "fingerprint",
+            "holder",
+            "inode",
+            "name",
+            "own",
+            "project",
+        ),
         *("resource", "root", "seen", "stored"),
     )
     root: str
@@ -60,6 +72,8 @@ class WatchedFile:
     beside: str
     """The agents, by id, beside whose commands it changed while a command of its holder ran, too. One of the two hooks
     that have to tell it has not come yet."""
+    own: str
+    """The fingerprint of what a command of the holder has made of the file in quarantine, "" if none has changed it."""
     stored: bytes | None
     """The stored record from which this one was read."""
 
@@ -70,7 +84,7 @@ class WatchedFile:
         self.resource = resource
         self.holder = holder
         self.epoch = epoch
-        self.fingerprint = self.before_reading = self.seen = self.by = self.beside = ""
+        self.fingerprint = self.before_reading = self.seen = self.by = self.beside = self.own = ""
         self.stored = None
         self.device = self.inode = 0
 
@@ -89,10 +103,15 @@ class WatchedFile:
         """The fingerprint of what the holder itself left last, whatever it has read since."""
         return self.before_reading or self.fingerprint
 
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether its holder has left anything in this checkout."""
+        return bool(self.fingerprint or self.own)
+
     def left(self, state: DiskState, fingerprint: str | None, *, is_read: bool = False) -> None:
         """What is there now is what the holder left, or what it has only read; that ends a quarantine."""
         self.before_reading = self.written if is_read and fingerprint != self.written else ""
-        self.fingerprint, self.seen, self.by = fingerprint or "", state.signature, ""
+        self.fingerprint, self.seen, self.by, self.own = fingerprint or "", state.signature, "", ""
         self.device, self.inode = state.device, state.inode
 
     def save(self) -> bool:
@@ -112,7 +131,7 @@ class WatchedFile:
     def _put(self, records: AgentState, name: str) -> None:
         values = [self.root, self.name, self.project, self.resource, self.holder, str(self.epoch)]
         values += [self.fingerprint, str(self.device), str(self.inode), self.seen, self.by, self.beside]
-        values.append(self.before_reading)
+        values += [self.before_reading, self.own]
         self.stored = b"\0".join(each.encode("utf-8", "surrogateescape") for each in values)
         records.put(name, self.stored)
 
@@ -202,12 +221,12 @@ def tidy() -> None:
 
 def _parsed(record: bytes | None) -> WatchedFile | None:
     values = [] if record is None else record.decode("utf-8", "surrogateescape").split("\0")
-    if len(values) != 13 or not all(values[at].isdecimal() for at in (5, 7, 8)):
+    if len(values) != 14 or not all(values[at].isdecimal() for at in (5, 7, 8)):
         return None
-    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by, beside, before_reading = values
+    root, name, project, resource, holder, epoch, fingerprint, device, inode, seen, by, beside, *more = values
     made = WatchedFile(root, name, project=project, resource=resource, holder=holder, epoch=int(epoch))
     made.fingerprint, made.seen, made.by, made.beside = fingerprint, seen, by, beside
-    made.before_reading = before_reading
+    made.before_reading, made.own = more
     made.device, made.inode, made.stored = int(device), int(inode), record
     return made
 
