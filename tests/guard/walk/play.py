@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from tiebreak.engine.protocol import Engine
 
-SHOWN = 12
+SHOWN = 16
 RECOVERS, READS = 0.75, 0.6
 """How often an agent brings back what it lost, and how often it looks at what has changed."""
 
@@ -37,8 +38,8 @@ class LongCommand(NamedTuple):
 class Walk:
     """A walk in a folder."""
 
-    def __init__(self, folder: Path, engine: Engine, *, guarded: bool = True) -> None:
-        self.world = World(folder, engine, guarded=guarded)
+    def __init__(self, folder: Path, engine: Engine, *, guarded: bool = True, bug: str = "") -> None:
+        self.world = World(folder, engine, guarded=guarded, bug=bug)
         self.account = Account(self.world)
         self.told: list[str] = []
         self.faults: list[tuple[Step, str]] = []
@@ -86,6 +87,7 @@ class Walk:
         start = time.perf_counter()
         self.account.happened[step.kind] += 1
         told, shown = "", ""
+        self.account.before(step)
         try:
             told, shown = self._do(step)
         except Denied as denied:
@@ -130,10 +132,10 @@ class Walk:
             "outside": world.outside,
             "home": world.place_of(step.who),
             "root": world.roots[step.place],
+            "held": " ".join(world.held_by(step.who)) or step.name,
         }
         if not world.guarded:
-            template = template.replace("tb commit {name}", "git add -A; git commit -q")
-            template = template.replace("tb commit {folder}", "git add -A; git commit -q")
+            template = re.sub(r"tb commit \{\w+\}", "git add -A; git commit -q", template)
         running = world.agents[step.who].begin(template.format(**known))
         if step.beside and self.long is None and world.guarded:
             self.long = LongCommand(step, running)
@@ -174,7 +176,7 @@ class Walk:
         agent = self.world.agents[step.who]
         if self._is_usable(step) and (agent.cwd / step.name).exists():
             agent.read(step.name)
-            self.account.accept(step.who, (agent.cwd.name, step.name))
+            self.account.look_at(step.who, (agent.cwd.name, step.name))
 
     def _see(self, step: Step) -> None:
         """Look at a file in the checkout where it was changed, and go on with what is there, if anything is."""
@@ -183,7 +185,7 @@ class Walk:
         try:
             if self._is_usable(step) and (agent.cwd / step.name).exists():
                 agent.read(step.name)
-                self.account.accept(step.who, (step.place, step.name))
+                self.account.look_at(step.who, (step.place, step.name))
         finally:
             agent.cwd = cwd
         self.account.give_up(step.who, (step.place, step.name))

@@ -26,6 +26,7 @@ PATIENCE = 60.0
 """Seconds that a command of an agent may take."""
 LONG_AGO = "2026-01-01T00:00:00Z"
 """When the commits were made that are there before anybody comes."""
+SIGNS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "rebase-merge/git-rebase-todo", "rebase-apply/next")
 Place = tuple[str, str]
 """A checkout, and the path of a file in it."""
 
@@ -95,9 +96,17 @@ class Unguarded(Walker):
 class World:
     """The repository, its agents, and all that an account has to see."""
 
-    def __init__(self, folder: Path, engine: Engine, *, guarded: bool) -> None:
+    def __init__(self, folder: Path, engine: Engine, *, guarded: bool, bug: str = "") -> None:
+        """`bug` are statements that `tb` in the agents' shells runs before anything else."""
         self.engine = engine
         self.guarded = guarded
+        self.programs = folder / "programs"
+        self.programs.mkdir(parents=True)
+        if bug:
+            (self.programs / "tb").write_text(
+                f"#!{sys.executable}\n{bug}\nfrom tiebreak.program import launch\nlaunch()\n"
+            )
+            (self.programs / "tb").chmod(0o755)
         self.outside = folder / "outside"
         self.outside.mkdir(parents=True)
         (self.outside / "file.txt").write_text("somewhere else\n")
@@ -150,11 +159,11 @@ class World:
     def environ(self, who: str) -> dict[str, str]:
         """The environment of an agent's shell."""
         own = {"CLAUDE_SESSION_ID": self.agents[who].session} if self.guarded else {}
-        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+        folders = (str(self.programs), os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath))
         return {
             **os.environ,
             **own,
-            "PATH": path,
+            "PATH": os.pathsep.join(folders),
             "GIT_EDITOR": "true",
             "GIT_MERGE_AUTOEDIT": "no",
             "LC_ALL": "C.UTF-8",
@@ -176,14 +185,27 @@ class World:
 
     def heads(self) -> dict[str, tuple[str, str]]:
         """The branch that is checked out in each checkout, "" for none, and the commit."""
-        common = self.roots["main"] / ".git"
-        folders = {place: common / "worktrees" / place for place in PLACES[1:]} | {"main": common}
-        return {place: _head(folder, common) for place, folder in folders.items()}
+        return {place: _head(self.private(place), self.private("main")) for place in PLACES}
 
     def commits(self) -> set[str]:
         """All commits but those of the stash."""
         listed = git("rev-list", "--exclude=refs/stash", "--all", cwd=self.roots["main"])
         return set(listed.split())
+
+    def marks(self, place: str) -> set[str]:
+        """The files of a checkout that are marked skip-worktree or assume-unchanged."""
+        listed = git("ls-files", "-v", cwd=self.roots[place]).splitlines()
+        return {line[2:] for line in listed if line[0] == "S" or line[0].islower()}
+
+    def is_in_operation(self, place: str) -> bool:
+        """Whether a merge, rebase or the like is in progress in a checkout."""
+        private = self.private(place)
+        return any((private / sign).exists() for sign in SIGNS)
+
+    def private(self, place: str) -> Path:
+        """The folder with the HEAD and the index of a checkout."""
+        common = self.roots["main"] / ".git"
+        return common if place == "main" else common / "worktrees" / place
 
     def holds(self) -> dict[str, str]:
         """Who holds which file."""
@@ -191,6 +213,12 @@ class World:
             path_of(hold.resource): self.ids.get(holder_id(hold) or "", "somebody else")
             for hold in self.boards[WHO[0]].holds.list()
         }
+
+    def held_by(self, who: str) -> list[str]:
+        """The files that an agent holds and that differ from the last commit where it works."""
+        changed = git("status", "--porcelain", "-uall", "-z", "--no-renames", cwd=self.roots[self.place_of(who)])
+        names = {each[3:] for each in changed.split("\0")}
+        return sorted(name for name, holder in self.holds().items() if holder == who and name in names)
 
     def messages(self, who: str, after: int) -> list[tuple[int, str]]:
         """What an agent was told by messages since then."""
