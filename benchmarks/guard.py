@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Call = Callable[[], float]
 
 IN_A_FOLDER = 1000
+MADE = 100
+"""Files that a command makes at once."""
 GLOBS = ("file:part-0/**", "file:part-1/*.txt")
 BARE, STATUS = "python -c pass", "git status"
 OWN, PLAIN, GUARDED, OURS = "own.py", "plain.py", "guarded.py", "ours.py"
@@ -154,6 +156,8 @@ class Repositories(Hooks):
         yield "before a command", lambda: self.hook(*event("PreToolUse", "Bash", command="make"))
         yield "after a command that changed nothing", lambda: self.hook(*event("PostToolUse", "Bash", command="make"))
         yield "after a command that changed a file", lambda: self.after_change(number)
+        yield f"after a command that made {MADE} files", lambda: self.after_making(number)
+        yield "end of a turn, with these files held", lambda: self.end_of_turn(number)
         yield "pre-commit", lambda: self.git_hook("pre-commit", "")
         yield from self._transactions()
         commit = ["commit", "--quiet", "-m", "work", "--"]
@@ -184,6 +188,25 @@ class Repositories(Hooks):
         self.hook(*self.event("PreToolUse", "Bash", command="make"))
         self.write("made.py", f"made = {self.prepared}, {number}\n")
         return self.hook(*self.event("PostToolUse", "Bash", command="make"))
+
+    def after_making(self, number: int) -> float:
+        """The hook after a command that has made many files, which this agent holds from then on."""
+        self.hook(*self.event("PreToolUse", "Bash", command="make"))
+        for name in self.made(number):
+            self.write(name, f"made = {self.prepared}\n")
+        return self.hook(*self.event("PostToolUse", "Bash", command="make"))
+
+    def end_of_turn(self, number: int) -> float:
+        """The hook at the end of a turn. Afterwards the files are removed, and nobody holds them."""
+        taken = self.hook(*self.event("Stop", ""))
+        for name in self.made(number):
+            os.unlink(self.path(name))
+        self.hook(*self.event("Stop", ""))
+        return taken
+
+    def made(self, number: int) -> list[str]:
+        """The files that a command of that round makes."""
+        return [f"made-{self.prepared}-{number}-{each}.py" for each in range(MADE)]
 
     def git_hook(self, name: str, given: str, *words: str) -> float:
         """The installed hook, as git runs it."""
