@@ -153,6 +153,11 @@ class Repositories(Hooks):
         yield STATUS, lambda: self.in_place([self.git, "status", "--porcelain"])
         yield "before an edit", lambda: self.hook(*event("PreToolUse", "Edit", **own))
         yield "after an edit", lambda: self.hook(*event("PostToolUse", "Edit", **own))
+        # The commits of the round before are new to the first of these.
+        yield (
+            "before the first command after 3 commits",
+            lambda: self.hook(*event("PreToolUse", "Bash", command="make")),
+        )
         yield "before a command", lambda: self.hook(*event("PreToolUse", "Bash", command="make"))
         yield "after a command that changed nothing", lambda: self.hook(*event("PostToolUse", "Bash", command="make"))
         yield "after a command that changed a file", lambda: self.after_change(number)
