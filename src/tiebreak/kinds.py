@@ -208,6 +208,7 @@ RULES: dict[str, Rule] = {
     ),
     "Count": _counted(limits.MAX_COUNT),
     "Limit": _counted(limits.MAX_LIMIT),
+    "HoldLimit": _counted(limits.MAX_HOLDS),
     "Slots": _counted(limits.MAX_SLOTS),
     "Attempts": _counted(limits.MAX_ATTEMPTS),
     "Number": Rule(names.integer(0, limits.MAX_NUMBER), "a whole number from 0", _whole(0), "int"),

@@ -100,6 +100,8 @@ MAX_COUNT = 100
 """How many tasks, jobs or instants one call may win: more would keep others waiting for the write lock."""
 MAX_LIMIT = 1000
 """How many rows one answer may have. For more, a caller asks again with the last number."""
+MAX_HOLDS = 100_000
+"""How many holds one answer may have: whoever checks files against them has to see them all at one moment."""
 LISTED = 100
 """How many rows an answer has by default."""
 SHOWN = 50

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     Folder: TypeAlias = str
     Bounds: TypeAlias = dict[str, int]
     GroupLimit: TypeAlias = str
+    HoldLimit: TypeAlias = int
     Size: TypeAlias = int
     Moment: TypeAlias = float
     Lasting: TypeAlias = float

@@ -46,7 +46,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..names import AgentId, Epoch, Label, Lease, Limit, Note, Number, Project, Resource, Slots
+    from ..names import AgentId, Epoch, HoldLimit, Label, Lease, Note, Number, Project, Resource, Slots
     from . import Transaction
 
 
@@ -345,7 +345,7 @@ def listing(
     project: Project | None = "",
     agent: AgentId | None = None,
     matching: Resource | None = None,
-    limit: Limit = MAX_LIMIT,
+    limit: HoldLimit = MAX_LIMIT,
 ) -> list[Hold]:
     """List the live holds, the first to run out at the top; `matching` selects those in conflict with a resource."""
     where = [LIVE]

@@ -24,6 +24,7 @@ from ..files import running_commands
 from ..files.left_contents import watched_now
 from ..files.watched_files import WatchedFile
 from ..holder_messages import tell
+from ..live_holds import live_holds
 from .worktrees import last_moved, other_checkouts
 
 TYPE_CHECKING = False
@@ -157,7 +158,7 @@ def _notice(board: Board, found: Repository, command: RunningCommand | None) -> 
         from . import new_commits
 
         # Nobody has looked here before, but others hold files: their work may have been committed since they do.
-        since = since or new_commits.before_holds(found, board.holds.list())
+        since = since or new_commits.before_holds(found, live_holds(board))
         more = new_commits.notice(board, found, since, makers)
         told = {each: [*told.get(each, ()), *more[each]] for each in makers}
     # Noted last: if this hook is killed before, the next one tells.
@@ -186,7 +187,7 @@ def _tell(board: Board, found: Repository, known: str, now: str, makers: list[st
     changed = f"changed from {_called(known)} to {_called(now)}, {during(makers)}"
     sole = makers[0] if len(makers) == 1 else ""
     held: dict[str, list[WatchedFile]] = {}
-    for each in watched_now(board.holds.list()):
+    for each in watched_now(live_holds(board)):
         if each.root == found.root and each.is_worked_on and not same_family(each.holder, sole):
             held.setdefault(each.holder, []).append(each)
     for holder, files in held.items():
@@ -266,7 +267,7 @@ def check_branch(board: Board, found: Repository, chosen: str) -> str:
 
 def _works_on(board: Board, root: str) -> bool:
     """Whether this agent holds files in a checkout."""
-    mine = [hold for hold in board.holds.list() if same_family(holder_id(hold) or "", board.agent)]
+    mine = [hold for hold in live_holds(board) if same_family(holder_id(hold) or "", board.agent)]
     return any(each.root == root and each.is_worked_on for each in watched_now(mine))
 
 

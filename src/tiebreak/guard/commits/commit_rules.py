@@ -33,6 +33,7 @@ from ..files.moved_contents import Candidate, strays
 from ..files.unexplained_changes import unseen_in
 from ..files.watched_files import is_allowed
 from ..guarded_file import guarded_files
+from ..live_holds import live_holds
 from ..working_places import WorkingPlaces
 from .commit_files import CommitFiles
 from .git import check_grants
@@ -85,7 +86,7 @@ class CommitRules:
         """What the hint of a refusal begins with."""
         self._checkout = checkout_of(found)
         self._places = WorkingPlaces(board)
-        self._holds = board.holds.list()
+        self._holds = live_holds(board)
         self._by_name: dict[str, list[Hold]] = {}
         self._globs: list[Hold] = []
         for hold in self._holds:
