@@ -64,11 +64,11 @@ class AgentState:
         """Whether hooks of the agent's client have run here, so that they say what it leaves in its files."""
         return self.moment("born") > 0
 
-    def get(self, name: str) -> bytes | None:
-        """The value of a fact; None when it is not known."""
+    def get(self, name: str, most: int = LARGEST + 8192) -> bytes | None:
+        """The value of a fact, at most its first bytes, or all for -1; None when it is not known."""
         try:
             with open(os.path.join(self.home, name), "rb") as file:
-                return file.read(LARGEST + 8192)
+                return file.read(most)
         except OSError:
             return None
 

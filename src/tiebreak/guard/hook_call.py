@@ -33,6 +33,7 @@ class HookCall:
         "asks",
         "client",
         "cwd",
+        "has_failed",
         "is_partial",
         "paths",
         "phase",
@@ -59,6 +60,8 @@ class HookCall:
         self.tool = OTHER
         self.tool_use = ""
         """The client's id of this use of a tool, the same before and after it."""
+        self.has_failed = False
+        """Whether a tool for edits has changed nothing."""
         self.paths: list[str] = []
         self.shown: str | None = None
         """What a reading tool showed to the agent, if the client says so."""

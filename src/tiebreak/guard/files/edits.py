@@ -256,6 +256,10 @@ def _unseen(hook: HookContext, file: GuardedFile) -> str:
 
 def after(hook: HookContext) -> Verdict:
     """After an edit: remember the file as the agent left it, and store its hash with the hold."""
+    if hook.call.has_failed:
+        _end_marks(hook)
+        hook.renew()
+        return Verdict()
     resources, hashes = [], []
     for path in hook.call.paths:
         file = guarded_file(path, hook.environ)
@@ -269,6 +273,13 @@ def after(hook: HookContext) -> Verdict:
             hashes.append(now)
     hook.renew(resources=resources, hashes=hashes)
     return Verdict()
+
+
+def _end_marks(hook: HookContext) -> None:
+    for path in hook.call.paths:
+        file = guarded_file(path, hook.environ)
+        if file is not None:
+            edit_ends(hook.state, os.path.join(file.root, file.disk_name))
 
 
 def _remember_own(hook: HookContext, file: GuardedFile) -> None:

@@ -22,6 +22,7 @@ from ..agent_notes import leave_notes
 from ..agent_state import AgentState
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
+from ..live_holds import live_holds
 from ..working_places import WorkingPlaces
 from . import known_strays
 from .disk_state import ABSENT, FILE, REACHABLE, REPOSITORY_ABOVE, changed_at_in, look
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 def look_before(hook: HookContext, found: Repository | None, command: RunningCommand) -> list[WatchedFile]:
     """Remember what is at the places of all held files, wherever they are; returns their records."""
-    holds = hook.board.holds.list()
+    holds = live_holds(hook.board)
     records = watched_anywhere(hook.board, holds)
     if found is not None:
         records += _begin_to_watch(hook, found, holds, {each.path for each in records})
@@ -77,7 +78,8 @@ def _changed_look(hook: HookContext, record: WatchedFile, state: DiskState, comm
     own runs.
     """
     if record.by or state.kind not in REACHABLE or same_family(record.holder, hook.agent):
-        return Look(state.signature, state.fingerprint() or "")
+        kept = keep(record.path, "") if state.kind in REACHABLE else None  # its holder may go on in quarantine
+        return Look(state.signature, kept or state.fingerprint() or "")
     is_left = not others_in(record.root, record.holder, commands) and (
         not AgentState(record.holder).has_hooks or _holder_may_have_changed(record, state, commands)
     )
@@ -117,12 +119,12 @@ def _holder_may_have_changed(
 # ── The agent's own files ────────────────────────────────────────────────────────────────────────────
 
 
-def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> list[str]:
-    """What this agent's command changed in its own files is what it left; returns what to tell it about others.
+def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> None:
+    """What this agent's command changed in its own files is what it left. What to tell it about others becomes a note.
 
     `records` are those of this agent, its main agent and its sub-agents. They are told what it changed in their files.
     """
-    told, commands = [], None
+    commands = None
     for record in records:
         state, before = look(record.root, record.name), command.seen.get(record.path)
         if state.signature == (before.signature if before else record.seen):
@@ -137,8 +139,7 @@ def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCo
             continue
         commands = running() if commands is None else commands
         others = _names(each for each in others_in(record.root, hook.agent, commands) if may_have_changed(each, state))
-        told += _accept(record, state, others, _names(commands))
-    return told
+        _accept(hook.state, record, state, others, _names(commands))
 
 
 def accept_seen(record: WatchedFile) -> list[str]:
@@ -177,18 +178,20 @@ def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState
         accept(record, is_read=True)
 
 
-def _accept(record: WatchedFile, state: DiskState, others: list[str], run: list[str]) -> list[str]:
-    """Accept a changed file, beside whose change the commands of others ran, or had run; returns what to tell.
+def _accept(holder: AgentState, record: WatchedFile, state: DiskState, others: list[str], run: list[str]) -> None:
+    """Accept a changed file, beside whose change the commands of others ran, or had run. The holder is told of these.
 
-    Of a command that still runs, the holder is told once for each file.
+    Of a command that still runs, it is told once for each file. The note comes first: a hook that is killed in between
+    repeats it.
     """
-    known, left = record.beside.split(), record.written
+    known = record.beside.split()
+    new = [each for each in others if each not in known] + [each for each in known if each not in run]
+    if new:
+        leave_notes(holder, [words_beside(record, state, new, record.written)])
     if state.kind == FILE or not (known or others):
         accept(record, " ".join(others))
     else:  # what is gone or replaced is not what the holder left, unless it says so
         _note(record, state, others)
-    new = [each for each in others if each not in known] + [each for each in known if each not in run]
-    return [words_beside(record, state, new, left)] if new else []
 
 
 def _note(record: WatchedFile, state: DiskState, others: list[str]) -> None:
@@ -242,7 +245,7 @@ def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCom
         found = newer
     if not told:
         return None
-    return Interference(found, state, name_from(root, found), is_shared=not found.by)
+    return Interference(found, state, name_from(root, found), is_shared=not found.by, before=before.signature)
 
 
 def _last_known(record: WatchedFile, command: RunningCommand) -> Look:
@@ -274,6 +277,8 @@ def _judge(
         return True
     if not record.by and has_left_since:
         record.fingerprint = before.fingerprint
+    if state.kind in REACHABLE and not AgentState(record.holder).has_hooks:
+        keep(record.path, "")  # it may be what the holder has saved just now
     record.by, record.beside = record.by or hook.agent, ""
     return True
 

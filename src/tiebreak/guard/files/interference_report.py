@@ -26,12 +26,16 @@ SHOWN = 12
 class Interference:
     """One held file, and what happened to it."""
 
-    __slots__ = ("is_shared", "name", "record", "signature", "words")
+    __slots__ = ("before", "is_shared", "name", "record", "signature", "words")
 
-    def __init__(self, record: WatchedFile, state: DiskState, name: str, *, is_shared: bool = False) -> None:
+    def __init__(
+        self, record: WatchedFile, state: DiskState, name: str, *, is_shared: bool = False, before: str = ""
+    ) -> None:
         self.record = record
         self.words = state.words(record.root)
         self.signature = state.signature
+        self.before = before
+        """The signature of what was there before the command."""
         self.name = name
         """The file as the agent whose command ran would write it."""
         self.is_shared = is_shared
@@ -61,7 +65,7 @@ def tell_holder(board: Board, found: list[Interference]) -> None:
 
 
 def _identity(each: Interference) -> str:
-    return f"{each.record.path} {each.record.epoch} {each.record.seen} {each.signature}"
+    return f"{each.record.path} {each.record.epoch} {each.record.seen} {each.before} {each.signature}"
 
 
 def _told_of_one(board: Board, each: Interference) -> str:

@@ -16,6 +16,7 @@ from ...held_files import means_files_in, path_of
 from ...model import holder_id
 from ...repository import repository
 from ..agent_state import AgentState
+from ..live_holds import live_holds
 from ..working_places import note_place
 from .disk_state import FILE, REACHABLE, is_executable, look
 from .safety_copies import keep
@@ -102,7 +103,7 @@ def watched_anywhere(board: Board, holds: Iterable[Hold]) -> list[WatchedFile]:
     """The same, also of other projects on the board; `holds` are those of its own."""
     records = all_watched()
     others = {each.project for each in records} - {hold.project for hold in holds}
-    more = [hold for name in sorted(others)[:MOST_PROJECTS] for hold in board.holds.list(project=name)]
+    more = [hold for name in sorted(others)[:MOST_PROJECTS] for hold in live_holds(board, name)]
     return _current(records, [*holds, *more])
 
 

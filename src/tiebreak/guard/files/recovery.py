@@ -170,7 +170,9 @@ def _is_by(record: WatchedFile, agent: str) -> bool:
 
 
 def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
-    """Whether a copy is what the holder left, or has read since."""
+    """Whether a copy is what the holder left, or has read since, and the holder has not gone on in quarantine."""
+    if record.own not in ("", copy.fingerprint):
+        return False
     kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
     return any(each is not None and (each.fingerprint, each.kind) == (copy.fingerprint, copy.kind) for each in kept)
 

@@ -148,7 +148,7 @@ def _marked(state: AgentState) -> Iterator[RunningCommand]:
 
 
 def _read(state: AgentState, name: str) -> RunningCommand | None:
-    stored = state.get(name)
+    stored = state.get(name, -1)  # it names all held files
     values = [] if stored is None else stored.decode("utf-8", "surrogateescape").split("\0")
     if values[:1] != [MADE_BY] or len(values) % 4 != 2:
         return None

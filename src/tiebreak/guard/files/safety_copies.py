@@ -105,8 +105,8 @@ def _store(path: str, agent: str, kind: str, content: bytes) -> str:
 
 
 def _left(record: WatchedFile) -> set[str]:
-    """Where the copies are that stay as long as the file is held: of what its holder left, and of what it has read."""
-    found = (find(record.path, each) for each in {record.fingerprint, record.written})
+    """Where the copies are that stay as long as the file is held: of what its holder left, read or made of it."""
+    found = (find(record.path, each) for each in {record.fingerprint, record.written, record.own} - {""})
     return {copy.place for copy in found if copy is not None}
 
 

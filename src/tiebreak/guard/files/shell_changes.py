@@ -29,6 +29,7 @@ from ..commits.checkout_branch import begin, branch_of, notice
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
 from ..hook_call import Verdict
+from ..live_holds import live_holds
 from ..working_places import WorkingPlaces
 from . import interference, read_set
 from .disk_state import FILE, changed_since, inode_in, look
@@ -89,12 +90,12 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     """Find what a command changed that has ended."""
     if command is None:
         return Verdict()
-    holds = hook.board.holds.list()
+    holds = live_holds(hook.board)
     records = watched_anywhere(hook.board, holds)
     theirs = of_others(records, hook.agent)
     own = [each for each in records if each not in theirs]
     moved = _moved(own, command)
-    told = interference.accept_own(hook, own, command)
+    interference.accept_own(hook, own, command)
     found = repository(command.root) if command.root else None
     theirs = _still_changed(theirs, found)
     harmed = interference.harmed(hook, command.root, theirs, command)
@@ -103,7 +104,7 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
         moved |= _moved([each.record for each in harmed if not each.is_shared], command)
         verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed, moved)
     branches = look_at_branches(hook, found, records, command)
-    verdict.context = "\n".join(each for each in (*told, verdict.context, *branches) if each)
+    verdict.context = "\n".join(each for each in (verdict.context, *branches) if each)
     return verdict
 
 
