@@ -111,9 +111,10 @@ def test_it_is_live_at_both_sizes_on_every_kind_of_board(address: str, terminal:
         terminal.press("Enter")
         terminal.sees("answered #2: yes", "0 need you")
         terminal.press("Escape")
+        terminal.sees("Working  1")  # a key that comes at once would be Alt and that key
         terminal.resize(*SIZES[1])
         terminal.sees("Working  1", "#1 fix the login redirect", "message to ada")
-        assert max(map(width, terminal.text.splitlines())) > 80
+        until(lambda: max(map(width, terminal.text.splitlines())) > 80, "the whole width is used")
         terminal.press("2")
         terminal.sees("Ready  1")
         terminal.press("q")
