@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tiebreak import Lost, Refused
+from tiebreak.guard.agent_notes import leave_notes
+from tiebreak.guard.agent_state import AgentState
 from tiebreak.guard.files import interference
 from tiebreak.guard.files.left_contents import remember_here
 from tiebreak.guard.files.watched_files import quarantined, watched
@@ -174,6 +176,21 @@ def test_notes_that_a_prompt_has_no_room_for_come_with_the_next(claude: Start, r
         for _ in range(5)
     )
     assert [name for name in names if name not in told] == []
+
+
+def test_a_long_note_keeps_back_neither_other_notes_nor_messages(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    leave_notes(AgentState(ann.agent), ["a long note " * 500])
+    leave_notes(AgentState(ann.agent), ["another note"])
+    ben.board.messages.send(to=ann.name, body="a message")
+    told = [
+        str(ann.say("UserPromptSubmit", prompt="go on").get("hookSpecificOutput", {}).get("additionalContext", ""))
+        for _ in range(3)
+    ]
+    assert told[0].startswith("a long note")
+    assert "another note" in told[1]
+    assert "a message" in told[1]
+    assert told[2] == ""
 
 
 def test_a_hook_that_is_killed_when_it_has_accepted_a_change_tells_it_later(

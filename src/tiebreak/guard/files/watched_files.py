@@ -34,20 +34,8 @@ class WatchedFile:
     """A held file in a checkout."""
 
     __slots__ = (
-        *(
-            "before_reading",
-            "beside",
-            "by",
-            "device",
-            "epoch",
-            "fingerprint",
-            "holder",
-            "inode",
-            "name",
-            "own",
-            "project",
-        ),
-        *("resource", "root", "seen", "stored"),
+        *("before_reading", "beside", "by", "device", "epoch", "fingerprint", "holder", "inode", "name", "own"),
+        *("project", "resource", "root", "seen", "stored"),
     )
     root: str
     """The top of the checkout."""
@@ -185,7 +173,7 @@ def clear(path: str) -> None:
     """End the quarantine of a file."""
     found = quarantined(path)
     while found is not None:
-        found.by = ""
+        found.by = found.own = ""
         if found.save():
             return
         found = quarantined(path)
