@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,12 @@ def test_a_command_that_ends_while_the_holder_edits_is_not_blamed(claude: Start,
     begin(ben)
     ann.say("PreToolUse", **edit_call(repo / "a.py"), tool_use_id="e")
     put(repo / "a.py", "ONE\nTWO\n")
-    assert finish(ben) == ""
-    ann.say("PostToolUse", **edit_call(repo / "a.py"), tool_use_id="e", tool_response="ok")
+    with ThreadPoolExecutor() as threads:
+        told = threads.submit(finish, ben)
+        with pytest.raises(TimeoutError):
+            told.result(0.2)  # it waits
+        ann.say("PostToolUse", **edit_call(repo / "a.py"), tool_use_id="e", tool_response="ok")
+        assert told.result() == ""
     assert messages(ann) == []
     ann.commit("a.py")
 

@@ -2,16 +2,20 @@
 
 A hook can be killed at any moment, and two hooks can notice the same thing. So a message is sent before the guard notes
 that something was noticed, and whoever notices it again sends the same message, which the board takes once.
+
+Sub-agents have no turns of their own, in which clients show messages. So a message to one goes to its main agent, and
+the sub-agent gets a note.
 """
 
 from __future__ import annotations
 
 from ..errors import Invalid
 from ..names import checksum, short
+from .agent_notes import leave_notes
 from .agent_state import AgentState
 
 CHANNEL = "guard"
-_HOME = "home"
+_HOME, _MAIN = "home", "main"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +33,29 @@ def home_of(state: AgentState) -> str:
     return (state.get(_HOME) or b"").decode()
 
 
+def note_main(state: AgentState, main: str) -> None:
+    """Remember whose sub-agent an agent is."""
+    if main_of(state) != main:
+        state.put(_MAIN, main.encode())
+
+
+def main_of(state: AgentState) -> str:
+    """The main agent of a sub-agent; "" if it is none, or if its hooks have not run here."""
+    return (state.get(_MAIN) or b"").decode()
+
+
 def tell(board: Board, holder: str, body: str, *, once: str, project: str = "") -> None:
     """Tell a holder what concerns its files. `once` says what has happened: about the same a holder is told once."""
+    reader = main_of(AgentState(holder)) or holder
+    if reader != holder:
+        leave_notes(AgentState(holder), [f"tiebreak: {body}"])
     params = {
-        "to": short(holder),
-        "body": body,
+        "to": short(reader),
+        "body": body if reader == holder else f"To your sub-agent {short(holder)}: {body}",
         "importance": "high",
         "channel": CHANNEL,
         "later": True,  # it holds a file, so it exists
-        "project": home_of(AgentState(holder)) or project or board.project_names,
+        "project": home_of(AgentState(reader)) or project or board.project_names,
     }
     key = checksum(f"{once} {holder}".encode("utf-8", "surrogateescape"))
     try:

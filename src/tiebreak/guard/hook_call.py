@@ -45,6 +45,7 @@ class HookCall:
         "subagent",
         "tool",
         "tool_use",
+        "writes",
     )
 
     def __init__(self, client: str, phase: str, session: str, cwd: str) -> None:
@@ -67,6 +68,8 @@ class HookCall:
         """What a reading tool showed to the agent, if the client says so."""
         self.is_partial = False
         """Whether a reading tool showed only a part of the file."""
+        self.writes: dict[str, str] = {}
+        """The text that a tool for edits puts into each of `paths`, where the client says so."""
         self.replaces_file = False
         """Whether the tool replaces the whole file, whatever it contains."""
         self.seconds = 0.0
@@ -170,6 +173,18 @@ def files(call: HookCall, given: dict[str, Any]) -> list[str]:
     if not all(found):
         raise Invalid("hook input: the tool names no file")
     return [os.path.join(call.cwd, os.path.expanduser(path)) for path in dict.fromkeys(found)]
+
+
+NEW_TEXTS = ("content", "contents", "new_string", "newString")
+"""The names that tools have for the parameter with the text that they put into the file."""
+
+
+def writes(call: HookCall, given: dict[str, Any]) -> dict[str, str]:
+    """What a tool for edits puts into its files; they are more than one only where it is unknown which one it uses."""
+    edits = given.get("edits")
+    parts = [given, *(each for each in edits if isinstance(each, dict))] if isinstance(edits, list) else [given]
+    texts = [part[name] for part in parts for name in NEW_TEXTS if isinstance(part.get(name), str)]
+    return dict.fromkeys(call.paths, "\n".join(texts))
 
 
 def quoted(words: str, width: int) -> str:

@@ -10,7 +10,7 @@ from ..limits import CLAIM_LEASE, HOLD_LEASE
 from ..names import agent as check_agent
 from .agent_state import AgentState
 from .guarded_file import project_of
-from .holder_messages import home_of, note_home
+from .holder_messages import home_of, note_home, note_main
 from .hook_call import PROMPT, START
 
 TYPE_CHECKING = False
@@ -53,6 +53,8 @@ class HookContext:
         self.environ = environ
         self.agent = agent_of(call, environ)
         self.state = AgentState(self.agent, environ)
+        if call.subagent:
+            note_main(self.state, main_agent(call, environ))
         self.board = Board(engine, agent=self.agent, project=self._project())
 
     def _project(self) -> str:

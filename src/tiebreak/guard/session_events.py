@@ -6,11 +6,12 @@ import os
 
 from ..errors import Invalid, TiebreakError
 from ..held_files import called, path_of
-from ..limits import SHOWN
+from ..limits import HOLD_LEASE, SHOWN
 from ..model import holder_id
 from ..names import short
 from ..text import span
 from .agent_notes import leave_notes, take_notes
+from .agent_state import AgentState
 from .holder_messages import CHANNEL
 from .hook_call import Verdict, quoted
 from .hook_context import main_agent, remember_claims
@@ -225,14 +226,29 @@ def stop(hook: HookContext) -> Verdict:
 
 
 def subagent_stop(hook: HookContext) -> Verdict:
-    """A sub-agent has ended: release its holds."""
+    """A sub-agent has ended: its main agent gets what it left undone, and its other holds are released."""
     _look_back(hook)
     if hook.call.subagent:
+        _hand_back(hook)
         _release(hook, everything=True)
         _leave(hook)
     else:
         hook.renew()
     return Verdict()
+
+
+def _hand_back(hook: HookContext) -> None:
+    """Give the main agent the notes that nobody has read, and the holds on files that somebody else changed."""
+    from .files.left_contents import pass_on
+
+    main = main_agent(hook.call, hook.environ)
+    mine = [hold for hold in live_holds(hook.board) if holder_id(hold) == hook.agent]
+    for resource in _disturbed(mine):
+        try:
+            pass_on(hook.board.holds.transfer(resource=resource, to=main, lease=HOLD_LEASE), hook.agent)
+        except TiebreakError:
+            pass  # it is held or gone by now
+    leave_notes(AgentState(main), take_notes(hook.state))
 
 
 def end(hook: HookContext) -> Verdict:

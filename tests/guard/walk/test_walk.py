@@ -77,10 +77,6 @@ def never(*_: Any) -> bool:
     return False
 
 
-def always(*_: Any) -> bool:
-    return True
-
-
 def not_kept(*_: Any) -> str:
     raise OSError
 
@@ -98,8 +94,8 @@ def not_looked_at(*kinds: str) -> Callable[[str, str], DiskState]:
     return planted
 
 
-def as_first_seen(hook: Any, root: str, record: Any, command: Any) -> Interference | None:
-    return interference_harm(hook, root, record, command) if record.path in command.seen else None
+def as_first_seen(hook: Any, root: str, record: Any, command: Any, patience: Any) -> Interference | None:
+    return interference_harm(hook, root, record, command, patience) if record.path in command.seen else None
 
 
 interference_harm = interference._harm
@@ -135,12 +131,6 @@ UNTOLD = "ben was not told about src/red.txt"
             as_first_seen,
             [Step(2, "ann", "throw away", beside=1, is_late=True), Step(3, "ben", "edit", name=BLUE)],
             "ben was not told about src/blue.txt",
-        ),
-        (
-            "files.interference.is_being_edited",
-            always,
-            [Step(2, "ann", "throw away", beside=1), Step(3, "cat", "look")],
-            UNTOLD,
         ),
     ],
 )

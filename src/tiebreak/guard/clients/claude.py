@@ -67,6 +67,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
     if name in _EDITS:
         call.tool, call.replaces_file, call.has_failed = EDIT, name == "Write", failed
         call.paths = hook_call.files(call, given)
+        call.writes = hook_call.writes(call, given)
     elif name in _READS and not failed:
         call.tool, call.paths = READ, hook_call.files(call, given)
         call.shown = _shown(data)

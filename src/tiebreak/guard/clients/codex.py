@@ -35,7 +35,8 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
     if call.phase in (BEFORE, AFTER):
         name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
         if name in ("apply_patch", "Edit", "Write"):
-            call.tool, call.paths = EDIT, _patched(call, given)
+            call.tool, call.writes = EDIT, _patched(call, given)
+            call.paths = list(call.writes)
         elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
             call.tool, call.seconds = SHELL, hook_call.duration(given)
     elif call.phase == PERMISSION:
@@ -43,18 +44,25 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
     return call
 
 
-def _patched(call: HookCall, given: dict[str, Any]) -> list[str]:
-    """The files that a patch names."""
+def _patched(call: HookCall, given: dict[str, Any]) -> dict[str, str]:
+    """The files that a patch names, and the lines that it adds to each of them."""
     patch = given.get("command", given.get("patch", given.get("input")))
     if isinstance(patch, list):  # ["apply_patch", TEXT]
         patch = patch[-1] if patch else None
     if not isinstance(patch, str):
         raise Invalid("hook input: the patch is not text")
-    lines = map(str.strip, patch.split("\n"))  # Codex accepts blanks before these lines
-    found = [line[len(head) :].strip() for line in lines for head in _HEADS if line.startswith(head)]
-    if not found or len(found) > hook_call.MOST_PATHS or not all(found) or "\0" in patch:
+    added: dict[str, list[str]] = {}
+    path = ""
+    for line in map(str.strip, patch.split("\n")):  # Codex accepts blanks before the names
+        head = next((each for each in _HEADS if line.startswith(each)), None)
+        if head is not None:
+            path = line[len(head) :].strip()
+            added.setdefault(path, [])
+        elif path and line.startswith("+"):
+            added[path].append(line[1:])
+    if not added or len(added) > hook_call.MOST_PATHS or not all(added) or "\0" in patch:
         raise Invalid("hook input: the patch names no file, or too many")
-    return [os.path.join(call.cwd, path) for path in dict.fromkeys(found)]
+    return {os.path.join(call.cwd, path): "\n".join(lines) for path, lines in added.items()}
 
 
 # ── For `tb init` ────────────────────────────────────────────────────────────────────────────────────

@@ -60,9 +60,10 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
 
 def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
     name, given = hook_call.text(data, "tool_name", needed=True), hook_call.mapping(data, "tool_input")
-    if name in _EDITS and not failed:
-        call.tool, call.replaces_file = EDIT, name == "Write"
+    if name in _EDITS:
+        call.tool, call.replaces_file, call.has_failed = EDIT, name == "Write", failed
         call.paths = hook_call.files(call, given)
+        call.writes = hook_call.writes(call, given)
     elif name in _READS and not failed:
         call.tool, call.paths = READ, hook_call.files(call, given)
     elif name in _SHELLS or name.startswith("MCP:"):

@@ -48,6 +48,7 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
         if name in _EDITS:
             call.tool, call.replaces_file = EDIT, name == "write_file"
             call.paths = hook_call.files(call, given)
+            call.writes = hook_call.writes(call, given)
         elif name in _READS:
             call.tool, call.paths = READ, hook_call.files(call, given)
         elif name == "run_shell_command" or (name.startswith("mcp_") and "tiebreak" not in name):

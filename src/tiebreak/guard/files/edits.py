@@ -11,7 +11,7 @@ import os
 from ...agent_names import same_family
 from ...errors import Lost
 from ...fingerprints import digest
-from ...held_files import file_resource, path_of
+from ...held_files import path_of
 from ...limits import HOLD_LEASE
 from ...model import holder_id
 from ...names import short
@@ -25,19 +25,16 @@ from ..hook_context import main_agent
 from . import read_set
 from .disk_state import ABSENT, FILE, LINK, look
 from .edit_marks import edit_begins, edit_ends
-from .left_contents import accept, remember_left, watched_now
-from .safety_copies import find
-from .watched_files import quarantined, watched
+from .left_contents import accept, is_changed, pass_on, remember_left, watched_now
+from .stale_edits import stale
+from .watched_files import watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...model import Hold
     from ..guarded_file import GuardedFile
     from ..hook_context import HookContext
-    from .watched_files import WatchedFile
 
-HELD = ("hold.taken", "hold.renewed", "hold.released", "hold.expired", "hold.transferred")
-"""The events by which an agent is known to have held a file at that time."""
 ENOUGH = 600.0
 """A hold that lasts this many seconds more is not taken again."""
 
@@ -58,7 +55,7 @@ def before(hook: HookContext, *, reading_tool: bool) -> Verdict:
             return Verdict(deny=refusal(hook, lost, project))
     hook.renew()
     for file in files:
-        reason = _stale(hook, file, reading_tool)
+        reason = stale(hook, file, reading_tool=reading_tool)
         if reason:
             return Verdict(deny=reason)
     for file in files:
@@ -77,6 +74,8 @@ def _out_of_reach(hook: HookContext, path: str) -> str:
     state = look(record.root, record.name)
     if state.kind in (FILE, ABSENT) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
         return ""
+    if state.signature == record.seen and not record.by:
+        return ""  # its holder made it so; what the tool writes to is held under its own name
     holds = hook.board.holds.list(project=record.project, matching=record.resource)
     if all(each.path != record.path for each in watched_now(holds)):
         return ""
@@ -151,9 +150,9 @@ def _inherit(hook: HookContext, project: str, lost: Lost) -> bool:
     above = main_agent(hook.call, hook.environ)
     if f"{lost.holder}~{lost.data.get('session')}" != above:
         return False
-    hook.board.holds.transfer(
-        resource=str(lost.data["resource"]), to=hook.agent, agent=above, project=project, lease=HOLD_LEASE
-    )
+    resource = str(lost.data["resource"])
+    hold = hook.board.holds.transfer(resource=resource, to=hook.agent, agent=above, project=project, lease=HOLD_LEASE)
+    pass_on(hold, above)
     return True
 
 
@@ -192,77 +191,19 @@ def _doing(hook: HookContext, lost: Lost, project: str) -> str:
     return "; ".join(quoted(word, 120) for word in words) + gone
 
 
-def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
-    """Why the edit would overwrite changes that the agent has not seen; "" if it would not."""
-    difference = read_set.changed(hook.state, file.path)
-    if difference is None:
-        return _unseen(hook, file)
-    own = read_set.made_by_own_command(hook.state, file.path)
-    is_gone = not os.path.lexists(file.path)
-    if own and (is_gone or not hook.call.replaces_file):
-        return ""
-    again = "Read it again, then repeat the edit on what is there now."
-    if not reading_tool:  # without a reading tool, this refusal shows the agent the changes
-        read_set.remember(hook.state, file.path)
-        again = "Look at the difference, then repeat the edit on what is there now."
-    if is_gone:  # nothing is there to be read, and nothing gets lost
-        read_set.remember(hook.state, file.path)
-        again = "Write it again if it has to be there."
-    by = "by your own command" if own else _by(hook, file, read_set.age(hook.state, file.path))
-    return f"tiebreak: {file.name} was changed since you last saw it, {by}. {again}{_kept(hook, file)}\n{difference}"
-
-
-def _kept(hook: HookContext, file: GuardedFile) -> str:
-    """How the agent gets back what it left, if somebody else's command changed it."""
-    record = quarantined(os.path.join(file.root, file.disk_name))
-    if record is None or not same_family(record.holder, hook.agent) or find(record.path, record.fingerprint) is None:
-        return ""
-    return f" `tb recover {argument(record.path)}` brings back what you left."
-
-
-def _by(hook: HookContext, file: GuardedFile, age: float) -> str:
-    """During whose command it changed, or which other agent held it in the last `age` seconds."""
-    since = hook.board.upkeep.now() - age
-    record = quarantined(os.path.join(file.root, file.disk_name))
-    if record is not None:
-        return f"while a command of {short(record.by)} ran"
-    everywhere = file_resource(file.name)
-    events = [
-        event
-        for name in dict.fromkeys((file.resource, everywhere))
-        for event in hook.board.events.read(subject=name, project=file.project, event="hold", newest=True)
-    ]
-    events.sort(key=lambda event: event.number)
-    others = [e.agent for e in events if e.event in HELD and e.at >= since and e.agent not in (None, short(hook.agent))]
-    return f"while {others[-1]} held it" if others else "by nobody that tiebreak knows"
-
-
-def _unseen(hook: HookContext, file: GuardedFile) -> str:
-    """Why the edit would replace a new file that the agent has never read; "" if it would not."""
-    if not hook.call.replaces_file or read_set.knows(hook.state, file.path):
-        return ""
-    try:
-        written = os.stat(file.path).st_mtime_ns
-    except OSError:
-        return ""
-    began = hook.state.moment("born")
-    if not began or written < began:
-        return ""
-    return (
-        f"tiebreak: {file.name} was written since you started, {_by(hook, file, hook.state.age('born'))}, and you have "
-        "never read it. Read it first, then decide whether to replace it."
-    )
-
-
 def after(hook: HookContext) -> Verdict:
     """After an edit: remember the file as the agent left it, and store its hash with the hold."""
     if hook.call.has_failed:
         _end_marks(hook)
         hook.renew()
         return Verdict()
-    resources, hashes = [], []
+    resources, hashes, told = [], [], []
     for path in hook.call.paths:
         file = guarded_file(path, hook.environ)
+        if file is not None and (lost := _lost_edit(hook, file, path)):
+            told.append(lost)
+            edit_ends(hook.state, os.path.join(file.root, file.disk_name))
+            continue
         now = read_set.remember(hook.state, path)
         if file is None:
             continue
@@ -272,7 +213,26 @@ def after(hook: HookContext) -> Verdict:
             resources.append(file.resource)
             hashes.append(now)
     hook.renew(resources=resources, hashes=hashes)
-    return Verdict()
+    return Verdict(context="\n".join(told))
+
+
+def _lost_edit(hook: HookContext, file: GuardedFile, path: str) -> str:
+    """What to tell the agent if another agent's command has replaced what its tool wrote just now; "" if none has.
+
+    Only an edit of which not a line is left counts: formatters change what tools write, too.
+    """
+    record = watched(os.path.join(file.root, file.disk_name))
+    if record is None or record.holder != hook.agent or read_set.has_a_line(file.path, hook.call.writes.get(path, "")):
+        return ""
+    from .interference import makers
+
+    by = [record.by] if record.by else makers(record, look(record.root, record.name))
+    if not by:
+        return ""
+    return (
+        f"tiebreak: {plain(record.name)}, which you hold, has nothing of this edit any more: it was written while "
+        f"{'a command' if len(by) == 1 else 'commands'} of {' and '.join(map(short, by))} ran. Read it again."
+    )
 
 
 def _end_marks(hook: HookContext) -> None:
@@ -286,16 +246,11 @@ def _remember_own(hook: HookContext, file: GuardedFile) -> None:
     """The file is as this agent left it."""
     known = watched(os.path.join(file.root, file.disk_name))
     if known is not None and known.holder == hook.agent:
-        accept(known)
+        accept(known, known.beside)  # whose hooks have not come yet still have to tell
         return
     for hold in hook.board.holds.list(project=file.project, matching=file.resource):
         if holder_id(hold) == hook.agent:
             remember_left(hold, file.root, file.disk_name)
-
-
-def _is_changed(record: WatchedFile) -> bool:
-    """Whether a file is in quarantine, or not as its holder left it."""
-    return bool(record.by) or look(record.root, record.name).signature != record.seen
 
 
 def seen(hook: HookContext) -> Verdict:
@@ -308,7 +263,7 @@ def seen(hook: HookContext) -> Verdict:
         if not read_set.remember_seen(hook.state, path, hook.call.shown):
             continue
         known = watched(path)
-        if known is not None and known.holder == hook.agent and _is_changed(known) and not hook.call.is_partial:
+        if known is not None and known.holder == hook.agent and is_changed(known) and not hook.call.is_partial:
             from .interference import accept_seen
 
             told += accept_seen(known)

@@ -26,7 +26,7 @@ from ..live_holds import live_holds
 from ..working_places import WorkingPlaces
 from . import known_strays
 from .disk_state import ABSENT, FILE, REACHABLE, REPOSITORY_ABOVE, changed_at_in, look
-from .edit_marks import is_being_edited
+from .edit_marks import Patience
 from .interference_report import (
     Interference,
     name_from,
@@ -34,6 +34,7 @@ from .interference_report import (
     tell_of_stray,
     words_beside,
     words_by_relative,
+    words_to_relative,
 )
 from .left_contents import accept, held_names, is_as_left, remember_left, watched_anywhere
 from .running_commands import Look, is_at_prompt, others_in, running
@@ -83,8 +84,10 @@ def _changed_look(hook: HookContext, record: WatchedFile, state: DiskState, comm
     is_left = not others_in(record.root, record.holder, commands) and (
         not AgentState(record.holder).has_hooks or _holder_may_have_changed(record, state, commands)
     )
-    fingerprint = keep(record.path, record.holder if is_left else "") or state.fingerprint()
-    return Look(state.signature, fingerprint or "", record.fingerprint if is_left else None)
+    if is_left:
+        accept(record)
+        return Look(state.signature)
+    return Look(state.signature, keep(record.path, "") or state.fingerprint() or "")
 
 
 def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], known: set[str]) -> list[WatchedFile]:
@@ -119,12 +122,13 @@ def _holder_may_have_changed(
 # ── The agent's own files ────────────────────────────────────────────────────────────────────────────
 
 
-def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> None:
-    """What this agent's command changed in its own files is what it left. What to tell it about others becomes a note.
+def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> list[str]:
+    """What this agent's command changed in its own files is what it left; what to tell it about others becomes a note.
 
-    `records` are those of this agent, its main agent and its sub-agents. They are told what it changed in their files.
+    `records` are those of this agent, its main agent and its sub-agents. They are told what it changed in their files;
+    returns what to tell this agent about these.
     """
-    commands = None
+    commands, told = None, []
     for record in records:
         state, before = look(record.root, record.name), command.seen.get(record.path)
         if state.signature == (before.signature if before else record.seen):
@@ -134,19 +138,22 @@ def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCo
         if record.by:
             _change_in_quarantine(record, state, command)
             continue
-        if record.holder != hook.agent:
-            _change_of_relative(hook, record, state)
-            continue
         commands = running() if commands is None else commands
         others = _names(each for each in others_in(record.root, hook.agent, commands) if may_have_changed(each, state))
-        _accept(hook.state, record, state, others, _names(commands))
+        if record.holder == hook.agent:
+            _accept(hook.state, record, state, others, _names(commands))
+        elif any(each.agent == record.holder and may_have_changed(each, state) for each in commands):
+            _note(record, state, [*others, hook.agent])  # the end of its own command tells the holder
+            told.append(words_to_relative(record, state))
+        else:
+            told.append(_change_of_relative(hook, record, state, others))
+    return told
 
 
 def accept_seen(record: WatchedFile) -> list[str]:
     """Its holder has read a file that had changed, and goes on with it; returns what to tell the holder."""
     state = look(record.root, record.name)
-    others = others_in(record.root, record.holder, running()) if not record.by else ()
-    beside, left = _names(each for each in others if may_have_changed(each, state)), record.written
+    beside, left = makers(record, state) if not record.by else [], record.written
     if not beside:
         accept(record, is_read=True)
         return []
@@ -170,12 +177,18 @@ def _change_in_quarantine(record: WatchedFile, state: DiskState, command: Runnin
         found = watched(record.path)
 
 
-def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState) -> None:
-    """A command changed a file of its main agent or of a sub-agent: they may commit it, but have to know."""
-    words = words_by_relative(record, state, hook.agent, record.written)
-    leave_notes(AgentState(record.holder), [words])
+def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState, others: list[str]) -> str:
+    """A command changed a file of its main agent or of a sub-agent: both may commit it, but have to know.
+
+    Returns what to tell this agent.
+    """
+    leave_notes(AgentState(record.holder), [words_by_relative(record, state, [hook.agent, *others], record.written)])
+    words = words_to_relative(record, state)
     if state.kind == FILE:
-        accept(record, is_read=True)
+        accept(record, " ".join(others), is_read=True)
+    else:
+        _note(record, state, others)
+    return words
 
 
 def _accept(holder: AgentState, record: WatchedFile, state: DiskState, others: list[str], run: list[str]) -> None:
@@ -203,6 +216,12 @@ def _note(record: WatchedFile, state: DiskState, others: list[str]) -> None:
         found = watched(record.path)
 
 
+def makers(record: WatchedFile, state: DiskState) -> list[str]:
+    """The other agents, by id, whose commands run and may have made of a held file what is there."""
+    others = others_in(record.root, record.holder, running())
+    return _names(each for each in others if may_have_changed(each, state))
+
+
 def may_have_changed(command: RunningCommand, state: DiskState) -> bool:
     """Whether a command that runs now had begun when a file was changed. Of what is gone, nobody knows when."""
     return state.changed_at == 0 or command.since <= state.changed_at
@@ -220,7 +239,8 @@ def harmed(hook: HookContext, root: str, records: list[WatchedFile], command: Ru
 
     `root` is the checkout in which it ran.
     """
-    found = [each for each in (_harm(hook, root, record, command) for record in records) if each is not None]
+    patience = Patience()
+    found = [each for each in (_harm(hook, root, record, command, patience) for record in records) if each is not None]
     quarantined = [each for each in found if each.record.by]
     for holder, project in dict.fromkeys((each.record.holder, each.record.project) for each in quarantined):
         theirs = [each for each in quarantined if (each.record.holder, each.record.project) == (holder, project)]
@@ -228,7 +248,9 @@ def harmed(hook: HookContext, root: str, records: list[WatchedFile], command: Ru
     return found
 
 
-def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCommand) -> Interference | None:
+def _harm(
+    hook: HookContext, root: str, record: WatchedFile, command: RunningCommand, patience: Patience
+) -> Interference | None:
     """What happened to one file. Its record may change at the same time, and is read again then."""
     found = record
     while True:
@@ -236,9 +258,10 @@ def _harm(hook: HookContext, root: str, record: WatchedFile, command: RunningCom
         before = _last_known(found, command)
         if state.signature == before.signature and hook.agent not in found.beside.split():
             return None
-        told = _judge(hook, found, state, before, command)
-        if told is None or found.save():
-            break
+        if not patience.waits(found, state):
+            told = _judge(hook, found, state, before, command)
+            if told is None or found.save():
+                break
         newer = watched(record.path)
         if newer is None or newer.grant != record.grant:
             return None  # it has been released
@@ -263,20 +286,15 @@ def _judge(
     if state.signature == record.seen and not record.by:  # its holder has accepted it since
         record.beside = " ".join(each for each in beside if each != hook.agent)
         return True if hook.agent in beside else None
-    has_left_since = before.replaces == record.fingerprint  # something else than the record says
-    if is_as_left(record, state, now) and not has_left_since and not is_nested:
+    if is_as_left(record, state, now) and not is_nested:
         record.left(state, now, is_read=True)  # its holder has it back
         return False
     if now is not None and now == before.fingerprint and not is_nested:
         return None
-    if is_being_edited(record, state):
-        return None  # by a tool of its holder, which says so in a moment
     if not record.by and _holder_may_have_changed(record, state, running(), command.since):
         keep(record.path, record.holder)
         record.beside = " ".join(dict.fromkeys([*beside, hook.agent]))
         return True
-    if not record.by and has_left_since:
-        record.fingerprint = before.fingerprint
     if state.kind in REACHABLE and not AgentState(record.holder).has_hooks:
         keep(record.path, "")  # it may be what the holder has saved just now
     record.by, record.beside = record.by or hook.agent, ""

@@ -136,11 +136,20 @@ def _bring_back(record: WatchedFile, left: str) -> str:
     return f" `tb recover {argument(record.path)} --copy {copy.short}` brings back what you had left."
 
 
-def words_by_relative(record: WatchedFile, state: DiskState, agent: str, left: str) -> str:
-    """What a main agent or sub-agent is told about its file, which a command of the other one changed."""
-    changed = state.words(record.root)
-    ran = f"while a shell command of {short(agent)} ran"
+def words_by_relative(record: WatchedFile, state: DiskState, agents: list[str], left: str) -> str:
+    """What a main agent or sub-agent is told about its file: it changed while the other one's command ran.
+
+    `agents` are that one, and all others whose commands ran.
+    """
+    changed, names = state.words(record.root), " and ".join(map(short, agents))
+    ran = f"while {'a shell command' if len(agents) == 1 else 'shell commands'} of {names} ran"
     return f"tiebreak: {plain(record.name)}, which you hold, {changed} {ran}.{_bring_back(record, left)}"
+
+
+def words_to_relative(record: WatchedFile, state: DiskState) -> str:
+    """What the main agent or sub-agent is told whose command it was."""
+    held = f"which {short(record.holder)} of the same session holds"
+    return f"tiebreak: {plain(record.name)}, {held}, {state.words(record.root)} while that command ran."
 
 
 def words_unexplained(record: WatchedFile, state: DiskState) -> str:

@@ -94,9 +94,22 @@ def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -
     return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)
 
 
+def is_changed(record: WatchedFile) -> bool:
+    """Whether a file is in quarantine, or not as its holder left it."""
+    return bool(record.by) or look(record.root, record.name).signature != record.seen
+
+
 def watched_now(holds: Iterable[Hold]) -> list[WatchedFile]:
     """The records whose hold is still current on the board."""
     return _current(all_watched(), holds)
+
+
+def pass_on(hold: Hold, giver: str) -> None:
+    """A hold has passed to another agent of the same session, which goes on with what the giver left."""
+    for record in all_watched():
+        if (record.project, record.resource, record.holder) == (hold.project, hold.resource, giver):
+            record.holder, record.epoch = holder_id(hold) or "", hold.epoch
+            record.save()
 
 
 def watched_anywhere(board: Board, holds: Iterable[Hold]) -> list[WatchedFile]:

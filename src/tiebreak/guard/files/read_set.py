@@ -20,6 +20,8 @@ LONGEST_DIFFERENCE = 40
 """Most lines of a difference that an agent is shown."""
 WIDEST = 200
 """Most characters of such a line."""
+LEAST = 3
+"""Least characters of a line that tells one text from another."""
 RECENT = 10.0
 """Seconds: if a file was last changed longer ago, a tool that showed other text only formatted it differently."""
 
@@ -86,6 +88,14 @@ def made_by_own_command(state: AgentState, path: str) -> bool:
     return (state.get(own) or b"").decode("ascii", "replace") == _now(real)[0]
 
 
+def has_a_line(path: str, written: str) -> bool:
+    """Whether at least one line of a text, however indented, is in a file; True if the text has none to look for."""
+    lines = [line.strip() for line in written.splitlines()]
+    wanted = [line for line in lines if len(line) >= LEAST]
+    content = _now(os.path.realpath(path))[1] if wanted else None
+    return content is None or any(line in content.decode("utf-8", "replace") for line in wanted)
+
+
 def last_seen(state: AgentState, path: str) -> tuple[str, bytes | None]:
     """The hash of a file when the agent last read or wrote it, "" if it never did, and the contents if it is small."""
     known = state.get(f"reads/{key(os.path.realpath(path))}") or b""
@@ -111,18 +121,23 @@ def changed(state: AgentState, path: str) -> str | None:
     if known is None:
         return None
     seen, _, rest = known.partition(b"\n")
-    now, content = _now(real)
-    if now is None or seen.decode("ascii", "replace") == now:
-        return None
     before = rest.partition(b"\n")[2]
+    return difference(path, seen.decode("ascii", "replace"), before[1:] if before.startswith(b"+") else None)
+
+
+def difference(path: str, seen: str, before: bytes | None) -> str | None:
+    """What has changed in a file that had the hash `seen`, and the contents `before` if known; None if nothing has."""
+    now, content = _now(os.path.realpath(path))
+    if now is None or seen == now:
+        return None
     if now == "absent":
         return "(the file is gone)"
-    if content is None or not before.startswith(b"+"):
+    if content is None or before is None:
         return "(too large to show the difference)"
-    return _difference(before[1:], content)
+    return _lines_of(before, content)
 
 
-def _difference(before: bytes, after: bytes) -> str:
+def _lines_of(before: bytes, after: bytes) -> str:
     from difflib import unified_diff
 
     from ...text import block

@@ -24,8 +24,7 @@ DEFAULT = 600.0
 ROOM = 60.0
 """Seconds for which a command counts as running beyond the longest time that it may run."""
 MARK = "shell-"
-MADE_BY = "tiebreak command 4"
-_FOR = "for "
+MADE_BY = "tiebreak command 5"
 LENGTH = len(key(""))
 """Of the name of an agent's folder."""
 
@@ -33,14 +32,12 @@ LENGTH = len(key(""))
 class Look:
     """What was at a held place before a command."""
 
-    __slots__ = ("fingerprint", "replaces", "signature")
+    __slots__ = ("fingerprint", "signature")
 
-    def __init__(self, signature: str, fingerprint: str = "", replaces: str | None = None) -> None:
+    def __init__(self, signature: str, fingerprint: str = "") -> None:
         self.signature = signature
         self.fingerprint = fingerprint
         """"" if it was as in its record."""
-        self.replaces = replaces
-        """If it is what the holder left, although its record says something else: the fingerprint in the record."""
 
 
 class RunningCommand:
@@ -70,7 +67,7 @@ class RunningCommand:
         """Store the mark; returns the time that the command begins at."""
         lines = [MADE_BY, self.agent, self.session, self.root, str(self.seconds), self.branch]
         for path, look in self.seen.items():
-            lines += [path, look.signature, look.fingerprint, "" if look.replaces is None else f"{_FOR}{look.replaces}"]
+            lines += [path, look.signature, look.fingerprint]
         name = _name(tool_use)
         state.put(name, b"\0".join(line.encode("utf-8", "surrogateescape") for line in lines))
         return state.moment(name)
@@ -150,12 +147,12 @@ def _marked(state: AgentState) -> Iterator[RunningCommand]:
 def _read(state: AgentState, name: str) -> RunningCommand | None:
     stored = state.get(name, -1)  # it names all held files
     values = [] if stored is None else stored.decode("utf-8", "surrogateescape").split("\0")
-    if values[:1] != [MADE_BY] or len(values) % 4 != 2:
+    if values[:1] != [MADE_BY] or len(values) % 3:
         return None
     _, agent, session, root, seconds, branch, *seen = values
     found = RunningCommand(agent, session, root, float(seconds))
     found.branch, found.since = branch, state.moment(name)
-    for at in range(0, len(seen), 4):
-        path, signature, fingerprint, replaces = seen[at : at + 4]
-        found.seen[path] = Look(signature, fingerprint, replaces.removeprefix(_FOR) if replaces else None)
+    for at in range(0, len(seen), 3):
+        path, signature, fingerprint = seen[at : at + 3]
+        found.seen[path] = Look(signature, fingerprint)
     return found

@@ -95,7 +95,7 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     theirs = of_others(records, hook.agent)
     own = [each for each in records if each not in theirs]
     moved = _moved(own, command)
-    interference.accept_own(hook, own, command)
+    of_relatives = interference.accept_own(hook, own, command)
     found = repository(command.root) if command.root else None
     theirs = _still_changed(theirs, found)
     harmed = interference.harmed(hook, command.root, theirs, command)
@@ -104,7 +104,7 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
         moved |= _moved([each.record for each in harmed if not each.is_shared], command)
         verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed, moved)
     branches = look_at_branches(hook, found, records, command)
-    verdict.context = "\n".join(each for each in (verdict.context, *branches) if each)
+    verdict.context = "\n".join(each for each in (*of_relatives, verdict.context, *branches) if each)
     return verdict
 
 

@@ -12,9 +12,9 @@ from ...agent_names import same_family
 from ..agent_notes import leave_notes
 from ..agent_state import AgentState, key
 from .disk_state import look
-from .interference import may_have_changed
+from .interference import makers, may_have_changed
 from .interference_report import words_unexplained
-from .running_commands import others_in, own, running
+from .running_commands import own, running
 from .watched_files import watched
 
 TYPE_CHECKING = False
@@ -59,7 +59,6 @@ class UnseenChange:
 def unseen_in(agent: str, root: str, names: list[str]) -> list[UnseenChange]:
     """The unseen changes in these files. Without hooks an agent has no command that is known to run, so none."""
     found: dict[str, UnseenChange] = {}
-    commands: list[RunningCommand] | None = None
     for command in own(AgentState(agent), root):
         for path in (os.path.join(root, name) for name in names):
             before, record = command.seen.get(path), watched(path)
@@ -67,7 +66,5 @@ def unseen_in(agent: str, root: str, names: list[str]) -> list[UnseenChange]:
                 continue
             now = look(record.root, record.name)
             if now.signature == before.signature != record.seen and before.fingerprint != record.fingerprint:
-                commands = running() if commands is None else commands
-                others = (each for each in others_in(root, agent, commands) if may_have_changed(each, now))
-                found[path] = UnseenChange(record, now, list(dict.fromkeys(each.agent for each in others)))
+                found[path] = UnseenChange(record, now, makers(record, now))
     return list(found.values())
