@@ -74,7 +74,7 @@ def _out_of_reach(hook: HookContext, path: str) -> str:
     state = look(record.root, record.name)
     if state.kind in (FILE, ABSENT) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
         return ""
-    if state.signature == record.seen and not record.by:
+    if state.signature == record.seen:
         return ""  # its holder made it so; what the tool writes to is held under its own name
     holds = hook.board.holds.list(project=record.project, matching=record.resource)
     if all(each.path != record.path for each in watched_now(holds)):
