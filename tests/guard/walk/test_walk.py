@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tiebreak.engine import connect
 from tiebreak.guard.files import interference
 from tiebreak.guard.files.disk_state import ABSENT, LINK, LINK_ABOVE, DiskState, look
 from tiebreak.guard.files.interference_report import Interference
 
+from ...postgres import server
 from .play import Fault, Walk
 from .steps import Step, script
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from tiebreak.engine.protocol import Engine
 
 STEPS = 250
-SEEDS = range(1, 9)
+SEEDS = range(1, 8)
+POSTGRES_SEEDS = range(8, 9)
 MORE_SEEDS = range(9, 41)
 
 
@@ -34,7 +37,22 @@ def walk(folder: Path, engine: Engine, seed: int, steps: int) -> Walk:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_that_a_shell_or_git_does_loses_or_mixes_work_unseen(tmp_path: Path, engine: Engine, seed: int) -> None:
-    happened = walk(tmp_path, engine, seed, STEPS).happened
+    assert_much_happened(walk(tmp_path, engine, seed, STEPS))
+
+
+@pytest.mark.parametrize("seed", POSTGRES_SEEDS)
+def test_nothing_does_so_with_a_board_on_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    address = server().empty_board(server().database("guard"))
+    monkeypatch.setenv("TIEBREAK_BOARD", address)
+    engine = connect(address)
+    try:
+        assert_much_happened(walk(tmp_path, engine, seed, STEPS))
+    finally:
+        engine.close()
+
+
+def assert_much_happened(walked: Walk) -> None:
+    happened = walked.happened
     assert happened["written"] >= 15
     assert happened["commits"] >= 3
     assert happened["denied"] >= 5
