@@ -23,7 +23,7 @@ SHOWN = 16
 RECOVERS, READS = 0.75, 0.6
 """How often an agent brings back what it lost, and how often it looks at what has changed."""
 UNNAMED = "is known by its path alone"
-"""What a hook says about a new repository without commits, on a board of several machines. Nothing in it can be held."""
+"""What a hook says of a new repository without commits, on a board of several machines: nothing in it can be held."""
 
 
 class Fault(AssertionError):
