@@ -7,7 +7,6 @@ is left alone, except by the agent whose command changed it: that one may give b
 from __future__ import annotations
 
 import os
-import stat
 
 from ...agent_names import same_family
 from ...errors import Invalid, Lost, NotFound, Refused
@@ -48,7 +47,8 @@ class KeptFile:
     def is_as(self, copy: SafetyCopy) -> bool:
         """Whether the file has the contents of a copy, and is executable if that was."""
         mode = self.now.mode()
-        return copy.fingerprint == self.fingerprint and (mode is None or safety_copies.kind_of(mode) == copy.kind)
+        is_alike = mode is None or safety_copies.is_executable(mode) == copy.is_executable
+        return copy.fingerprint == self.fingerprint and is_alike
 
     def state(self) -> str:
         """What happened to the file since its holder left it, in a few words."""
@@ -56,7 +56,7 @@ class KeptFile:
             return self.now.words(self.root)
         if self.is_as(self.left):
             return "as it was left"
-        return "lost its executable bit" if self.left.kind == safety_copies.EXECUTABLE else "became executable"
+        return "lost its executable bit" if self.left.is_executable else "became executable"
 
     def chosen(self, wanted: int | str) -> SafetyCopy:
         """The wanted copy: a number from 1 for the newest, or the beginning of its fingerprint; 0 for what was left."""
@@ -129,7 +129,7 @@ def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
     record = _checked(board, file, copy)
     contents = _contents(copy)
     _make_room(file)
-    _write(file, contents, copy.kind)
+    _write(file, contents, copy)
     if record is not None and same_family(record.holder, board.agent):
         accept(record)
     elif record is not None and copy.fingerprint in (record.fingerprint, record.written):
@@ -174,7 +174,8 @@ def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
     if record.own not in ("", copy.fingerprint):
         return False
     kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
-    return any(each is not None and (each.fingerprint, each.kind) == (copy.fingerprint, copy.kind) for each in kept)
+    wanted = (copy.fingerprint, copy.is_executable)
+    return any(each is not None and (each.fingerprint, each.is_executable) == wanted for each in kept)
 
 
 def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
@@ -219,7 +220,7 @@ def write_into(path: str, copy: SafetyCopy) -> None:
     """Write a copy to a new file; raises `Refused` if there is something already."""
     contents = _contents(copy)
     try:
-        _put(path, contents, copy.kind, replace=False)
+        _put(path, contents, copy, replace=False)
     except FileExistsError:
         raise Refused(f"{path} exists already", hint="name a new file") from None
     except OSError as exc:
@@ -233,36 +234,36 @@ def _contents(copy: SafetyCopy) -> bytes:
         raise Refused(f"the copy could not be read: {exc.strerror}") from None
 
 
-def _write(file: KeptFile, contents: bytes, kind: str) -> None:
+def _write(file: KeptFile, contents: bytes, copy: SafetyCopy) -> None:
     if look(file.root, file.name).signature != file.now.signature:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again")
     try:
-        _put(file.path, contents, kind, replace=file.now.kind != ABSENT, mode=file.now.mode())
+        _put(file.path, contents, copy, replace=file.now.kind != ABSENT, mode=file.now.mode())
     except FileExistsError:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again") from None
     except OSError as exc:
         raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
 
 
-def _executable(mode: int) -> int:
-    """These permissions, and to execute the file for everybody who may read it."""
-    return mode | (mode & 0o444) >> 2 | 0o100
+def _permissions(copy: SafetyCopy, there: int | None) -> int:
+    """Those that the file had, without what the file that is there now denies to others than its owner."""
+    if there is None:
+        return copy.mode
+    mode = there | 0o700
+    return (mode | (mode & 0o444) >> 2) & copy.mode
 
 
-def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | None = None) -> None:
+def _put(path: str, contents: bytes, copy: SafetyCopy, *, replace: bool, mode: int | None = None) -> None:
     """Write a file beside the path and give it its name; without `replace`, only if nothing has it.
 
     `mode` are the permissions of the file that was there, if there was one.
     """
     partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
     try:
-        if kind == safety_copies.LINK:
+        if copy.is_link:
             os.symlink(os.fsdecode(contents), partial)
         else:
-            replace_file(partial, contents, mode=mode)
-            given = stat.S_IMODE(os.stat(partial).st_mode)
-            if safety_copies.kind_of(given) != kind:
-                os.chmod(partial, _executable(given) if kind == safety_copies.EXECUTABLE else given & ~0o111)
+            replace_file(partial, contents, mode=_permissions(copy, mode))
         if replace:
             os.replace(partial, path)
         else:
