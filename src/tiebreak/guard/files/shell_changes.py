@@ -279,12 +279,12 @@ def _held_by_another(
         )
         known.by = hook.agent
         known.replace()
-        found = Interference(known, look(known.root, known.name), file.name)
+        found = Interference(known, look(known.root, known.name), file.disk_name)
         if WorkingPlaces(hook.board).works_in(holder, file.root):
             tell_holder(hook.board, [found])
         else:
             tell_of_other_checkout(hook.board, known)
-    harmed.append(Interference(known, look(known.root, known.name), file.name))
+    harmed.append(Interference(known, look(known.root, known.name), file.disk_name))
 
 
 def _report(taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:
