@@ -36,13 +36,13 @@ class KeptFile:
         self.copies = list(safety_copies.copies(path))
         self.now = look(root, self.name)
         self.fingerprint = self.now.fingerprint()
-        self.left = self._left()
+        self.last = self._last()
         """The copy of what its holder left last; without a holder, of what an agent left last."""
 
-    def _left(self) -> SafetyCopy | None:
+    def _last(self) -> SafetyCopy | None:
         record = _record(self.path)
-        left = safety_copies.find(self.path, record.written) if record is not None else None
-        return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
+        found = safety_copies.find(self.path, record.written) if record is not None else None
+        return found or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
 
     def is_as(self, copy: SafetyCopy) -> bool:
         """Whether the file has the contents of a copy, and is executable if that was."""
@@ -52,18 +52,16 @@ class KeptFile:
 
     def state(self) -> str:
         """What happened to the file since its holder left it, in a few words."""
-        if self.left is None or self.left.fingerprint != self.fingerprint:
+        if self.last is None or self.last.fingerprint != self.fingerprint:
             return self.now.words(self.root)
-        if self.is_as(self.left):
+        if self.is_as(self.last):
             return "as it was left"
-        return "lost its executable bit" if self.left.is_executable else "became executable"
+        return "lost its executable bit" if self.last.is_executable else "became executable"
 
     def chosen(self, wanted: int | str) -> SafetyCopy:
         """The wanted copy: a number from 1 for the newest, or the beginning of its fingerprint; 0 for what was left."""
-        if self.left is None:
-            raise NotFound(
-                f"{self.name}: no copy of it is kept", hint="`tb recover` in its checkout lists the files that have one"
-            )
+        if self.last is None:
+            raise NotFound(f"{self.path}: no copy of it is kept", hint="`tb recover /` lists all files that have one")
         every = f"`tb recover --list {argument(self.path)}`"
         if isinstance(wanted, str):
             return self._named(wanted, every)
@@ -71,9 +69,9 @@ class KeptFile:
             if not 0 < wanted <= len(self.copies):
                 raise Invalid(f"{self.name} has no copy {wanted}, only {len(self.copies)}", hint=f"{every} lists them")
             return self.copies[wanted - 1]
-        if self.is_as(self.left):
+        if self.is_as(self.last):
             raise Refused(f"{self.name} is as it was left", hint=f"{every} shows earlier copies")
-        return self.left
+        return self.last
 
     def _named(self, wanted: str, every: str) -> SafetyCopy:
         """The copy whose fingerprint begins so: of several with the same contents, the newest that an agent left."""
@@ -93,15 +91,19 @@ def kept_file(path: str, folder: str) -> KeptFile:
     that a command put in the place of a folder must not be.
     """
     full = os.path.normpath(os.path.join(folder, path))
-    full = next((each for each in _names(full) if _record(each) or any(safety_copies.copies(each))), full)
-    record = _record(full)
+    return _file_at(next((each for each in _names(full) if _record(each) or any(safety_copies.copies(each))), full))
+
+
+def _file_at(path: str) -> KeptFile:
+    """The file that has this very name: in the checkout of its record, else in the repository that is there now."""
+    record = _record(path)
     if record is not None:
-        return KeptFile(record.root, full)
-    above = os.path.dirname(full)
+        return KeptFile(record.root, path)
+    above = os.path.dirname(path)
     while not os.path.isdir(above) or os.path.islink(above):
         above = os.path.dirname(above)
     found = repository(above)
-    return KeptFile(found.root if found is not None else os.path.realpath(above), full)
+    return KeptFile(found.root if found is not None else os.path.realpath(above), path)
 
 
 def _record(path: str) -> WatchedFile | None:
@@ -117,10 +119,11 @@ def _names(full: str) -> list[str]:
     return list(dict.fromkeys(os.path.join(each, *parts[at:]) for at, each in enumerate(above, 1)))
 
 
-def kept_files(root: str) -> list[KeptFile]:
-    """The files in a checkout of which there are safety copies."""
+def kept_files(folder: str) -> list[KeptFile]:
+    """The files below a folder of which there are safety copies. The folder may be gone."""
+    tops = {os.path.join(each, "") for each in (os.path.normpath(folder), os.path.realpath(folder))}
     paths = {copy.path for copy in safety_copies.every_file()}
-    return [KeptFile(root, path) for path in sorted(paths) if path.startswith(root + os.sep)]
+    return [_file_at(path) for path in sorted(paths) if any(map(path.startswith, tops))]
 
 
 def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
