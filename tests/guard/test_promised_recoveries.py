@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tiebreak import Refused
+from tiebreak.fingerprints import LARGEST
+from tiebreak.guard.files import recovery
+from tiebreak.guard.files.disk_state import look
 
 from ..cli.command import TB, Tb, complaint
 from .actors import Claude, git
@@ -29,6 +36,11 @@ def ann(claude: Start) -> Claude:
 def ben(claude: Start) -> Claude:
     """Somebody else in the same checkout."""
     return claude("ben")
+
+
+def messages(agent: Claude) -> list[str]:
+    """All that an agent has been sent."""
+    return [each.body for each in agent.board.messages.inbox()]
 
 
 def command(told: str, verb: str = "recover") -> list[str]:
@@ -52,6 +64,21 @@ def lost(claude: Start, repo: Path, tmp_path: Path) -> tuple[Claude, Path]:
     return ann, tree
 
 
+def test_the_files_of_a_lost_worktree_are_listed_by_the_command_in_the_message(
+    tb: Tb, repo: Path, tmp_path: Path, lost: tuple[Claude, Path]
+) -> None:
+    ann, tree = lost
+    words = command(messages(ann)[0])
+    for folder in (repo, tmp_path):
+        listed = tb("--as", ann.agent, *words, "--json", cwd=folder).json
+        assert [(row["path"], row["state"]) for row in listed] == [
+            (f"{tree}/a.py", "was removed"),
+            (f"{tree}/src/b.py", "was removed"),
+        ]
+    assert tb("--as", ann.agent, "recover", listed[1]["path"]).code == 0
+    assert (tree / "src/b.py").read_text() == "B\n"
+
+
 def test_outside_of_a_repository_all_that_is_kept_is_listed(tb: Tb, tmp_path: Path, lost: tuple[Claude, Path]) -> None:
     rows = [line.split()[0] for line in tb("recover", cwd=tmp_path).out.splitlines()]
     assert rows == ["tree/a.py", "tree/src/b.py"]
@@ -71,6 +98,93 @@ def test_a_file_is_recovered_from_within_the_folder_that_is_gone(tb: Tb, lost: t
     assert (tree / "src/b.py").read_text() == "B\n"
 
 
+# ── Something is in the way ──────────────────────────────────────────────────────────────────────────
+
+IN_THE_WAY = {
+    "a link above": "mv src old && ln -s old src",
+    "another repository above": "git init -q src",
+    "a file in place of the folder": "rm -rf src && echo x > src",
+    "a folder": "rm src/b.py && mkdir src/b.py",
+    "a large file": f"truncate -s {LARGEST + 1} src/b.py",
+}
+
+
+@pytest.mark.parametrize("change", IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
+def test_what_cannot_be_put_back_is_not_promised_to_be(
+    tb: Tb, tmp_path: Path, ann: Claude, ben: Claude, change: str
+) -> None:
+    assert "tb recover" not in ben.bash(change)
+    [told] = [each for each in messages(ann) if "cannot be committed before" in each]
+    words = command(told)
+    assert words[-2:] == ["--into", "PATH"]
+    assert tb("--as", ann.agent, *words[:-1], "back.py", cwd=tmp_path).code == 0
+    assert (tmp_path / "back.py").read_text() == "B\n"
+
+
+@pytest.mark.parametrize("change", IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
+def test_when_what_is_in_the_way_is_moved_as_the_refusal_says_the_file_comes_back(
+    tb: Tb, repo: Path, tmp_path: Path, ann: Claude, ben: Claude, change: str
+) -> None:
+    ben.bash(change)
+    refused = complaint(tb("--as", ann.agent, "recover", "src/b.py"), 1)
+    moved = re.findall("move (.*?) elsewhere", refused)[0]
+    os.rename(moved, tmp_path / "moved")
+    tb("--as", ann.agent, "recover", "src/b.py")
+    assert (repo / "src/b.py").read_text() == "B\n"
+
+
+def test_what_cannot_be_read_is_not_said_to_be_too_large(
+    repo: Path, ann: Claude, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo / "a.py").write_text("secret\n")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    file = recovery.kept_file("a.py", str(repo))
+    with pytest.raises(Refused, match=r"a\.py cannot be read, so no copy of it can be kept") as refused:
+        recovery.recover(ann.board, file, 0)
+    assert f"`chmod u+rwX {repo}/a.py`" in refused.value.hint
+    assert (repo / "a.py").read_text() == "secret\n"
+
+
+def test_a_file_in_a_folder_that_nobody_may_enter_does_not_count_as_removed(
+    repo: Path, ann: Claude, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.lstat
+
+    def closed(path: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(f"{repo}/src/"):
+            raise PermissionError(13, "Permission denied")
+        return really(path, **more)
+
+    monkeypatch.setattr(os, "lstat", closed)
+    state = look(str(repo), "src/b.py")
+    assert state.words(str(repo)) == "is out of reach, because its folder src was made inaccessible"
+    with pytest.raises(Refused, match="was made inaccessible") as refused:
+        recovery.recover(ann.board, recovery.kept_file("src/b.py", str(repo)), 0)
+    assert f"`chmod u+rwX {repo}/src` and try again" in refused.value.hint
+
+
+# ── Who may ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_who_may_not_give_a_file_back_is_not_told_that_it_can(tb: Tb, claude: Start, ann: Claude, ben: Claude) -> None:
+    cleo = claude("cleo")
+    bens, cleos = ben.bash("echo ben > a.py"), cleo.bash("echo cleo > a.py")
+    assert "tb recover" not in cleos
+    assert tb("--as", cleo.agent, "recover", "a.py").code == 1
+    assert tb("--as", ben.agent, *command(bens)).code == 0
+
+
+def test_the_command_for_several_files_brings_back_all_and_every_holder_is_named(
+    tb: Tb, repo: Path, claude: Start, ann: Claude, ben: Claude
+) -> None:
+    cleo = claude("cleo")
+    cleo.edit("docs/c.md", "c", "C")
+    told = ben.bash("rm a.py src/b.py docs/c.md")
+    assert f"ask with `tb send {ann.name} …` or `tb send {cleo.name} …`" in told
+    assert tb("--as", ben.agent, *command(told)).code == 0
+    assert [(repo / name).read_text() for name in ("a.py", "src/b.py", "docs/c.md")] == ["ONE\ntwo\n", "B\n", "C\n"]
+
+
 def test_one_file_that_is_refused_does_not_keep_the_others_from_being_recovered(
     tb: Tb, repo: Path, ann: Claude, ben: Claude
 ) -> None:
@@ -78,6 +192,12 @@ def test_one_file_that_is_refused_does_not_keep_the_others_from_being_recovered(
     done = tb("--as", ann.agent, "recover", "a.py", "src/b.py")
     assert (done.code, done.err.splitlines()[0]) == (1, "tb: a.py is as it was left")
     assert (repo / "src/b.py").read_text() == "B\n"
+
+
+def test_the_holder_can_accept_that_a_file_is_gone(tb: Tb, repo: Path, ann: Claude, ben: Claude) -> None:
+    ben.bash("rm src/b.py")
+    assert tb("--as", ann.agent, *command(messages(ann)[0], "renew")).code == 0
+    assert ann.commit("src/b.py")["paths"] == ["src/b.py"]
 
 
 # ── Arguments ────────────────────────────────────────────────────────────────────────────────────────

@@ -98,8 +98,8 @@ def test_the_kind_of_the_file_comes_back_too(tb: Tb, repo: Path, claude: Start) 
     ("change", "reason"),
     [
         ("rm -rf src && ln -s docs src", "its folder src was replaced by a symbolic link"),
-        ("rm -rf src && echo x > src", "its folder cannot be made"),
-        ("rm -rf src && git init -q src", "its folder src is another repository now"),
+        ("rm -rf src && echo x > src", "was removed, and its folder src replaced by a file"),
+        ("rm -rf src && git init -q src", "its folder src became another repository"),
         ("rm -rf src/b.py && mkdir src/b.py", "was replaced by a folder"),
     ],
 )

@@ -23,10 +23,10 @@ from ..guarded_file import guarded_file
 from ..hook_call import Verdict, quoted
 from ..hook_context import main_agent
 from . import read_set
-from .disk_state import ABSENT, FILE, LINK, look
+from .disk_state import ABSENT, CLOSED_ABOVE, FILE, LINK, look
 from .edit_marks import edit_begins, edit_ends
+from .interference_report import how_back
 from .left_contents import accept, remember_left, watched_now
-from .safety_copies import find
 from .watched_files import quarantined, watched
 
 TYPE_CHECKING = False
@@ -75,16 +75,18 @@ def _out_of_reach(hook: HookContext, path: str) -> str:
     if record is None:
         return ""
     state = look(record.root, record.name)
-    if state.kind in (FILE, ABSENT) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
+    if state.kind in (FILE, ABSENT, CLOSED_ABOVE) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
         return ""
     holds = hook.board.holds.list(project=record.project, matching=record.resource)
     if all(each.path != record.path for each in watched_now(holds)):
         return ""
-    holder = "you hold" if same_family(record.holder, hook.agent) else f"{short(record.holder)} holds"
+    holder, back = f"{short(record.holder)} holds", ""
+    if same_family(record.holder, hook.agent):
+        holder, back = "you hold", how_back(record, state)
     by = f" while a command of {short(record.by)} ran" if record.by else ""
     return (
         f"tiebreak: {plain(record.name)}, which {holder}, {state.words(record.root)}{by}. The edit would go to another "
-        f"file. `tb recover {argument(record.path)}` brings back what its holder left."
+        f"file.{back}"
     )
 
 
@@ -215,9 +217,9 @@ def _stale(hook: HookContext, file: GuardedFile, reading_tool: bool) -> str:
 def _kept(hook: HookContext, file: GuardedFile) -> str:
     """How the agent gets back what it left, if somebody else's command changed it."""
     record = quarantined(os.path.join(file.root, file.disk_name))
-    if record is None or not same_family(record.holder, hook.agent) or find(record.path, record.fingerprint) is None:
+    if record is None or not same_family(record.holder, hook.agent):
         return ""
-    return f" `tb recover {argument(record.path)}` brings back what you left."
+    return how_back(record, look(record.root, record.name))
 
 
 def _by(hook: HookContext, file: GuardedFile, age: float) -> str:

@@ -15,8 +15,8 @@ from ...model import holder_id
 from ...repository import repository
 from ...text import argument
 from . import safety_copies
-from .disk_state import ABSENT, FILE, LINK, SPECIAL, look
-from .left_contents import accept, of_others, watched_now
+from .disk_state import ABSENT, CLOSED_ABOVE, FILE, LINK, look
+from .left_contents import accept, may_give_back, watched_now
 from .watched_files import watched
 
 TYPE_CHECKING = False
@@ -47,12 +47,14 @@ class KeptFile:
     def is_as(self, copy: SafetyCopy) -> bool:
         """Whether the file has the contents of a copy, and is executable if that was."""
         mode = self.now.mode()
-        is_alike = mode is None or safety_copies.is_executable(mode) == copy.is_executable
-        return copy.fingerprint == self.fingerprint and is_alike
+        return self._has_contents(copy) and (mode is None or safety_copies.is_executable(mode) == copy.is_executable)
+
+    def _has_contents(self, copy: SafetyCopy) -> bool:
+        return self.now.kind in (FILE, LINK) and copy.fingerprint == self.fingerprint
 
     def state(self) -> str:
         """What happened to the file since its holder left it, in a few words."""
-        if self.last is None or self.last.fingerprint != self.fingerprint:
+        if self.last is None or not self._has_contents(self.last):
             return self.now.words(self.root)
         if self.is_as(self.last):
             return "as it was left"
@@ -152,33 +154,16 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
         for hold in holds:
             if same_family(holder_id(hold) or "", board.agent):
                 continue
-            if not any(
-                _gives_back(each, copy) for each in of_others(records, board.agent) if _is_by(each, board.agent)
-            ):
+            if not any(may_give_back(each, board.agent, copy) for each in records):
                 raise Lost(
                     f"{file.name} is held by {hold.holder}",
-                    hint=f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere; ask with "
-                    f"`tb send {hold.holder} …`",
+                    hint=f"{_elsewhere(file)}; ask with `tb send {hold.holder} …`",
                     holder=hold.holder,
                     until=hold.until,
                     epoch=hold.epoch,
                 )
         record = next(iter(records), record)
     return record
-
-
-def _is_by(record: WatchedFile, agent: str) -> bool:
-    """Whether the file changed during a command of this agent."""
-    return same_family(record.by, agent)
-
-
-def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
-    """Whether a copy is what the holder left, or has read since, and the holder has not gone on in quarantine."""
-    if record.own not in ("", copy.fingerprint):
-        return False
-    kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
-    wanted = (copy.fingerprint, copy.is_executable)
-    return any(each is not None and (each.fingerprint, each.is_executable) == wanted for each in kept)
 
 
 def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
@@ -208,15 +193,31 @@ def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
 
 def _make_room(file: KeptFile) -> None:
     """Keep what is in the place of the file, if it can be replaced; raises `Refused` if not."""
-    elsewhere = f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere"
-    if file.now.kind not in (ABSENT, FILE, LINK, SPECIAL):
-        raise Refused(f"{file.name} {file.now.words(file.root)}: look at that first", hint=elsewhere)
+    elsewhere = _elsewhere(file)
+    if file.now.obstacle:
+        words, first = _obstacle(file)
+        raise Refused(f"{file.name} {words}", hint=f"{first} and try again; or {elsewhere}")
     if file.now.kind in (FILE, LINK) and safety_copies.keep(file.path, "") is None:
-        raise Refused(f"{file.name}: what is there now is too large to be kept", hint=elsewhere)
+        raise Refused(f"{file.name}: no copy of what is there now could be kept", hint=elsewhere)
     try:
         os.makedirs(os.path.dirname(file.path), exist_ok=True)
     except OSError as exc:
         raise Refused(f"{file.name}: its folder cannot be made: {exc.strerror}", hint=elsewhere) from None
+
+
+def _elsewhere(file: KeptFile) -> str:
+    return f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere"
+
+
+def _obstacle(file: KeptFile) -> tuple[str, str]:
+    """What keeps the file from being put back, and what to do about that."""
+    now, path = file.now, argument(file.now.obstacle)
+    move, open_up = f"move {path} elsewhere", f"`chmod u+rwX {path}`"
+    if now.kind != FILE:
+        return now.words(file.root), open_up if now.kind == CLOSED_ABOVE else move
+    if now.is_large:
+        return "is too large now for a copy of it to be kept", move
+    return "cannot be read, so no copy of it can be kept", open_up
 
 
 def write_into(path: str, copy: SafetyCopy) -> None:
@@ -245,7 +246,7 @@ def _write(file: KeptFile, contents: bytes, copy: SafetyCopy) -> None:
     except FileExistsError:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again") from None
     except OSError as exc:
-        raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
+        raise Refused(f"{file.name} could not be written: {exc.strerror}", hint=_elsewhere(file)) from None
 
 
 def _permissions(copy: SafetyCopy, there: int | None) -> int:
