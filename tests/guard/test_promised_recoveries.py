@@ -43,6 +43,11 @@ def messages(agent: Claude) -> list[str]:
     return [each.body for each in agent.board.messages.inbox()]
 
 
+def prompted(agent: Claude) -> str:
+    """What an agent is told at its next prompt."""
+    return str(agent.say("UserPromptSubmit", prompt="go on")["hookSpecificOutput"]["additionalContext"])
+
+
 def command(told: str, verb: str = "recover") -> list[str]:
     """The words of the first `tb recover …`, or another command, in what an agent is told."""
     return shlex.split(re.findall(f"`tb ({verb} [^`]*)`", told)[0])
@@ -198,6 +203,32 @@ def test_the_holder_can_accept_that_a_file_is_gone(tb: Tb, repo: Path, ann: Clau
     ben.bash("rm src/b.py")
     assert tb("--as", ann.agent, *command(messages(ann)[0], "renew")).code == 0
     assert ann.commit("src/b.py")["paths"] == ["src/b.py"]
+
+
+# ── The prompt ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_many_long_names_leave_room_for_what_to_do(tb: Tb, repo: Path, claude: Start) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    for number in range(12):
+        ann.write(f"{'a folder with a long name/' * 3}{number}.py", "hers\n")
+    ben.bash("rm -rf a*")
+    told = prompted(ann)
+    assert "more. They cannot be committed before you have them back." in told
+    assert len(tb("--as", ann.agent, *command(told), "--json").json) == 12
+
+
+def test_a_path_with_a_double_quote_can_be_pasted_from_the_prompt(tb: Tb, repo: Path, claude: Start) -> None:
+    ann, ben, name = claude("ann"), claude("ben"), 'it\'s "it" $x.py'
+    ann.write(name, "hers\n")
+    ben.bash("rm it*")
+    pasted = re.findall("`(tb recover [^`]*)`", prompted(ann))[0]
+    script = pasted.replace("tb ", f"{TB} --as {ann.agent} ", 1)
+    done = subprocess.run(
+        ["sh", "-c", script], env=tb.environment, cwd=repo, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (repo / name).read_text() == "hers\n"
 
 
 # ── Arguments ────────────────────────────────────────────────────────────────────────────────────────

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Most files that one message names."""
+ROOM = 500
+"""Most characters of their names, so that what to do fits behind them. The first one is named in any case."""
 FEW = 3
 """Most paths in one command."""
 
@@ -170,7 +172,11 @@ def _path(record: WatchedFile) -> str:
 
 
 def _quoted(path: str) -> str:
-    return argument(path)
+    """A path as a shell takes it, but without a double quote: a prompt shows messages between those."""
+    word = argument(path)
+    if '"' not in word:
+        return word
+    return "'" + plain(path).replace("'", r"'\''").replace('"', r"'$(printf '\042')'") + "'"
 
 
 def words_by_relative(record: WatchedFile, state: DiskState, agent: str, left: str) -> str:
@@ -262,5 +268,12 @@ def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:
 
 
 def _some(named: list[str]) -> str:
-    """The first of these, and how many more there are."""
-    return ", ".join(named[:SHOWN]) + (f" and {len(named) - SHOWN} more" if len(named) > SHOWN else "")
+    """The first of these, as many as there is room for, and how many more there are."""
+    shown, room = named[:1], ROOM - len(named[0])
+    for each in named[1:SHOWN]:
+        room -= len(each)
+        if room < 0:
+            break
+        shown.append(each)
+    more = len(named) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
