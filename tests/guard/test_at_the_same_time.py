@@ -289,7 +289,7 @@ def test_the_prompt_shows_the_whole_hint_of_the_guard(claude: Start, repo: Path)
     ben.bash("rm -rf 'a folder'")
     said = context(ann.say("UserPromptSubmit", prompt="go on"))
     assert str(repo / name) in said
-    assert "brings it back" in said
+    assert "brings back what you left" in said
 
 
 def test_an_own_change_beside_a_long_command_is_told_once(claude: Start, repo: Path) -> None:

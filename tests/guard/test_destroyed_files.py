@@ -65,7 +65,7 @@ def test_a_held_file_that_is_gone_is_told_to_both_and_recovered(ann: Claude, ben
     told = ben.bash(command)
     assert f"src/b.py (was removed, held by {ann.name})" in told
     assert "src/b.py was removed while a shell command of" in messages(ann)
-    assert f"`tb recover {ann.cwd}/src/b.py` brings it back" in messages(ann)
+    assert f"`tb recover {ann.cwd}/src/b.py` brings back what you left" in messages(ann)
     recover(ann.board, kept_file("src/b.py", str(ann.cwd)), 0)
     assert (ann.cwd / "src/b.py").read_text() == "b\n" + LINE
     ann.commit("src/b.py")
@@ -123,7 +123,7 @@ REPLACED = {
     "a folder": ("rm src/b.py; mkdir src/b.py", "was replaced by a folder"),
     "a pipe": ("rm src/b.py; mkfifo src/b.py", "was replaced by a pipe, socket or device"),
     "a link above": ("mv src ../out; ln -s ../out src", "because its folder src was replaced by a symbolic link"),
-    "another repository above": ("git init -q src", "because its folder src is another repository now"),
+    "another repository above": ("git init -q src", "because its folder src became another repository"),
 }
 
 
@@ -331,7 +331,7 @@ def test_a_stop_in_one_checkout_keeps_what_was_changed_in_another(
 def test_a_change_below_a_repository_inside_is_told_too(ann: Claude, ben: Claude) -> None:
     ben.bash("git init -q src")
     ann.bash("echo 'ann goes on there' >> src/b.py")
-    assert f"src/b.py (is out of reach, because its folder src is another repository now, held by {ann.name})" in (
+    assert f"src/b.py (is out of reach, because its folder src became another repository, held by {ann.name})" in (
         ben.bash("git checkout -q main -- src")
     )
 

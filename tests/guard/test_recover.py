@@ -98,8 +98,8 @@ def test_the_kind_of_the_file_comes_back_too(tb: Tb, repo: Path, claude: Start) 
     ("change", "reason"),
     [
         ("rm -rf src && ln -s docs src", "its folder src was replaced by a symbolic link"),
-        ("rm -rf src && echo x > src", "its folder cannot be made"),
-        ("rm -rf src && git init -q src", "its folder src is another repository now"),
+        ("rm -rf src && echo x > src", "was removed, and its folder src replaced by a file"),
+        ("rm -rf src && git init -q src", "its folder src became another repository"),
         ("rm -rf src/b.py && mkdir src/b.py", "was replaced by a folder"),
     ],
 )
@@ -470,3 +470,32 @@ def test_copies_do_not_pile_up_while_a_file_changes_its_permissions_to_and_fro(r
     for number in range(2 * safety_copies.KEPT):
         ann.bash(f"chmod {'+-'[number % 2]}x a.py")
     assert len(list(safety_copies.copies(str(repo / "a.py")))) == safety_copies.KEPT
+
+
+# ── Permissions, and the order of copies ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("change", ["rm a.py", "echo junk > new && mv new a.py", "ln -sf src a.py"])
+def test_a_private_file_stays_private(tb: Tb, repo: Path, claude: Start, change: str) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    ann.bash("chmod 600 a.py")
+    ben.bash(change)
+    assert tb("--as", ann.agent, "recover", "a.py").code == 0
+    assert (repo / "a.py").read_text() == "ONE\ntwo\n"
+    assert stat.S_IMODE(os.lstat(repo / "a.py").st_mode) == 0o600
+    assert tb("--as", ann.agent, "recover", "a.py", "--copy", "1", "--into", "new.py").code == 0
+    assert stat.S_IMODE(os.stat(repo / "new.py").st_mode) == 0o600
+
+
+def test_after_the_clock_is_set_back_the_newest_copy_is_still_the_first(
+    repo: Path, destroyed: tuple[Claude, Claude], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tiebreak.guard.files import safety_copies
+
+    monkeypatch.setattr("tiebreak.guard.files.safety_copies.time.time_ns", lambda: 1)
+    for word in (b"three", b"four"):
+        (repo / "src/b.py").write_bytes(word)
+        safety_copies.keep(str(repo / "src/b.py"), destroyed[0].agent)
+    found = [each.contents() for each in safety_copies.copies(str(repo / "src/b.py"))]
+    assert found[:3] == [b"four", b"three", b"b\nfirst\nsecond\n"]

@@ -9,6 +9,7 @@ import pytest
 
 from tiebreak import Lost, Refused
 
+from ..cli.command import Tb, complaint
 from .actors import Claude, Denied, git
 
 Start = Callable[..., Claude]
@@ -161,3 +162,23 @@ def test_a_failing_git_status_does_not_mean_that_nothing_was_changed(claude: Sta
     assert "git status failed" in said["systemMessage"]
     assert f"a.py (held by {ann.name})" in said["hookSpecificOutput"]["additionalContext"]
     (repo / ".git/index").write_bytes(index)
+
+
+@pytest.mark.parametrize(("path", "reason"), [("none.py", "neither there nor in quarantine"), ("src", "is a folder")])
+def test_a_quarantine_that_does_not_exist_is_not_said_to_be_cleared(
+    tb: Tb, claude: Start, path: str, reason: str
+) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    ben.bash("echo junk > a.py")
+    assert reason in complaint(tb("guard", "clear", "a.py", path), 2)
+    with pytest.raises(Refused):
+        ann.commit("a.py")
+
+
+def test_a_name_with_a_bracket_is_shown_as_it_is_on_disk(tb: Tb, repo: Path, claude: Start) -> None:
+    (repo / "src/[x].py").write_text("x\n")
+    git("add", "--all", cwd=repo)
+    git("commit", "--quiet", "-m", "more", cwd=repo)
+    assert tb("--as", "ann~1", "hold", "src/**").code == 0
+    assert "src/[x].py (was removed, held by ann)" in claude("ben").bash("rm src/*x*")

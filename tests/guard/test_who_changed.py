@@ -102,7 +102,7 @@ def test_a_command_beside_the_holders_own_work_is_not_said_to_have_done_it(claud
     assert "these files changed while that command ran, and other agents hold them" in told
     assert "that command changed" not in told
     message = ann.board.messages.inbox()[0].body
-    assert f"a.py changed while a shell command of {ben.name} ran and you hold it" in message
+    assert f"a.py changed while a shell command of {ben.name} ran, and you hold it" in message
 
 
 def test_a_change_that_no_agent_made_is_not_put_on_who_held_the_file_before(claude: Start, repo: Path) -> None:

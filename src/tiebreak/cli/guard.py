@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..errors import Invalid
 from .context import needed, standard_input
 from .parser import Argument, command
@@ -90,9 +92,13 @@ def _ask(context: Context, args: Args) -> None:
 
 def _clear(context: Context, args: Args) -> int:
     """Allow files to be committed as they are now, after a person has looked at them."""
-    from ..guard.files.watched_files import allow
+    from ..guard.files.watched_files import allow, quarantined
 
     needed(args.words, "PATH")
+    for path in args.words:
+        if quarantined(path) is None and not os.path.isfile(path) and not os.path.islink(path):
+            what = "is a folder" if os.path.isdir(path) else "is neither there nor in quarantine"
+            raise Invalid(f"{path} {what}", hint="name the files that may be committed as they are now")
     for path in args.words:
         allow(path)
     context.answer(args.words, f"{len(args.words)} cleared")

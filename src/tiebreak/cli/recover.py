@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from ..errors import Invalid
+from ..advice import advice
+from ..errors import Invalid, Refused, Unavailable
 from ..names import short, shown
-from ..text import plain, span, table
+from ..text import argument, plain, span, table
+from .advice import COMMANDS
 from .parser import Argument, Option, command
 
 TYPE_CHECKING = False
@@ -40,9 +43,9 @@ def _copy(value: str) -> int | str:
 
 @command(
     "recover",
-    "Bring back what its holder left in a file; without a path, list the files that have copies.",
-    Argument("paths", "files, also those that are gone", many=True, optional=True),
-    Option("list", text="list the copies of the files, and change nothing"),
+    "Bring back what its holder left in a file; for a folder or without a path, list the files that have copies.",
+    Argument("paths", "files, also those that are gone; the files in folders are listed", many=True, optional=True),
+    Option("list", text="list all copies of the files, and change nothing"),
     Option(
         "copy",
         "COPY",
@@ -53,40 +56,78 @@ def _copy(value: str) -> int | str:
     Option("into", "PATH", "write the copy to a new file; - prints it"),
     example="tb recover src/auth.py",
 )
-def recover(context: Context, args: Args) -> None:
+def recover(context: Context, args: Args) -> int:
     """Copies of a held file are kept on this machine for 7 days, as its holder's hooks saw it.
 
-    What is in its place now gets a copy, too. Exit 1 if another agent holds the file, or if there is no copy.
+    What is in its place now gets a copy, too. Without a path, the files of the checkout are listed; outside of a
+    repository, and for `/`, those of all checkouts. Exit 1 if another agent holds a file, or if there is no copy.
     """
-    from ..board import here
     from ..guard.files import recovery
-    from ..repository import repository
 
     into: str | None = args.into
+    wanted: int | str = args["copy"]
+    _check(args, into, wanted)
+    folder = _folder()
+    files: list[KeptFile] = []
+    listed = [] if args.paths else recovery.kept_files(_checkout(folder))
+    for path in args.paths:
+        file = recovery.kept_file(path, folder)
+        below = [] if file.copies or wanted or into is not None else recovery.kept_files(os.path.join(folder, path))
+        (listed if args.list or below else files).extend(below or [file])
+    if into is not None:
+        _write_into(context, files[0], wanted, into)
+        return 0
+    if listed or not files:
+        _list(context, listed, folder, every_copy=args.list)
+    return max([_put_back(context, file, wanted) for file in files], default=0)
+
+
+def _folder() -> str:
+    """The current folder, also if somebody has removed it."""
+    from ..board import here
+
+    try:
+        return here()
+    except Invalid:
+        return os.path.join(os.sep, os.environ.get("PWD", ""))
+
+
+def _checkout(folder: str) -> str:
+    """The checkout around a folder; outside of any, the folder of everything."""
+    from ..repository import repository
+
+    found = repository(folder)
+    return found.root if found is not None else os.sep
+
+
+def _check(args: Args, into: str | None, wanted: int | str) -> None:
     if into == "":
         raise Invalid("recover: --into needs the name of a file, and it is empty")
     if into is not None and len(args.paths) != 1:
         raise Invalid("recover: --into needs one file")
-    wanted: int | str = args["copy"]
     if wanted and not args.paths:
         raise Invalid("recover: --copy needs a file")
-    if args.list or not args.paths:
-        found = repository(here())
-        if not args.paths and found is None:
-            raise Invalid("recover: not in a git repository")
-        files = [recovery.kept_file(path, here()) for path in args.paths]
-        _list(context, files or recovery.kept_files(found.root if found else ""), every_copy=args.list)
-        return
-    for path in args.paths:
-        file = recovery.kept_file(path, here())
-        if into is not None:
-            _write_into(context, file, wanted, into)
-            continue
-        copy = recovery.recover(context.board, file, wanted)
-        context.answer(
-            {"file": file.name, "was": file.state(), **_facts(copy)},
-            f"{context.styled('recovered', 'good')} {plain(file.name)}, {_left(short(copy.agent), copy.at)}",
-        )
+    if args.list and (wanted or into is not None):
+        raise Invalid("recover: --list only lists the copies, so --copy and --into cannot be given with it")
+
+
+def _put_back(context: Context, file: KeptFile, wanted: int | str) -> int:
+    """Recover one file; a refusal is printed, and does not keep the others from being recovered."""
+    from ..guard.files.recovery import recover as put_back
+
+    try:
+        copy = put_back(context.board, file, wanted)
+    except Refused as exc:
+        context.complain(exc)
+        return exc.exit_code
+    except Unavailable as exc:
+        into = f"`tb recover {argument(file.path)} --into PATH` writes a copy to a new file, without the board"
+        raise Unavailable(exc.message, hint="; ".join(filter(None, (advice(exc, COMMANDS), into)))) from None
+    context.answer(
+        {"file": file.name, "was": file.state(), **_facts(copy)},
+        f"{context.styled('recovered', 'good')} {plain(file.name)}, {_by_whom(short(copy.agent), copy.at)}",
+    )
+    return 0
 
 
 def _write_into(context: Context, file: KeptFile, wanted: int | str, into: str) -> None:
@@ -98,10 +139,10 @@ def _write_into(context: Context, file: KeptFile, wanted: int | str, into: str) 
         sys.stdout.buffer.write(copy.contents())
         return
     write_into(into, copy)
-    context.answer({"file": file.name, "into": into}, f"wrote {plain(into)}, {_left(short(copy.agent), copy.at)}")
+    context.answer({"file": file.name, "into": into}, f"wrote {plain(into)}, {_by_whom(short(copy.agent), copy.at)}")
 
 
-def _left(agent: str, at: float) -> str:
+def _by_whom(agent: str, at: float) -> str:
     import time
 
     ago = f"{span(max(0.0, time.time() - at))} ago"
@@ -112,26 +153,30 @@ def _facts(copy: SafetyCopy) -> dict[str, Any]:
     return {"fingerprint": copy.short, "left_by": short(copy.agent), "at": copy.at}
 
 
-def _list(context: Context, files: list[KeptFile], *, every_copy: bool) -> None:
+def _list(context: Context, files: list[KeptFile], folder: str, *, every_copy: bool) -> None:
     rows: list[dict[str, Any]] = []
     for file in files:
         for number, copy in enumerate(file.copies, 1):
-            if every_copy or (file.left is not None and copy.place == file.left.place):
-                rows.append({"file": file.name, "copy": number, **_facts(copy), "state": file.state()})
+            if every_copy or (file.last is not None and copy.place == file.last.place):
+                facts = {"file": file.name, "path": file.path, "copy": number}
+                rows.append({**facts, **_facts(copy), "state": file.state()})
     if context.json:
         context.answer(rows)
         return
     if not rows:
-        context.say("no copies are kept")
+        from ..guard.files.recovery import kept_files
+
+        context.say("no copies are kept here; `tb recover /` lists all" if kept_files(os.sep) else "no copies are kept")
         return
+    inside = os.path.join(folder, "")
     context.say(
         table(
             [
                 [
-                    row["file"],
+                    row["path"].removeprefix(inside),
                     f"copy {row['copy']}",
                     row["fingerprint"],
-                    _left(row["left_by"], row["at"]),
+                    _by_whom(row["left_by"], row["at"]),
                     row["state"] * (not every_copy or row["copy"] == 1),
                 ]
                 for row in rows

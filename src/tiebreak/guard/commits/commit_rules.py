@@ -27,7 +27,7 @@ from ...names import short
 from ...repository import repository
 from ...text import argument, plain
 from ..files.disk_state import look
-from ..files.interference_report import is_kept
+from ..files.interference_report import how_back
 from ..files.left_contents import is_as_left, watched_now
 from ..files.moved_contents import Candidate, strays
 from ..files.unexplained_changes import unseen_in
@@ -189,11 +189,10 @@ def _in_quarantine(record: WatchedFile) -> Refused:
 
 def _unseen(change: UnseenChange) -> Refused:
     record, makers = change.record, " and ".join(map(short, change.makers))
-    back = f", `tb recover {argument(record.path)}` brings back what you left" if is_kept(record) else ""
     return Refused(
         f"{plain(record.name)} {change.state.words(record.root)} while a command of {makers} runs, and you have not "
         "read it since",
-        hint=f"if it is right, `tb renew {argument(record.path)}` says so{back}",
+        hint=f"if it is right, `tb renew {argument(record.path)}` says so.{how_back(record, change.state)}",
     )
 
 

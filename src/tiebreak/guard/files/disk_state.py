@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import stat
 
-from ...fingerprints import digest
+from ...fingerprints import LARGEST, digest
 
-ABSENT, FILE, LINK, FOLDER, SPECIAL, LINK_ABOVE, REPOSITORY_ABOVE = (
-    *("absent", "file", "link", "folder", "special", "link-above", "repository-above"),
+ABSENT, FILE, LINK, FOLDER, SPECIAL, LINK_ABOVE, REPOSITORY_ABOVE, CLOSED_ABOVE = (
+    *("absent", "file", "link", "folder", "special", "link-above", "repository-above", "closed-above"),
 )
 REACHABLE = (FILE, LINK, REPOSITORY_ABOVE)
 """Where a path leads to what is held, if there is anything."""
@@ -31,7 +31,7 @@ class DiskState:
         self.kind = kind
         self.path = path
         self.above = above
-        """The path of the link or repository that is above it."""
+        """The path of the link, the repository, the closed folder or the file that is above it."""
         self.device, self.inode, self.size = (found.st_dev, found.st_ino, found.st_size) if found else (0, 0, 0)
         self.changed_at = found.st_ctime_ns if found else changed_at
         """When the inode was last changed, in nanoseconds. If it is gone, something was last removed from the nearest
@@ -42,13 +42,30 @@ class DiskState:
 
     def fingerprint(self) -> str | None:
         """The fingerprint of what is there; None if it cannot be read."""
-        if self.kind == LINK_ABOVE:
+        if self.kind in (LINK_ABOVE, CLOSED_ABOVE):
             return f"kind-{self.kind}"
         return "absent" if self.kind == ABSENT else digest(self.path)
 
     def mode(self) -> int | None:
         """The permissions of a file; None if none is there."""
         return int(self.signature.split(" ")[1], 8) & 0o777 if self.kind == FILE else None
+
+    @property
+    def obstacle(self) -> str:
+        """The path of what keeps `tb recover` from putting a file here, where nothing may get lost; "" if nothing does.
+
+        That is what is above the place, and what no safety copy can be made of.
+        """
+        if self.kind == REPOSITORY_ABOVE:
+            return os.path.join(self.above, ".git")
+        if self.kind == FOLDER or (self.kind == FILE and (self.is_large or not os.access(self.path, os.R_OK))):
+            return self.path
+        return self.above
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is too large for its contents to be read, or kept."""
+        return self.size > LARGEST
 
     def became(self, kind: str, signature: str) -> bool:
         """Whether it is of a kind now, of which it was not when it had that signature."""
@@ -58,7 +75,7 @@ class DiskState:
         """What happened, as the end of a sentence that begins with the file's name."""
         above = os.path.relpath(self.above or self.path, root)
         if self.kind == ABSENT:
-            return "was removed"
+            return f"was removed, and its folder {above} replaced by a file" if self.above else "was removed"
         if self.kind == LINK:
             return f"was replaced by a symbolic link to {_target(self.path)}"
         if self.kind == FOLDER:
@@ -68,7 +85,9 @@ class DiskState:
         if self.kind == LINK_ABOVE:
             return f"is out of reach, because its folder {above} was replaced by a symbolic link"
         if self.kind == REPOSITORY_ABOVE:
-            return f"is out of reach, because its folder {above} is another repository now"
+            return f"is out of reach, because its folder {above} became another repository"
+        if self.kind == CLOSED_ABOVE:
+            return f"is out of reach, because its folder {above} was made inaccessible"
         return "changed"
 
 
@@ -86,6 +105,8 @@ def look(root: str, name: str) -> DiskState:
                 inside = at
             at = os.path.join(at, part)
         found = os.lstat(at)
+    except PermissionError:
+        return DiskState(CLOSED_ABOVE, at, above=os.path.dirname(at), changed_at=changed_at)
     except OSError:
         return DiskState(REPOSITORY_ABOVE if inside else ABSENT, at, above=inside, changed_at=changed_at)
     if inside:

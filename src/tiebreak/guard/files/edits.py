@@ -23,8 +23,9 @@ from ..guarded_file import guarded_file
 from ..hook_call import Verdict, quoted
 from ..hook_context import main_agent
 from . import read_set
-from .disk_state import ABSENT, FILE, LINK, look
+from .disk_state import ABSENT, CLOSED_ABOVE, FILE, LINK, look
 from .edit_marks import edit_begins, edit_ends
+from .interference_report import how_back
 from .left_contents import accept, is_changed, pass_on, remember_left, watched_now
 from .stale_edits import stale
 from .watched_files import watched
@@ -72,18 +73,20 @@ def _out_of_reach(hook: HookContext, path: str) -> str:
     if record is None:
         return ""
     state = look(record.root, record.name)
-    if state.kind in (FILE, ABSENT) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
+    if state.kind in (FILE, ABSENT, CLOSED_ABOVE) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
         return ""
     if state.signature == record.seen:
         return ""  # its holder made it so; what the tool writes to is held under its own name
     holds = hook.board.holds.list(project=record.project, matching=record.resource)
     if all(each.path != record.path for each in watched_now(holds)):
         return ""
-    holder = "you hold" if same_family(record.holder, hook.agent) else f"{short(record.holder)} holds"
+    holder, back = f"{short(record.holder)} holds", ""
+    if same_family(record.holder, hook.agent):
+        holder, back = "you hold", how_back(record, state)
     by = f" while a command of {short(record.by)} ran" if record.by else ""
     return (
         f"tiebreak: {plain(record.name)}, which {holder}, {state.words(record.root)}{by}. The edit would go to another "
-        f"file. `tb recover {argument(record.path)}` brings back what its holder left."
+        f"file.{back}"
     )
 
 

@@ -12,6 +12,8 @@ from ...text import argument, plain
 from ..agent_state import AgentState
 from ..holder_messages import tell
 from . import safety_copies
+from .disk_state import ABSENT, FILE
+from .left_contents import may_give_back
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,19 +23,24 @@ if TYPE_CHECKING:
     from .watched_files import WatchedFile
 
 SHOWN = 12
+"""Most files that one message names."""
+ROOM = 500
+"""Most characters of their names, so that what to do fits behind them. The first one is named in any case."""
+FEW = 3
+"""Most paths in one command."""
 
 
 class Interference:
     """One held file, and what happened to it."""
 
-    __slots__ = ("before", "is_shared", "name", "record", "signature", "words")
+    __slots__ = ("before", "is_shared", "name", "record", "state", "words")
 
     def __init__(
         self, record: WatchedFile, state: DiskState, name: str, *, is_shared: bool = False, before: str = ""
     ) -> None:
         self.record = record
+        self.state = state
         self.words = state.words(record.root)
-        self.signature = state.signature
         self.before = before
         """The signature of what was there before the command."""
         self.name = name
@@ -65,30 +72,44 @@ def tell_holder(board: Board, found: list[Interference]) -> None:
 
 
 def _identity(each: Interference) -> str:
-    return f"{each.record.path} {each.record.epoch} {each.record.seen} {each.before} {each.signature}"
+    return f"{each.record.path} {each.record.epoch} {each.record.seen} {each.before} {each.state.signature}"
 
 
 def _told_of_one(board: Board, each: Interference) -> str:
     record = each.record
-    until = "It cannot be committed before you have read it again."
+    until, accept = f"It cannot be committed before you {_needs([each])}.", ""
     if not AgentState(record.holder).has_hooks:
-        until = f"If that was you, `tb renew {argument(record.path)}` says so; it cannot be committed before."
-    back = f" What you left is kept: `tb recover {argument(record.path)}` brings it back." if is_kept(record) else ""
+        until = f"If that was you, `tb renew {_path(record)}` says so; it cannot be committed before."
+    elif _can_be_accepted(each):
+        accept = f" `tb renew {_path(record)}` accepts that it is gone."
     return (
-        f"{plain(record.name)} {each.words} while a shell command of {short(board.agent)} ran and you hold it. "
-        f"{until}{back}"
+        f"{plain(record.name)} {each.words} while a shell command of {short(board.agent)} ran, and you hold it. "
+        f"{until}{how_back(record, each.state)}{accept}"
     )
+
+
+def _needs(found: list[Interference]) -> str:
+    """What the holder has to do with these files before they can be committed."""
+    them = "it" if len(found) == 1 else "them"
+    are_files = {each.state.kind == FILE for each in found}
+    if len(are_files) > 1:
+        return "have read them again, and have those back that are gone"
+    return f"have read {them} again" if True in are_files else f"have {them} back"
+
+
+def _can_be_accepted(each: Interference) -> bool:
+    """Whether `tb renew` of the file accepts that it is gone."""
+    return each.state.kind == ABSENT and os.path.isdir(each.record.root)
 
 
 def _told_of_many(board: Board, found: list[Interference]) -> str:
-    named = ", ".join(
-        plain(each.record.name) + ("" if each.words == "changed" else f" {each.words}") for each in found[:SHOWN]
-    )
-    kept = any(is_kept(each.record) for each in found)
-    back = " `tb recover` lists what is kept, and `tb recover FILE` brings back what you left." if kept else ""
+    named = [plain(each.record.name) + ("" if each.words == "changed" else f" {each.words}") for each in found]
+    accept = " `tb renew FILE` accepts that a file is gone." if any(map(_can_be_accepted, found)) else ""
+    roots = dict.fromkeys(_quoted(each.record.root) for each in found if _is_kept(each.record))
+    back = f" `tb recover {' '.join(roots)}` lists what is kept, and `tb recover FILE` brings back what you left."
     return (
         f"{len(found)} files that you hold changed while a shell command of {short(board.agent)} ran: "
-        f"{named}{_more(found)}. They cannot be committed before you have read them again.{back}"
+        f"{_some(named)}. They cannot be committed before you {_needs(found)}.{back if roots else ''}{accept}"
     )
 
 
@@ -124,16 +145,38 @@ def words_beside(record: WatchedFile, state: DiskState, others: list[str], left:
     """
     theirs = " and ".join(map(short, others))
     ran = f"one of {theirs}" if len(others) == 1 else f"those of {theirs}"
-    changed, back = state.words(record.root), _bring_back(record, left)
+    changed, back = state.words(record.root), how_back(record, state, left)
     return f"tiebreak: {plain(record.name)}, which you hold, {changed} while your command and {ran} ran.{back}"
 
 
-def _bring_back(record: WatchedFile, left: str) -> str:
-    """The command that brings back what the holder had left, with that fingerprint; "" if there is no copy of it."""
-    copy = safety_copies.find(record.path, left)
+def how_back(record: WatchedFile, state: DiskState, left: str = "") -> str:
+    """A sentence for the holder, with the command that brings back what it left; "" if there is no copy of that.
+
+    With the fingerprint `left`, it is what it had left before. If something is in the place of the file that `tb
+    recover` does not replace, the command writes a new file.
+    """
+    copy = safety_copies.find(record.path, left or record.written)
     if copy is None:
         return ""
-    return f" `tb recover {argument(record.path)} --copy {copy.short}` brings back what you had left."
+    command = f"tb recover {_path(record)}" + (f" --copy {copy.short}" if left else "")
+    what = "what you had left" if left else "what you left"
+    return (
+        f" `{command} --into PATH` writes {what} to a new file."
+        if state.obstacle
+        else f" `{command}` brings back {what}."
+    )
+
+
+def _path(record: WatchedFile) -> str:
+    return _quoted(record.path)
+
+
+def _quoted(path: str) -> str:
+    """A path as a shell takes it, but without a double quote: a prompt shows messages between those."""
+    word = argument(path)
+    if '"' not in word:
+        return word
+    return "'" + plain(path).replace("'", r"'\''").replace('"', r"'$(printf '\042')'") + "'"
 
 
 def words_by_relative(record: WatchedFile, state: DiskState, agents: list[str], left: str) -> str:
@@ -143,7 +186,7 @@ def words_by_relative(record: WatchedFile, state: DiskState, agents: list[str], 
     """
     changed, names = state.words(record.root), " and ".join(map(short, agents))
     ran = f"while {'a shell command' if len(agents) == 1 else 'shell commands'} of {names} ran"
-    return f"tiebreak: {plain(record.name)}, which you hold, {changed} {ran}.{_bring_back(record, left)}"
+    return f"tiebreak: {plain(record.name)}, which you hold, {changed} {ran}.{how_back(record, state, left)}"
 
 
 def words_to_relative(record: WatchedFile, state: DiskState) -> str:
@@ -156,27 +199,25 @@ def words_unexplained(record: WatchedFile, state: DiskState) -> str:
     """What the holder is told about a file that changed while no command is known to have run."""
     changed = state.words(record.root)
     after = "changed after you left it" if changed == "changed" else changed
-    back = f" `tb recover {argument(record.path)}` brings back what you left." if is_kept(record) else ""
-    return f"{plain(record.name)}, which you hold, {after}, by nobody that tiebreak knows.{back}"
+    return f"{plain(record.name)}, which you hold, {after}, by nobody that tiebreak knows.{how_back(record, state)}"
 
 
 # ── Told to the agent whose command ran ──────────────────────────────────────────────────────────────
 
 
-def report(found: list[Interference]) -> str:
+def report(found: list[Interference], agent: str) -> str:
     """What the agent whose command ran is told."""
     shared, others = [each for each in found if each.is_shared], [each for each in found if not each.is_shared]
-    return "\n".join(filter(None, (_report(others), _report_shared(shared))))
+    return "\n".join(filter(None, (_report(others, agent), _report_shared(shared))))
 
 
-def _report(found: list[Interference]) -> str:
+def _report(found: list[Interference], agent: str) -> str:
     if not found:
         return ""
     return (
         "tiebreak: these files changed while that command ran, and other agents hold them: "
         f"{_listed(found)}. They cannot be committed, and their holders were "
-        f"told. If your command changed them, undo that by hand{_recover(found)}; ask with "
-        f"`tb send {short(found[0].record.holder)} …`."
+        f"told. If your command changed them, undo that by hand{_recover(found, agent)}; ask with {_ask(found)}."
     )
 
 
@@ -186,13 +227,16 @@ def _report_shared(found: list[Interference]) -> str:
     holders = " and ".join(dict.fromkeys(short(each.record.holder) for each in found))
     return (
         f"tiebreak: these files, which others hold, changed while your command and one of {holders} ran: "
-        f"{_listed(found)}. The holders are told. If it was your command, ask with "
-        f"`tb send {short(found[0].record.holder)} …` what to do."
+        f"{_listed(found)}. The holders are told. If it was your command, ask with {_ask(found)} what to do."
     )
 
 
+def _ask(found: list[Interference]) -> str:
+    return " or ".join(dict.fromkeys(f"`tb send {short(each.record.holder)} …`" for each in found))
+
+
 def _listed(found: list[Interference]) -> str:
-    return ", ".join(map(_called, found[:SHOWN])) + _more(found)
+    return _some([_called(each) for each in found])
 
 
 def _called(each: Interference) -> str:
@@ -200,12 +244,21 @@ def _called(each: Interference) -> str:
     return f"{plain(each.name)} ({words}held by {short(each.record.holder)})"
 
 
-def _recover(found: list[Interference]) -> str:
-    kept = [each for each in found if each.record.by and is_kept(each.record)]
-    return f", or with `tb recover {argument(kept[0].record.path)}`" if kept else ""
+def _recover(found: list[Interference], agent: str) -> str:
+    """How this agent may give back what the holders left, as far as it may."""
+    records = [each.record for each in found if not each.state.obstacle and _may_give_back(each.record, agent)]
+    if len(records) > FEW:
+        roots = " ".join(dict.fromkeys(_quoted(each.root) for each in records))
+        return f", or with `tb recover FILE` for each (`tb recover {roots}` lists them)"
+    return f", or with `tb recover {' '.join(map(_path, records))}`" if records else ""
 
 
-def is_kept(record: WatchedFile) -> bool:
+def _may_give_back(record: WatchedFile, agent: str) -> bool:
+    copy = safety_copies.find(record.path, record.written)
+    return copy is not None and may_give_back(record, agent, copy)
+
+
+def _is_kept(record: WatchedFile) -> bool:
     """Whether there is a copy of what the holder left."""
     return safety_copies.find(record.path, record.written) is not None
 
@@ -214,15 +267,22 @@ def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:
     """What the agent is told whose command made other files from the holder's lines."""
     if not found:
         return ""
-    named = ", ".join(
-        f"{plain(each.name)} (from {plain(record.name)}, held by {short(record.holder)})"
-        for each, record in found[:SHOWN]
-    )
+    named = [
+        f"{plain(each.name)} (from {plain(record.name)}, held by {short(record.holder)})" for each, record in found
+    ]
     return (
-        f"tiebreak: after that command, these files have uncommitted lines of other agents: {named}{_more(found)}. "
+        f"tiebreak: after that command, these files have uncommitted lines of other agents: {_some(named)}. "
         "They cannot be committed, and the holders were told. Undo it if your command moved or copied them."
     )
 
 
-def _more(things: list[Interference] | list[tuple[Candidate, WatchedFile]]) -> str:
-    return f" and {len(things) - SHOWN} more" if len(things) > SHOWN else ""
+def _some(named: list[str]) -> str:
+    """The first of these, as many as there is room for, and how many more there are."""
+    shown, room = named[:1], ROOM - len(named[0])
+    for each in named[1:SHOWN]:
+        room -= len(each)
+        if room < 0:
+            break
+        shown.append(each)
+    more = len(named) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

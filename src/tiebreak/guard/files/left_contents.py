@@ -19,7 +19,7 @@ from ..agent_state import AgentState
 from ..live_holds import live_holds
 from ..working_places import note_place
 from .disk_state import FILE, REACHABLE, is_executable, look
-from .safety_copies import keep
+from .safety_copies import find, keep
 from .watched_files import WatchedFile, all_watched, watched
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ...board import Board
     from ...model import Hold
     from .disk_state import DiskState
+    from .safety_copies import SafetyCopy
 
 MOST_PROJECTS = 10
 """Most further projects whose held files are looked at."""
@@ -97,6 +98,19 @@ def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -
 def is_changed(record: WatchedFile) -> bool:
     """Whether a file is in quarantine, or not as its holder left it."""
     return bool(record.by) or look(record.root, record.name).signature != record.seen
+
+
+def may_give_back(record: WatchedFile, agent: str, copy: SafetyCopy) -> bool:
+    """Whether an agent may put a copy in the place of a file that another agent holds.
+
+    That is the agent whose command changed it, if the copy is what the holder left, or has read since, and the holder
+    has not gone on in quarantine.
+    """
+    if not same_family(record.by, agent) or record.own not in ("", copy.fingerprint):
+        return False
+    kept = (find(record.path, each) for each in (record.fingerprint, record.written))
+    wanted = (copy.fingerprint, copy.is_executable)
+    return any(each is not None and (each.fingerprint, each.is_executable) == wanted for each in kept)
 
 
 def watched_now(holds: Iterable[Hold]) -> list[WatchedFile]:

@@ -289,7 +289,7 @@ def _size(lines: frozenset[bytes]) -> int:
 
 def _contents_of(copy: safety_copies.SafetyCopy) -> bytes:
     try:
-        return b"" if copy.kind == safety_copies.LINK else copy.contents()
+        return b"" if copy.is_link else copy.contents()
     except OSError:
         return b""  # deleted just now
 

@@ -7,7 +7,6 @@ is left alone, except by the agent whose command changed it: that one may give b
 from __future__ import annotations
 
 import os
-import stat
 
 from ...agent_names import same_family
 from ...errors import Invalid, Lost, NotFound, Refused
@@ -16,8 +15,8 @@ from ...model import holder_id
 from ...repository import repository
 from ...text import argument
 from . import safety_copies
-from .disk_state import ABSENT, FILE, LINK, SPECIAL, look
-from .left_contents import accept, of_others, watched_now
+from .disk_state import ABSENT, CLOSED_ABOVE, FILE, LINK, look
+from .left_contents import accept, may_give_back, watched_now
 from .watched_files import watched
 
 TYPE_CHECKING = False
@@ -37,33 +36,34 @@ class KeptFile:
         self.copies = list(safety_copies.copies(path))
         self.now = look(root, self.name)
         self.fingerprint = self.now.fingerprint()
-        self.left = self._left()
+        self.last = self._last()
         """The copy of what its holder left last; without a holder, of what an agent left last."""
 
-    def _left(self) -> SafetyCopy | None:
+    def _last(self) -> SafetyCopy | None:
         record = _record(self.path)
-        left = safety_copies.find(self.path, record.written) if record is not None else None
-        return left or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
+        found = safety_copies.find(self.path, record.written) if record is not None else None
+        return found or next((each for each in self.copies if each.agent), self.copies[0] if self.copies else None)
 
     def is_as(self, copy: SafetyCopy) -> bool:
         """Whether the file has the contents of a copy, and is executable if that was."""
         mode = self.now.mode()
-        return copy.fingerprint == self.fingerprint and (mode is None or safety_copies.kind_of(mode) == copy.kind)
+        return self._has_contents(copy) and (mode is None or safety_copies.is_executable(mode) == copy.is_executable)
+
+    def _has_contents(self, copy: SafetyCopy) -> bool:
+        return self.now.kind in (FILE, LINK) and copy.fingerprint == self.fingerprint
 
     def state(self) -> str:
         """What happened to the file since its holder left it, in a few words."""
-        if self.left is None or self.left.fingerprint != self.fingerprint:
+        if self.last is None or not self._has_contents(self.last):
             return self.now.words(self.root)
-        if self.is_as(self.left):
+        if self.is_as(self.last):
             return "as it was left"
-        return "lost its executable bit" if self.left.kind == safety_copies.EXECUTABLE else "became executable"
+        return "lost its executable bit" if self.last.is_executable else "became executable"
 
     def chosen(self, wanted: int | str) -> SafetyCopy:
         """The wanted copy: a number from 1 for the newest, or the beginning of its fingerprint; 0 for what was left."""
-        if self.left is None:
-            raise NotFound(
-                f"{self.name}: no copy of it is kept", hint="`tb recover` in its checkout lists the files that have one"
-            )
+        if self.last is None:
+            raise NotFound(f"{self.path}: no copy of it is kept", hint="`tb recover /` lists all files that have one")
         every = f"`tb recover --list {argument(self.path)}`"
         if isinstance(wanted, str):
             return self._named(wanted, every)
@@ -71,9 +71,9 @@ class KeptFile:
             if not 0 < wanted <= len(self.copies):
                 raise Invalid(f"{self.name} has no copy {wanted}, only {len(self.copies)}", hint=f"{every} lists them")
             return self.copies[wanted - 1]
-        if self.is_as(self.left):
+        if self.is_as(self.last):
             raise Refused(f"{self.name} is as it was left", hint=f"{every} shows earlier copies")
-        return self.left
+        return self.last
 
     def _named(self, wanted: str, every: str) -> SafetyCopy:
         """The copy whose fingerprint begins so: of several with the same contents, the newest that an agent left."""
@@ -93,15 +93,19 @@ def kept_file(path: str, folder: str) -> KeptFile:
     that a command put in the place of a folder must not be.
     """
     full = os.path.normpath(os.path.join(folder, path))
-    full = next((each for each in _names(full) if _record(each) or any(safety_copies.copies(each))), full)
-    record = _record(full)
+    return _file_at(next((each for each in _names(full) if _record(each) or any(safety_copies.copies(each))), full))
+
+
+def _file_at(path: str) -> KeptFile:
+    """The file that has this very name: in the checkout of its record, else in the repository that is there now."""
+    record = _record(path)
     if record is not None:
-        return KeptFile(record.root, full)
-    above = os.path.dirname(full)
+        return KeptFile(record.root, path)
+    above = os.path.dirname(path)
     while not os.path.isdir(above) or os.path.islink(above):
         above = os.path.dirname(above)
     found = repository(above)
-    return KeptFile(found.root if found is not None else os.path.realpath(above), full)
+    return KeptFile(found.root if found is not None else os.path.realpath(above), path)
 
 
 def _record(path: str) -> WatchedFile | None:
@@ -117,10 +121,11 @@ def _names(full: str) -> list[str]:
     return list(dict.fromkeys(os.path.join(each, *parts[at:]) for at, each in enumerate(above, 1)))
 
 
-def kept_files(root: str) -> list[KeptFile]:
-    """The files in a checkout of which there are safety copies."""
+def kept_files(folder: str) -> list[KeptFile]:
+    """The files below a folder of which there are safety copies. The folder may be gone."""
+    tops = {os.path.join(each, "") for each in (os.path.normpath(folder), os.path.realpath(folder))}
     paths = {copy.path for copy in safety_copies.every_file()}
-    return [KeptFile(root, path) for path in sorted(paths) if path.startswith(root + os.sep)]
+    return [_file_at(path) for path in sorted(paths) if any(map(path.startswith, tops))]
 
 
 def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
@@ -129,7 +134,7 @@ def recover(board: Board, file: KeptFile, wanted: int | str) -> SafetyCopy:
     record = _checked(board, file, copy)
     contents = _contents(copy)
     _make_room(file)
-    _write(file, contents, copy.kind)
+    _write(file, contents, copy)
     if record is not None and same_family(record.holder, board.agent):
         accept(record)
     elif record is not None and copy.fingerprint in (record.fingerprint, record.written):
@@ -149,32 +154,16 @@ def _checked(board: Board, file: KeptFile, copy: SafetyCopy) -> WatchedFile | No
         for hold in holds:
             if same_family(holder_id(hold) or "", board.agent):
                 continue
-            if not any(
-                _gives_back(each, copy) for each in of_others(records, board.agent) if _is_by(each, board.agent)
-            ):
+            if not any(may_give_back(each, board.agent, copy) for each in records):
                 raise Lost(
                     f"{file.name} is held by {hold.holder}",
-                    hint=f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere; ask with "
-                    f"`tb send {hold.holder} …`",
+                    hint=f"{_elsewhere(file)}; ask with `tb send {hold.holder} …`",
                     holder=hold.holder,
                     until=hold.until,
                     epoch=hold.epoch,
                 )
         record = next(iter(records), record)
     return record
-
-
-def _is_by(record: WatchedFile, agent: str) -> bool:
-    """Whether the file changed during a command of this agent."""
-    return same_family(record.by, agent)
-
-
-def _gives_back(record: WatchedFile, copy: SafetyCopy) -> bool:
-    """Whether a copy is what the holder left, or has read since, and the holder has not gone on in quarantine."""
-    if record.own not in ("", copy.fingerprint):
-        return False
-    kept = (safety_copies.find(record.path, each) for each in (record.fingerprint, record.written))
-    return any(each is not None and (each.fingerprint, each.kind) == (copy.fingerprint, copy.kind) for each in kept)
 
 
 def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
@@ -204,22 +193,38 @@ def _held_as(board: Board, file: KeptFile) -> list[tuple[str, str]]:
 
 def _make_room(file: KeptFile) -> None:
     """Keep what is in the place of the file, if it can be replaced; raises `Refused` if not."""
-    elsewhere = f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere"
-    if file.now.kind not in (ABSENT, FILE, LINK, SPECIAL):
-        raise Refused(f"{file.name} {file.now.words(file.root)}: look at that first", hint=elsewhere)
+    elsewhere = _elsewhere(file)
+    if file.now.obstacle:
+        words, first = _obstacle(file)
+        raise Refused(f"{file.name} {words}", hint=f"{first} and try again; or {elsewhere}")
     if file.now.kind in (FILE, LINK) and safety_copies.keep(file.path, "") is None:
-        raise Refused(f"{file.name}: what is there now is too large to be kept", hint=elsewhere)
+        raise Refused(f"{file.name}: no copy of what is there now could be kept", hint=elsewhere)
     try:
         os.makedirs(os.path.dirname(file.path), exist_ok=True)
     except OSError as exc:
         raise Refused(f"{file.name}: its folder cannot be made: {exc.strerror}", hint=elsewhere) from None
 
 
+def _elsewhere(file: KeptFile) -> str:
+    return f"`tb recover {argument(file.path)} --into PATH` writes the copy elsewhere"
+
+
+def _obstacle(file: KeptFile) -> tuple[str, str]:
+    """What keeps the file from being put back, and what to do about that."""
+    now, path = file.now, argument(file.now.obstacle)
+    move, open_up = f"move {path} elsewhere", f"`chmod u+rwX {path}`"
+    if now.kind != FILE:
+        return now.words(file.root), open_up if now.kind == CLOSED_ABOVE else move
+    if now.is_large:
+        return "is too large now for a copy of it to be kept", move
+    return "cannot be read, so no copy of it can be kept", open_up
+
+
 def write_into(path: str, copy: SafetyCopy) -> None:
     """Write a copy to a new file; raises `Refused` if there is something already."""
     contents = _contents(copy)
     try:
-        _put(path, contents, copy.kind, replace=False)
+        _put(path, contents, copy, replace=False)
     except FileExistsError:
         raise Refused(f"{path} exists already", hint="name a new file") from None
     except OSError as exc:
@@ -233,36 +238,36 @@ def _contents(copy: SafetyCopy) -> bytes:
         raise Refused(f"the copy could not be read: {exc.strerror}") from None
 
 
-def _write(file: KeptFile, contents: bytes, kind: str) -> None:
+def _write(file: KeptFile, contents: bytes, copy: SafetyCopy) -> None:
     if look(file.root, file.name).signature != file.now.signature:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again")
     try:
-        _put(file.path, contents, kind, replace=file.now.kind != ABSENT, mode=file.now.mode())
+        _put(file.path, contents, copy, replace=file.now.kind != ABSENT, mode=file.now.mode())
     except FileExistsError:
         raise Refused(f"{file.name} changed just now", hint="look at it, and try again") from None
     except OSError as exc:
-        raise Refused(f"{file.name} could not be written: {exc.strerror}") from None
+        raise Refused(f"{file.name} could not be written: {exc.strerror}", hint=_elsewhere(file)) from None
 
 
-def _executable(mode: int) -> int:
-    """These permissions, and to execute the file for everybody who may read it."""
-    return mode | (mode & 0o444) >> 2 | 0o100
+def _permissions(copy: SafetyCopy, there: int | None) -> int:
+    """Those that the file had, without what the file that is there now denies to others than its owner."""
+    if there is None:
+        return copy.mode
+    mode = there | 0o700
+    return (mode | (mode & 0o444) >> 2) & copy.mode
 
 
-def _put(path: str, contents: bytes, kind: str, *, replace: bool, mode: int | None = None) -> None:
+def _put(path: str, contents: bytes, copy: SafetyCopy, *, replace: bool, mode: int | None = None) -> None:
     """Write a file beside the path and give it its name; without `replace`, only if nothing has it.
 
     `mode` are the permissions of the file that was there, if there was one.
     """
     partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
     try:
-        if kind == safety_copies.LINK:
+        if copy.is_link:
             os.symlink(os.fsdecode(contents), partial)
         else:
-            replace_file(partial, contents, mode=mode)
-            given = stat.S_IMODE(os.stat(partial).st_mode)
-            if safety_copies.kind_of(given) != kind:
-                os.chmod(partial, _executable(given) if kind == safety_copies.EXECUTABLE else given & ~0o111)
+            replace_file(partial, contents, mode=_permissions(copy, mode))
         if replace:
             os.replace(partial, path)
         else:

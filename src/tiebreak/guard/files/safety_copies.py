@@ -30,29 +30,45 @@ DAYS = 7
 """Days for which copies are kept."""
 MOST_BYTES = 1 << 30
 """Most bytes of all copies; beyond it, the oldest are deleted."""
-PLAIN, EXECUTABLE, LINK = "file", "executable", "link"
 DIGITS = 8
 """How many hex digits of a fingerprint are shown, as the name of a copy."""
-_MARK, _NOBODY, _LINKED, _END = "tiebreak copy 1", "-", "link-", b"\0\0"
+_MARK, _NOBODY, _LINKED, _END = "tiebreak copy 2", "-", "link-", b"\0\0"
 
 
 class SafetyCopy:
     """One copy of the contents of a file: whose they are, when it was made, and where it is kept."""
 
-    __slots__ = ("agent", "at", "fingerprint", "kind", "path", "place")
+    __slots__ = ("agent", "fingerprint", "made", "mode", "path", "place")
 
-    def __init__(self, place: str, path: str, agent: str, kind: str, fingerprint: str) -> None:
+    def __init__(self, place: str, path: str, agent: str, mode: int, fingerprint: str) -> None:
         self.place = place
         self.path = path
         self.agent = agent
-        self.kind = kind
+        self.mode = mode
+        """The permissions of the file; 0 of a symbolic link."""
         self.fingerprint = fingerprint
-        self.at = int(os.path.basename(place).partition("-")[0]) / 1e9
+        self.made = int(os.path.basename(place).partition("-")[0])
+        """When it was made, in nanoseconds, but later than the one before it even if the clock was set back."""
+
+    @property
+    def at(self) -> float:
+        """When it was made."""
+        return self.made / 1e9
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is of a symbolic link."""
+        return self.fingerprint.startswith(_LINKED)
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether its owner could execute the file."""
+        return is_executable(self.mode)
 
     @property
     def short(self) -> str:
         """The name of the copy among those of its file: the beginning of its fingerprint."""
-        return self.fingerprint[: DIGITS + (len(_LINKED) if self.kind == LINK else 0)]
+        return self.fingerprint[: DIGITS + (len(_LINKED) if self.is_link else 0)]
 
     def contents(self) -> bytes:
         """The kept contents; of a symbolic link, its target."""
@@ -68,43 +84,44 @@ def keep(path: str, agent: str) -> str | None:
     try:
         found = os.lstat(path)
         if stat.S_ISLNK(found.st_mode):
-            kind, content = LINK, os.fsencode(os.readlink(path))
+            mode, content = 0, os.fsencode(os.readlink(path))
         else:
             content = read_file(path) if found.st_size <= LARGEST else b""
-            kind = kind_of(found.st_mode)
+            mode = found.st_mode & 0o777
         if max(found.st_size, len(content)) > LARGEST:
             return None
-        return _store(path, agent, kind, content)
+        fingerprint = (_LINKED if stat.S_ISLNK(found.st_mode) else "") + hash_of(content)
+        return _store(path, agent, mode, fingerprint, content)
     except OSError:
         return None
 
 
-def kind_of(mode: int) -> str:
-    """The kind of a file that has these permissions."""
-    return EXECUTABLE if mode & 0o100 else PLAIN
+def is_executable(mode: int) -> bool:
+    """Whether the owner of a file with these permissions can execute it."""
+    return bool(mode & 0o100)
 
 
-def _store(path: str, agent: str, kind: str, content: bytes) -> str:
-    fingerprint = (_LINKED if kind == LINK else "") + hash_of(content)
+def _store(path: str, agent: str, mode: int, fingerprint: str, content: bytes) -> str:
     newest = next(copies(path), None)
-    is_kept = newest is not None and (newest.fingerprint, newest.kind) == (fingerprint, kind)
+    is_kept = newest is not None and (newest.fingerprint, newest.mode) == (fingerprint, mode)
     if newest is not None and is_kept and (newest.agent or not agent):
         return fingerprint
     below = os.path.join(_home(), key(path))
     os.makedirs(below, mode=0o700, exist_ok=True)
-    head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, kind, fingerprint)))
-    replace_file(os.path.join(below, f"{time.time_ns():020}-{fingerprint}"), head + _END + content)
+    head = b"\0".join(map(os.fsencode, (_MARK, path, agent or _NOBODY, f"{mode:o}", fingerprint)))
+    made = max(time.time_ns(), newest.made + 1 if newest is not None else 0)
+    replace_file(os.path.join(below, f"{made:020}-{fingerprint}"), head + _END + content)
     if newest is not None and is_kept:
         remove_file(newest.place)  # the same contents, when nobody was known to have left them
     record = watched(path)
-    left = _left(record) if record is not None else set()
+    needed = _needed(record) if record is not None else set()
     for old in list(copies(path))[KEPT:]:
-        if old.place not in left:
+        if old.place not in needed:
             remove_file(old.place)
     return fingerprint
 
 
-def _left(record: WatchedFile) -> set[str]:
+def _needed(record: WatchedFile) -> set[str]:
     """Where the copies are that stay as long as the file is held: of what its holder left, read or made of it."""
     found = (find(record.path, each) for each in {record.fingerprint, record.written, record.own} - {""})
     return {copy.place for copy in found if copy is not None}
@@ -132,10 +149,10 @@ def find(path: str, fingerprint: str) -> SafetyCopy | None:
 def tidy() -> None:
     """Delete copies that are too old, and the oldest if all of them take too much room."""
     found = []
-    left = {place for each in all_watched() for place in _left(each)}
+    needed = {place for each in all_watched() for place in _needed(each)}
     for below, _, names in os.walk(_home()):
         for name in names:
-            if os.path.join(below, name) in left:
+            if os.path.join(below, name) in needed:
                 continue  # what its holder left stays
             try:
                 found.append((os.stat(os.path.join(below, name)), os.path.join(below, name)))
@@ -173,8 +190,8 @@ def _read(place: str) -> SafetyCopy | None:
         return None
     if len(values) != 5 or values[0] != _MARK:
         return None
-    _, path, agent, kind, fingerprint = values
-    return SafetyCopy(place, path, "" if agent == _NOBODY else agent, kind, fingerprint)
+    _, path, agent, mode, fingerprint = values
+    return SafetyCopy(place, path, "" if agent == _NOBODY else agent, int(mode, 8), fingerprint)
 
 
 def _home() -> str:

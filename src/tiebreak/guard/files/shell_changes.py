@@ -99,7 +99,7 @@ def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
     found = repository(command.root) if command.root else None
     theirs = _still_changed(theirs, found)
     harmed = interference.harmed(hook, command.root, theirs, command)
-    verdict = Verdict(context=report(harmed))
+    verdict = Verdict(context=report(harmed, hook.agent))
     if found is not None:
         moved |= _moved([each.record for each in harmed if not each.is_shared], command)
         verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed, moved)
@@ -228,7 +228,7 @@ def _hold_or_report(
         except Lost as lost:
             _held_by_another(hook, file, lost, taken, harmed)
     _renew_own(hook, mine)
-    return Verdict(context=_report(taken, harmed, len(files) - MOST))
+    return Verdict(context=_report(hook, taken, harmed, len(files) - MOST))
 
 
 def _take(hook: HookContext, found: Repository, file: GuardedFile) -> None:
@@ -279,16 +279,16 @@ def _held_by_another(
         )
         known.by = hook.agent
         known.replace()
-        found = Interference(known, look(known.root, known.name), file.name)
+        found = Interference(known, look(known.root, known.name), file.disk_name)
         if WorkingPlaces(hook.board).works_in(holder, file.root):
             tell_holder(hook.board, [found])
         else:
             tell_of_other_checkout(hook.board, known)
-    harmed.append(Interference(known, look(known.root, known.name), file.name))
+    harmed.append(Interference(known, look(known.root, known.name), file.disk_name))
 
 
-def _report(taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:
-    lines = [report(harmed)] if harmed else []
+def _report(hook: HookContext, taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:
+    lines = [report(harmed, hook.agent)] if harmed else []
     if taken:
         names = ", ".join(plain(file.name) for file in taken[:SHOWN])
         and_more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""

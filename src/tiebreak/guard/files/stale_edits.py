@@ -7,10 +7,11 @@ import os
 from ...agent_names import same_family
 from ...held_files import file_resource
 from ...names import short
-from ...text import argument, plain
+from ...text import plain
 from ..agent_notes import leave_notes
 from . import read_set
 from .disk_state import look
+from .interference_report import how_back
 from .left_contents import is_changed
 from .safety_copies import find
 from .watched_files import quarantined, watched
@@ -71,9 +72,9 @@ def _remember_shown(hook: HookContext, file: GuardedFile, record: WatchedFile | 
 def _kept(hook: HookContext, file: GuardedFile) -> str:
     """How the agent gets back what it left, if somebody else's command changed it."""
     record = quarantined(os.path.join(file.root, file.disk_name))
-    if record is None or not same_family(record.holder, hook.agent) or find(record.path, record.fingerprint) is None:
+    if record is None or not same_family(record.holder, hook.agent):
         return ""
-    return f" `tb recover {argument(record.path)}` brings back what you left."
+    return how_back(record, look(record.root, record.name))
 
 
 def _by(hook: HookContext, file: GuardedFile, age: float) -> str:
