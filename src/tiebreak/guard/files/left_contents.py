@@ -20,7 +20,7 @@ from ..live_holds import live_holds
 from ..working_places import note_place
 from .disk_state import FILE, REACHABLE, is_executable, look
 from .safety_copies import keep
-from .watched_files import WatchedFile, all_watched, watched
+from .watched_files import WatchedFile, all_watched, update
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def accept(record: WatchedFile, beside: str = "", *, is_read: bool = False) -> N
     `is_read`: the holder has only read it, so it is accepted, but `tb recover` brings back what the holder left.
     """
     now, fingerprint = _now(record, is_read=is_read)
-    found: WatchedFile | None = record
-    while found is not None and found.grant == record.grant:
+
+    def change(found: WatchedFile) -> bool:
         by = found.by if look(record.root, record.name).signature != now.signature else ""
         found.left(now, fingerprint, is_read=is_read)
         found.by, found.beside = by, beside  # if it has changed since, a quarantine is not about what the holder left
-        if found.save():
-            return
-        found = watched(record.path)
+        return True
+
+    update(record, change)
 
 
 def _now(record: WatchedFile, *, is_read: bool = False) -> tuple[DiskState, str | None]:
