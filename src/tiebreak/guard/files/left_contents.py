@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ...board import Board
     from ...model import Hold
+    from ...repository import Repository
     from .disk_state import DiskState
 
 MOST_PROJECTS = 10
@@ -55,7 +56,7 @@ def remember_here(holds: list[Hold], root: str) -> None:
         return
     for hold in holds:
         note_place(AgentState(holder_id(hold) or ""), found.root)
-    for name, hold in held_names(holds, checkout_of(found)).items():
+    for name, hold in held_names(holds, found).items():
         remember_left(hold, found.root, name)
 
 
@@ -117,7 +118,30 @@ def of_others(records: list[WatchedFile], agent: str) -> list[WatchedFile]:
     return [each for each in records if not same_family(each.holder, agent)]
 
 
-def held_names(holds: Iterable[Hold], checkout: str) -> dict[str, Hold]:
+def held_names(holds: Iterable[Hold], found: Repository) -> dict[str, Hold]:
     """The files that are held by their own names, relative to the repository, as the disk spells them."""
+    checkout = checkout_of(found)
     files = [hold for hold in holds if means_files_in(hold.resource, checkout) and not is_glob(path_of(hold.resource))]
-    return {os.path.join(*map(unescape, path_of(hold.resource).split("/"))): hold for hold in files}
+    names = ["/".join(map(unescape, path_of(hold.resource).split("/"))) for hold in files]
+    return {_disk_name(found.root, name): hold for name, hold in zip(names, files, strict=True)}
+
+
+def _disk_name(root: str, name: str) -> str:
+    """The name as the disk spells it, or did when the file was there: the board's has its accents composed (NFC)."""
+    if name.isascii() or os.path.lexists(os.path.join(root, name)):
+        return name
+    from unicodedata import normalize
+
+    known = (each.name for each in all_watched() if each.root == root and normalize("NFC", each.name) == name)
+    spelled = ""
+    for part in name.split("/"):
+        names = () if part.isascii() else _names_in(os.path.join(root, spelled))
+        spelled = os.path.join(spelled, next((each for each in names if normalize("NFC", each) == part), part))
+    return spelled if os.path.lexists(os.path.join(root, spelled)) else next(known, name)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

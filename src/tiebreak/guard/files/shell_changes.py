@@ -179,7 +179,7 @@ def _changed(
 ) -> list[str]:
     """The names of the files that were written while the command ran, and held files under new names, by inode."""
     missing = _missing(found, status)
-    own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
+    own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), found)
     own_here = {name for name in own if _is_known_here(os.path.join(found.root, name))}
     return [
         name
