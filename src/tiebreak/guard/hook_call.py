@@ -59,7 +59,7 @@ class HookCall:
         """What the client asks a person to permit, in a few words."""
         self.tool = OTHER
         self.tool_use = ""
-        """The client's id of this use of a tool, the same before and after it."""
+        """The client's id of this use of a tool, the same before and after it; without one, what a command is given."""
         self.has_failed = False
         """Whether a tool for edits has changed nothing."""
         self.paths: list[str] = []
@@ -179,7 +179,14 @@ def quoted(words: str, width: int) -> str:
     return '"' + cut(plain(words).replace('"', "'"), width) + '"'
 
 
-def duration(given: dict[str, Any]) -> float:
+def command(call: HookCall, name: str, given: dict[str, Any]) -> None:
+    """The call is about a shell command, or a tool of an MCP server, which may do the same."""
+    call.tool, call.seconds = SHELL, _duration(given)
+    if not call.tool_use:  # some clients have no ids
+        call.tool_use = f"{name} {given!r}"
+
+
+def _duration(given: dict[str, Any]) -> float:
     """The seconds that a tool may run, from its `timeout` in milliseconds."""
     value = given.get("timeout")
     return min(float(value) / 1000, DAY) if isinstance(value, (int, float)) and value > 0 else 0.0

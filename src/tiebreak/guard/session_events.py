@@ -191,15 +191,16 @@ def _quoted_messages(messages: list[Message]) -> list[str]:
 
 
 def _look_back(hook: HookContext) -> None:
-    """Note for the agent what happened while no hook ran: by a command that had no end, or by nobody that is known."""
+    """Note for the agent what happened while no hook ran: by commands that had no end, or by nobody that is known."""
     from ..repository import repository
     from .files.left_contents import watched_anywhere
     from .files.running_commands import unfinished
     from .files.shell_changes import look_after, look_at_branches
     from .files.unexplained_changes import note_unexplained
 
-    with unfinished(hook) as command:
-        leave_notes(hook.state, filter(None, [look_after(hook, command).context]))
+    with unfinished(hook) as commands:
+        for command in commands:
+            leave_notes(hook.state, filter(None, [look_after(hook, command).context]))
     records = watched_anywhere(hook.board, live_holds(hook.board))
     leave_notes(hook.state, look_at_branches(hook, repository(hook.call.cwd), records, None))
     note_unexplained(hook.state, records)

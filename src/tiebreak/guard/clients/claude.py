@@ -16,7 +16,6 @@ from ..hook_call import (
     PERMISSION,
     PROMPT,
     READ,
-    SHELL,
     START,
     STOP,
     SUBAGENT_STOP,
@@ -72,7 +71,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
         call.shown = _shown(data)
         call.is_partial = _is_partial(data)
     elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-        call.tool, call.seconds = SHELL, hook_call.duration(given)
+        hook_call.command(call, name, given)
 
 
 def _shown(data: dict[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import os
 
 from ...errors import Invalid
 from .. import hook_call
-from ..hook_call import AFTER, BEFORE, EDIT, NOTHING, PERMISSION, PROMPT, SHELL, START, STOP, SUBAGENT_STOP, HookCall
+from ..hook_call import AFTER, BEFORE, EDIT, NOTHING, PERMISSION, PROMPT, START, STOP, SUBAGENT_STOP, HookCall
 from . import claude
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
         if name in ("apply_patch", "Edit", "Write"):
             call.tool, call.paths = EDIT, _patched(call, given)
         elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-            call.tool, call.seconds = SHELL, hook_call.duration(given)
+            hook_call.command(call, name, given)
     elif call.phase == PERMISSION:
         call.asks = hook_call.use_of(data)
     return call

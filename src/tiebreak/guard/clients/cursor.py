@@ -17,7 +17,6 @@ from ..hook_call import (
     NOTHING,
     PROMPT,
     READ,
-    SHELL,
     START,
     STOP,
     SUBAGENT_STOP,
@@ -66,7 +65,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
     elif name in _READS and not failed:
         call.tool, call.paths = READ, hook_call.files(call, given)
     elif name in _SHELLS or name.startswith("MCP:"):
-        call.tool, call.seconds = SHELL, hook_call.duration(given)
+        hook_call.command(call, name, given)
 
 
 def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:

@@ -12,7 +12,6 @@ from ..hook_call import (
     PERMISSION,
     PROMPT,
     READ,
-    SHELL,
     START,
     STOP,
     Answer,
@@ -51,7 +50,7 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
         elif name in _READS:
             call.tool, call.paths = READ, hook_call.files(call, given)
         elif name == "run_shell_command" or (name.startswith("mcp_") and "tiebreak" not in name):
-            call.tool, call.seconds = SHELL, hook_call.duration(given)
+            hook_call.command(call, name, given)
     elif call.phase == PERMISSION:
         if hook_call.text(data, "notification_type") != "ToolPermission":
             call.phase = NOTHING  # it only tells something

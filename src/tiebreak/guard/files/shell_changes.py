@@ -80,16 +80,14 @@ def _let_the_clock_move(mark: int) -> None:
 def after(hook: HookContext) -> Verdict:
     """After a command: find what it changed, and tell the agents."""
     hook.renew(seconds=0.0)
-    with ended(hook) as command:
-        verdict = look_after(hook, command)
+    with ended(hook) as commands:
+        verdict = look_after(hook, commands[0]) if commands else Verdict()
     verdict.context = "\n".join(each for each in (*take_notes(hook.state), verdict.context) if each)
     return verdict
 
 
-def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
+def look_after(hook: HookContext, command: RunningCommand) -> Verdict:
     """Find what a command changed that has ended."""
-    if command is None:
-        return Verdict()
     holds = live_holds(hook.board)
     records = watched_anywhere(hook.board, holds)
     theirs = of_others(records, hook.agent)
