@@ -87,7 +87,8 @@ def after(hook: HookContext) -> Verdict:
 
 
 def look_after(hook: HookContext, command: RunningCommand) -> Verdict:
-    """Find what a command changed that has ended."""
+    """Find what a command changed that has ended. The session may be in another project by now."""
+    hook = hook.at(command.root)
     holds = live_holds(hook.board)
     records = watched_anywhere(hook.board, holds)
     theirs = of_others(records, hook.agent)
