@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tiebreak import Refused
+from tiebreak.guard.agent_notes import leave_notes
+from tiebreak.guard.agent_state import AgentState
+from tiebreak.guard.client_hooks import respond
 from tiebreak.guard.files.watched_files import quarantined, watched
 
 from .actors import Claude, repository
-from .test_overlapping_commands import begin
+from .test_overlapping_commands import RUN, begin
 
 Start = Callable[..., Claude]
 LINES = "".join(f"ann wrote line {each}, and nobody has committed it\n" for each in range(4))
@@ -24,6 +29,12 @@ def turn(agent: Claude) -> str:
 
 
 # ── Commands without ids ─────────────────────────────────────────────────────────────────────────────
+
+
+class Cursor(Claude):
+    """A session of Cursor."""
+
+    client = "cursor"
 
 
 class Gemini(Claude):
@@ -106,3 +117,43 @@ def test_a_command_after_which_the_session_is_elsewhere_takes_its_files_in_their
     ben.cwd = repo
     assert [hold.resource for hold in ben.board.holds.list()] == ["file:new.py"]
     assert watched(str(repo / "new.py")) is not None
+
+
+# ── A hook that is killed before it prints its answer ────────────────────────────────────────────────
+
+
+def unprinted(agent: Claude, event: str, **more: Any) -> str:
+    """The answer of a hook that is killed when it is about to print it."""
+    return str(respond(agent.client, event, json.dumps(agent.fields(event, **more)).encode(), agent.connect).out)
+
+
+def test_a_note_that_was_not_printed_comes_with_the_next_hook(ann: Claude) -> None:
+    leave_notes(AgentState(ann.agent), ["a note"])
+    assert "a note" in unprinted(ann, "UserPromptSubmit", prompt="go on")
+    begin(ann)
+    assert "a note" in unprinted(ann, "PostToolUse", **RUN, tool_use_id="1", tool_response={})
+    assert "a note" in turn(ann)
+    assert turn(ann) == ""
+
+
+def test_what_a_command_did_and_was_not_printed_is_told_at_the_next_turn(
+    ann: Claude, claude: Start, repo: Path
+) -> None:
+    ben = claude("ben")
+    begin(ben)
+    (repo / "a.py").unlink()
+    assert "a.py (was removed" in unprinted(ben, "PostToolUse", **RUN, tool_use_id="1", tool_response={})
+    assert "a.py (was removed" in turn(ben)
+    assert turn(ben) == ""
+    assert len(ann.board.messages.inbox()) == 1
+
+
+def test_a_note_waits_until_a_client_that_shows_none_at_prompts_can_show_it(ann: Claude, repo: Path) -> None:
+    cursor = Cursor("cur", repo, ann.connect)
+    leave_notes(AgentState(cursor.agent), ["a note"])
+    given = {"tool_name": "Shell", "tool_input": {"command": "make"}, "tool_use_id": "1"}
+    assert cursor.say("beforeSubmitPrompt", prompt="go on") == {}
+    cursor.say("preToolUse", **given)
+    assert "a note" in cursor.say("postToolUse", **given)["additional_context"]
+    cursor.say("preToolUse", **given)
+    assert cursor.say("postToolUse", **given) == {}

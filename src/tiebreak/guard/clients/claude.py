@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NAME = "claude"
 READS = True
 """Whether it has a tool that reads files; after it, the agent knows the file's contents."""
+SHOWS = (START, PROMPT, AFTER)
+"""Where the agent can be told something."""
 EVENTS = {
     "SessionStart": START,
     "UserPromptSubmit": PROMPT,
@@ -97,7 +99,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
         out["hookSpecificOutput"] = {"hookEventName": event, **decision}
     elif verdict.deny:
         out.update(decision="block", reason=verdict.deny)
-    elif verdict.context and call.phase in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in SHOWS:
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning

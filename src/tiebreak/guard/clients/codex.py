@@ -24,7 +24,7 @@ EVENTS = {
     "Stop": STOP,
     "SubagentStop": SUBAGENT_STOP,
 }
-answer = claude.answer
+answer, SHOWS = claude.answer, claude.SHOWS
 _SHELLS = ("Bash", "shell", "local_shell", "exec_command", "unified_exec", "write_stdin")
 _HEADS = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 

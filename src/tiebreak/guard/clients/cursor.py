@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "cursor"
 READS = True
+SHOWS = (START, AFTER)
 EVENTS = {
     "sessionStart": START,
     "beforeSubmitPrompt": PROMPT,
@@ -75,7 +76,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
         out = {"permission": "deny", "user_message": verdict.deny.split("\n", 1)[0], "agent_message": verdict.deny}
     elif verdict.deny and call.phase in (STOP, SUBAGENT_STOP):
         out = {"followup_message": verdict.deny}
-    elif verdict.context and call.phase in (START, AFTER):
+    elif verdict.context and call.phase in SHOWS:
         out = {"additional_context": verdict.context}
     if verdict.environ and call.phase == START:
         out["env"] = verdict.environ

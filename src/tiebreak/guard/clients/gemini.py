@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "gemini"
 READS = True
+SHOWS = (START, PROMPT, AFTER)
 EVENTS = {
     "SessionStart": START,
     "BeforeAgent": PROMPT,
@@ -63,7 +64,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
     out: dict[str, Any] = {}
     if verdict.deny:
         out = {"decision": "deny", "reason": verdict.deny}
-    elif verdict.context and call.phase in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in SHOWS:
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning

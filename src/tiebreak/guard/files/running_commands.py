@@ -82,24 +82,26 @@ def _beginning(tool_use: str) -> str:
 
 
 class EndedCommands:
-    """Commands that have ended: `with` gives what their marks say, the oldest of each checkout.
+    """The marks of commands that have ended.
 
-    The marks stay until all has been told: if this hook is killed before, a later one makes up for it.
+    They stay until all has been told: if this hook is killed before, a later one makes up for it.
     """
 
     def __init__(self, state: AgentState, names: list[str]) -> None:
         self._state = state
         self._names = names
 
-    def __enter__(self) -> list[RunningCommand]:
+    def commands(self) -> list[RunningCommand]:
+        """The oldest command of each checkout."""
         oldest: dict[str, RunningCommand] = {}
         for each in (_read(self._state, name) for name in self._names):
             if each is not None:
                 oldest.setdefault(each.root, each)
         return list(oldest.values())
 
-    def __exit__(self, failed: object, *_: object) -> None:
-        for name in self._names if failed is None else ():
+    def forget(self) -> None:
+        """All that these commands changed has been told."""
+        for name in self._names:
             self._state.forget(name)
 
 

@@ -23,7 +23,7 @@ from ...limits import HOLD_LEASE
 from ...model import holder_id
 from ...repository import repository
 from ...text import plain
-from ..agent_notes import leave_notes, take_notes
+from ..agent_notes import forget_notes, leave_notes, notes_for
 from ..agent_state import common_facts, key
 from ..commits.checkout_branch import begin, branch_of, notice
 from ..commits.git_status import status_of
@@ -80,9 +80,11 @@ def _let_the_clock_move(mark: int) -> None:
 def after(hook: HookContext) -> Verdict:
     """After a command: find what it changed, and tell the agents."""
     hook.renew(seconds=0.0)
-    with ended(hook) as commands:
-        verdict = look_after(hook, commands[0]) if commands else Verdict()
-    verdict.context = "\n".join(each for each in (*take_notes(hook.state), verdict.context) if each)
+    marks = ended(hook)
+    verdict = next((look_after(hook, command) for command in marks.commands()), Verdict())
+    notes = notes_for(hook.state)
+    verdict.context = "\n".join(each for each in (*notes, verdict.context) if each)
+    verdict.when_told += [marks.forget, lambda: forget_notes(hook.state, notes)]
     return verdict
 
 
