@@ -11,7 +11,7 @@ import pytest
 from tiebreak.guard.files.watched_files import all_watched
 
 from ..cli.command import Tb
-from .actors import Claude
+from .actors import Claude, Denied
 
 Start = Callable[..., Claude]
 
@@ -40,3 +40,55 @@ def test_a_file_whose_accents_the_disk_spells_otherwise_than_the_board_is_watche
     assert [each.path for each in all_watched()] == [str(path)]
     assert tb("recover", str(path), "--as", "ann~1").code == 0
     assert path.read_text() == "her work\n"
+
+
+# ── What is in their place ───────────────────────────────────────────────────────────────────────────
+
+
+OBSTACLES = {
+    "a link above": "rm -rf src; mkdir ../out; ln -s ../out src",
+    "a file above": "rm -rf src; echo in the way > src",
+    "a folder": "rm src/b.py; mkdir src/b.py; touch src/b.py/new",
+}
+
+
+@pytest.mark.parametrize("command", OBSTACLES.values(), ids=OBSTACLES)
+def test_who_puts_an_obstacle_in_the_place_of_a_held_file_does_not_hold_it(claude: Start, command: str) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("src/b.py", "b", "B")
+    assert "you hold" not in ben.bash(command)
+    ann.bash("rm -r src || rm -r src/b.py")
+    assert messages(ben) == ""
+
+
+# ── Who else holds them ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_main_agent_that_changes_a_file_of_its_sub_agent_is_told_who_holds_it(claude: Start) -> None:
+    main, sub = claude("ann"), claude("ann", part="sub")
+    sub.edit("a.py", "one", "ONE")
+    told = main.bash("echo main > a.py; echo mine > new.py")
+    assert f"a.py (held by {sub.name})" in told
+    assert "new.py changed; you hold them now" in told
+    assert "a.py, " not in told
+
+
+def test_a_file_that_was_missing_and_is_back_can_be_removed_again(claude: Start, repo: Path) -> None:
+    main, sub = claude("ann"), claude("ann", part="sub")
+    sub.edit("a.py", "one", "ONE")
+    main.bash("rm a.py")
+    with pytest.raises(Denied, match="the file is gone"):
+        sub.write("a.py", "anew\n")
+    sub.write("a.py", "anew\n")
+    assert f"a.py (held by {sub.name})" in main.bash("rm a.py")
+
+
+def test_a_file_under_a_glob_that_was_missing_and_is_back_can_be_removed_again(
+    claude: Start, tb: Tb, repo: Path
+) -> None:
+    assert tb("hold", "src/**", "--as", "ann~1").code == 0
+    ben = claude("ben")
+    (repo / "src/b.py").unlink()
+    ben.bash("touch a.py")
+    (repo / "src/b.py").write_text("b\n")
+    assert "src/b.py (was removed, held by ann)" in ben.bash("rm src/b.py")

@@ -157,8 +157,8 @@ def _look_in_checkout(
     """Look at what git reports as changed in the checkout in which a command ran."""
     status = status_of(found.root)
     names = _changed(hook, found, status or [], command, holds, moved)
-    watched_paths = {each.path for each in theirs}
-    names = [name for name in names if os.path.join(found.root, name) not in watched_paths]
+    held, lost = [each.path for each in theirs], [each.record.path for each in harmed]
+    names = [name for name in names if not _is_in_the_way(os.path.join(found.root, name), held, lost)]
     strays = interference.found_strays(hook, found, names, theirs)
     taken = {candidate.name for candidate, _ in strays}
     names = [name for name in names if name not in taken]
@@ -168,6 +168,15 @@ def _look_in_checkout(
     if status is None:
         verdict.warning = "tiebreak: git status failed here, so only files that somebody holds were checked"
     return verdict
+
+
+def _is_in_the_way(path: str, held: list[str], lost: list[str]) -> bool:
+    """Whether something is in the place of a held file or above it. Nobody holds an obstacle.
+
+    Nor does anybody hold what is inside of a folder that the command has put in the place of a file, which is `lost`.
+    """
+    is_above = any(f"{each}/".startswith(f"{path}/") for each in held)
+    return is_above or any(path.startswith(f"{each}/") for each in lost)
 
 
 def _changed(
