@@ -222,6 +222,7 @@ def _hold_or_report(
 ) -> Verdict:
     mine: list[tuple[GuardedFile, Hold]] = []
     taken: list[GuardedFile] = []
+    relatives: list[str] = []
     checkout = checkout_of(found)
     here = [hold for hold in holds if means_files_in(hold.resource, checkout)]
     by_name = {path_of(hold.resource): hold for hold in sorted(here, key=lambda hold: parts(hold.resource))}
@@ -236,9 +237,12 @@ def _hold_or_report(
             _take(hook, found, file)
             taken.append(file)
         except Lost as lost:
-            _held_by_another(hook, file, lost, taken, harmed)
+            if same_family(_holder(lost), hook.agent):
+                relatives.append(f"{plain(file.name)} (held by {lost.holder})")
+            else:
+                harmed.append(_held_by_another(hook, file, lost))
     _renew_own(hook, mine)
-    return Verdict(context=_report(taken, harmed, len(files) - MOST))
+    return Verdict(context=_report(taken, relatives, harmed, len(files) - MOST))
 
 
 def _take(hook: HookContext, found: Repository, file: GuardedFile) -> None:
@@ -273,14 +277,13 @@ def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]
     return sorted(files, key=is_free)
 
 
-def _held_by_another(
-    hook: HookContext, file: GuardedFile, lost: Lost, taken: list[GuardedFile], harmed: list[Interference]
-) -> None:
+def _holder(lost: Lost) -> str:
+    return f"{lost.holder}~{lost.data.get('session')}"
+
+
+def _held_by_another(hook: HookContext, file: GuardedFile, lost: Lost) -> Interference:
     """A changed file that was not watched: held in another checkout, or by a glob that matches it."""
-    holder = f"{lost.holder}~{lost.data.get('session')}"
-    if same_family(holder, hook.agent):
-        taken.append(file)
-        return
+    holder = _holder(lost)
     known = watched(file.path)
     if known is None or (known.by, known.holder, known.epoch) != (hook.agent, holder, lost.epoch):
         resource, project = str(lost.data["resource"]), hook.board.project
@@ -294,15 +297,22 @@ def _held_by_another(
             tell_holder(hook.board, [found])
         else:
             tell_of_other_checkout(hook.board, known)
-    harmed.append(Interference(known, look(known.root, known.name), file.name))
+    return Interference(known, look(known.root, known.name), file.name)
 
 
-def _report(taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:
+def _report(taken: list[GuardedFile], relatives: list[str], harmed: list[Interference], more: int) -> str:
     lines = [report(harmed)] if harmed else []
     if taken:
-        names = ", ".join(plain(file.name) for file in taken[:SHOWN])
-        and_more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
-        lines.append(f"tiebreak: while that command ran, {names}{and_more} changed; you hold them now.")
+        named = _listed([plain(file.name) for file in taken])
+        lines.append(f"tiebreak: while that command ran, {named} changed; you hold them now.")
+    if relatives:
+        named = _listed(relatives)
+        lines.append(f"tiebreak: files of your main agent or sub-agents changed while that command ran: {named}.")
     if more > 0:
         lines.append(f"tiebreak: {more} more files changed, which are not held for you.")
     return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
