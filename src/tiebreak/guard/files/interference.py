@@ -260,10 +260,10 @@ def _judge(
     """Change the record as it must be; returns whether this agent is told. None if nothing is to be stored."""
     beside, now = record.beside.split(), state.fingerprint()
     is_nested = state.became(REPOSITORY_ABOVE, before.signature)
-    if state.signature == record.seen and not record.by:  # its holder has accepted it since
+    has_left_since = before.replaces == record.fingerprint  # something else than the record says
+    if state.signature == record.seen and not (record.by or has_left_since):  # its holder has accepted it since
         record.beside = " ".join(each for each in beside if each != hook.agent)
         return True if hook.agent in beside else None
-    has_left_since = before.replaces == record.fingerprint  # something else than the record says
     if is_as_left(record, state, now) and not has_left_since and not is_nested:
         record.left(state, now, is_read=True)  # its holder has it back
         return False

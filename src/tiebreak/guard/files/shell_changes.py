@@ -24,7 +24,7 @@ from ...model import holder_id
 from ...repository import repository
 from ...text import plain
 from ..agent_notes import forget_notes, leave_notes, notes_for
-from ..agent_state import common_facts, key
+from ..agent_state import key
 from ..commits.checkout_branch import begin, branch_of, notice
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
@@ -35,6 +35,7 @@ from . import interference, read_set
 from .disk_state import FILE, changed_since, inode_in, look
 from .interference_report import Interference, report, report_strays, tell_holder, tell_of_other_checkout
 from .left_contents import held_names, of_others, remember_left, watched_anywhere
+from .missing_files import look_again, still_missing
 from .running_commands import DEFAULT, RunningCommand, ended
 from .unexplained_changes import note_unexplained
 from .watched_files import WatchedFile, watched
@@ -60,7 +61,9 @@ def before(hook: HookContext) -> Verdict:
     command = RunningCommand(hook.agent, hook.call.session, root, hook.call.seconds or DEFAULT)
     records = interference.look_before(hook, found, command)
     leave_notes(hook.state, look_at_branches(hook, found, records, None))
-    command.branch = branch_of(found) if found is not None else ""
+    if found is not None:
+        command.branch = branch_of(found)
+        look_again(found.root)
     if records:
         note_unexplained(hook.state, records)
     since = command.save(hook.state, hook.call.tool_use)
@@ -188,7 +191,7 @@ def _changed(
     moved: set[int],
 ) -> list[str]:
     """The names of the files that were written while the command ran, and held files under new names, by inode."""
-    missing = _missing(found, status)
+    missing = still_missing(found.root, status)
     own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), found)
     own_here = {name for name in own if _is_known_here(os.path.join(found.root, name))}
     return [
@@ -201,15 +204,6 @@ def _changed(
 def _is_known_here(path: str) -> bool:
     """Whether a held file is in this checkout, or its holder has worked on it here."""
     return os.path.lexists(path) or watched(path) is not None
-
-
-def _missing(found: Repository, status: list[str]) -> set[str]:
-    """The files that were missing after an earlier command already; the time of their folder tells nothing of them."""
-    facts, name = common_facts("missing"), key(found.root)
-    known = (facts.get(name) or b"").decode("utf-8", "surrogateescape").split("\0")
-    now = [each for each in status if not os.path.lexists(os.path.join(found.root, each))][:MOST]
-    facts.put(name, "\0".join(now).encode("utf-8", "surrogateescape"))
-    return set(known) & set(now)
 
 
 def _inode(root: str, name: str) -> int:
