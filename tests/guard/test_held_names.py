@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.files.watched_files import all_watched
+from tiebreak.guard.files.watched_files import all_watched, quarantined
 
 from ..cli.command import Tb
 from .actors import Claude, Denied
@@ -92,3 +92,23 @@ def test_a_file_under_a_glob_that_was_missing_and_is_back_can_be_removed_again(
     ben.bash("touch a.py")
     (repo / "src/b.py").write_text("b\n")
     assert "src/b.py (was removed, held by ann)" in ben.bash("rm src/b.py")
+
+
+def test_an_agent_in_another_project_takes_neither_the_record_nor_the_copies(
+    claude: Start, tb: Tb, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = claude("ann")
+    ann.edit("a.py", "one", "ONE")
+    monkeypatch.setenv("TIEBREAK_PROJECT", "other")
+    ben = claude("ben")
+    ben.bash("mv a.py z.py")
+    ben.write("a.py", "ben\n")
+    ben.write("a.py", "ben again\n")
+    monkeypatch.delenv("TIEBREAK_PROJECT")
+    assert f"is held by {ben.name} in project other, too" in messages(ann)
+    assert messages(ann).count("in project other") == 1
+    assert quarantined(str(repo / "a.py")) is not None
+    assert tb("recover", "a.py", "--as", ann.agent).code == 0
+    assert (repo / "a.py").read_text() == "ONE\ntwo\n"
+    monkeypatch.setenv("TIEBREAK_PROJECT", "other")
+    assert [f"is held by {ann.name} in project" in ben.bash("true") for _ in range(2)] == [True, False]

@@ -99,7 +99,7 @@ def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], kno
         for file in guarded_files(status_of(found.root) or (), found.root, hook.board.project_names, checkout):
             wanted += [(file.disk_name, hold) for hold in globs if overlap(file.name, path_of(hold.resource))]
     return [
-        remember_left(hold, found.root, name, known=False)
+        remember_left(hook.board, hold, found.root, name, known=False)
         for name, hold in wanted
         if os.path.join(found.root, name) not in known and places.works_in(holder_id(hold) or "", found.root)
     ]

@@ -14,13 +14,17 @@ from ...checkouts import checkout_of
 from ...globs import is_glob, unescape
 from ...held_files import means_files_in, path_of
 from ...model import holder_id
+from ...names import short
 from ...repository import repository
-from ..agent_state import AgentState
+from ...text import argument, plain
+from ..agent_notes import leave_notes
+from ..agent_state import AgentState, key
+from ..holder_messages import tell
 from ..live_holds import live_holds
 from ..working_places import note_place
 from .disk_state import FILE, REACHABLE, is_executable, look
 from .safety_copies import keep
-from .watched_files import WatchedFile, all_watched, update
+from .watched_files import WatchedFile, all_watched, update, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +39,18 @@ MOST_PROJECTS = 10
 """Most further projects whose held files are looked at."""
 
 
-def remember_left(hold: Hold, root: str, name: str, *, known: bool = True) -> WatchedFile:
+def remember_left(board: Board, hold: Hold, root: str, name: str, *, known: bool = True) -> WatchedFile:
     """The file is as its holder left it: keep a copy of it, and end a quarantine.
 
-    `known`: the holder is known to work in this checkout.
+    `known`: the holder is known to work in this checkout. If another agent holds the file in another project, the
+    record stays that one's, and both are told.
     """
     holder = holder_id(hold) or ""
     made = WatchedFile(root, name, project=hold.project, resource=hold.resource, holder=holder, epoch=hold.epoch)
+    other = watched(made.path)
+    if other is not None and _is_held_in_another_project(board, other, made):
+        _tell_of_another_project(board, other, made)
+        return other
     if known:
         note_place(AgentState(holder), root)
     made.left(*_now(made))
@@ -49,7 +58,31 @@ def remember_left(hold: Hold, root: str, name: str, *, known: bool = True) -> Wa
     return made
 
 
-def remember_here(holds: list[Hold], root: str) -> None:
+def _is_held_in_another_project(board: Board, other: WatchedFile, made: WatchedFile) -> bool:
+    if other.root != made.root or other.project == made.project or same_family(other.holder, made.holder):
+        return False  # with another root, it was in a repository that is gone
+    return bool(_current([other], board.holds.list(project=other.project, matching=other.resource)))
+
+
+def _tell_of_another_project(board: Board, other: WatchedFile, made: WatchedFile) -> None:
+    """Tell both holders of a file, once."""
+    once = f"{made.path} {other.project} {other.holder} {other.epoch} {made.project} {made.holder} {made.epoch}"
+    state, told = AgentState(made.holder), f"shared/{key(once)}"
+    if state.moment(told) == 0:
+        tell(board, other.holder, _words_of_another_project(other, made), once=once, project=other.project)
+        leave_notes(state, [f"tiebreak: {_words_of_another_project(made, other)}"])
+        state.put(told, b"")
+
+
+def _words_of_another_project(record: WatchedFile, other: WatchedFile) -> str:
+    return (
+        f"{plain(record.name)}, which you hold in project {record.project}, is held by {short(other.holder)} in "
+        f"project {other.project}, too: holds of two projects do not exclude each other. "
+        f"`tb recover --list {argument(record.path)}` shows what is kept of it."
+    )
+
+
+def remember_here(board: Board, holds: list[Hold], root: str) -> None:
     """An agent without hooks holds files in the checkout at `root`, and says that their contents are its own."""
     found = repository(root)
     if found is None:
@@ -57,7 +90,7 @@ def remember_here(holds: list[Hold], root: str) -> None:
     for hold in holds:
         note_place(AgentState(holder_id(hold) or ""), found.root)
     for name, hold in held_names(holds, found).items():
-        remember_left(hold, found.root, name)
+        remember_left(board, hold, found.root, name)
 
 
 def accept(record: WatchedFile, beside: str = "", *, is_read: bool = False) -> None:

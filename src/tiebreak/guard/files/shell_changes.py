@@ -245,14 +245,14 @@ def _take(hook: HookContext, found: Repository, file: GuardedFile) -> None:
     hook.state.put(f"taken/{key(file.resource)}", file.resource.encode())
     begin(hook.board, hook.state, found)
     for hold in took:
-        remember_left(hold, found.root, file.disk_name)
+        remember_left(hook.board, hold, found.root, file.disk_name)
 
 
 def _renew_own(hook: HookContext, mine: list[tuple[GuardedFile, Hold]]) -> None:
     for file, hold in mine:
         read_set.remember_own(hook.state, file.path)
         if watched(file.path) is None:
-            remember_left(hold, file.root, file.disk_name)
+            remember_left(hook.board, hold, file.root, file.disk_name)
     if mine:
         hashes = [digest(file.path) for file, _ in mine]
         hook.renew(resources=[hold.resource for _, hold in mine], hashes=hashes)
