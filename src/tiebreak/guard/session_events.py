@@ -304,7 +304,8 @@ def _without_changes(hook: HookContext, holds: list[Hold]) -> set[str]:
 
 
 def _unchanged_in(hook: HookContext, root: str, resources: set[str]) -> set[str]:
-    from .commits.git_status import marked_among, status_of
+    from .commits.git_status import status_of, unreported_among
+    from .files.left_contents import disk_name
     from .guarded_file import guarded_files
 
     if not os.path.isdir(root):
@@ -314,6 +315,6 @@ def _unchanged_in(hook: HookContext, root: str, resources: set[str]) -> set[str]
         return set()
     # By their paths: a hold may be of the whole repository although this checkout has holds of its own by now.
     changed = {file.name for file in guarded_files(status, root, hook.board.project_names, "")}
-    names = {path_of(each) for each in resources} - changed
-    changed |= set(marked_among(root, sorted(names)))  # git reports no changes of these
-    return {each for each in resources if path_of(each) not in changed}
+    names = {each: disk_name(root, each) for each in resources if path_of(each) not in changed}
+    unreported = set(unreported_among(root, sorted(names.values())))
+    return {each for each, name in names.items() if name not in unreported}

@@ -155,12 +155,15 @@ def held_names(holds: Iterable[Hold], found: Repository) -> dict[str, Hold]:
     """The files that are held by their own names, relative to the repository, as the disk spells them."""
     checkout = checkout_of(found)
     files = [hold for hold in holds if means_files_in(hold.resource, checkout) and not is_glob(path_of(hold.resource))]
-    names = ["/".join(map(unescape, path_of(hold.resource).split("/"))) for hold in files]
-    return {_disk_name(found.root, name): hold for name, hold in zip(names, files, strict=True)}
+    return {disk_name(found.root, hold.resource): hold for hold in files}
 
 
-def _disk_name(root: str, name: str) -> str:
-    """The name as the disk spells it, or did when the file was there: the board's has its accents composed (NFC)."""
+def disk_name(root: str, resource: str) -> str:
+    """The path of a held file as the disk spells it, or did when the file was there.
+
+    The board escapes what would be a glob, and composes accents (NFC).
+    """
+    name = "/".join(map(unescape, path_of(resource).split("/")))
     if name.isascii() or os.path.lexists(os.path.join(root, name)):
         return name
     from unicodedata import normalize
