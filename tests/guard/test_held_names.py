@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from tiebreak.guard.files.watched_files import all_watched, quarantined
 
 from ..cli.command import Tb
 from .actors import Claude, Denied
+from .test_overlapping_commands import begin, finish
 
 Start = Callable[..., Claude]
 
@@ -112,3 +114,16 @@ def test_an_agent_in_another_project_takes_neither_the_record_nor_the_copies(
     assert (repo / "a.py").read_text() == "ONE\ntwo\n"
     monkeypatch.setenv("TIEBREAK_PROJECT", "other")
     assert [f"is held by {ann.name} in project" in ben.bash("true") for _ in range(2)] == [True, False]
+
+
+def test_a_file_that_was_removed_while_the_records_were_lost_is_told_to_its_holder(
+    claude: Start, tmp_path: Path, repo: Path
+) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    begin(ben)
+    shutil.rmtree(tmp_path / "state")
+    (repo / "a.py").unlink()
+    finish(ben)
+    ben.bash("true")
+    assert "a.py, which you hold, was removed, by nobody that tiebreak knows" in ann.bash("true") + ann.bash("true")

@@ -22,7 +22,7 @@ from ..agent_state import AgentState, key
 from ..holder_messages import tell
 from ..live_holds import live_holds
 from ..working_places import note_place
-from .disk_state import FILE, REACHABLE, is_executable, look
+from .disk_state import ABSENT, FILE, REACHABLE, is_executable, look
 from .safety_copies import keep
 from .watched_files import WatchedFile, all_watched, update, watched
 
@@ -54,8 +54,15 @@ def remember_left(board: Board, hold: Hold, root: str, name: str, *, known: bool
     if known:
         note_place(AgentState(holder), root)
     made.left(*_now(made))
+    if made.seen == ABSENT and not known and hold.hash not in (None, ABSENT) and not _is_recorded(hold):
+        made.fingerprint, made.seen = hold.hash or "", ""  # the board knows that it was there, and the records are lost
     made.replace()
     return made
+
+
+def _is_recorded(hold: Hold) -> bool:
+    """Whether the file is known in any checkout of this machine: then it may be in that one alone."""
+    return any((each.project, each.resource) == (hold.project, hold.resource) for each in watched_now([hold]))
 
 
 def _is_held_in_another_project(board: Board, other: WatchedFile, made: WatchedFile) -> bool:
