@@ -11,6 +11,7 @@ from ..model import holder_id
 from ..names import short
 from ..text import span
 from .agent_notes import forget_notes, leave_notes, notes_for
+from .agent_state import CLIENT_FACT
 from .holder_messages import CHANNEL
 from .hook_call import Verdict, quoted
 from .hook_context import main_agent, remember_claims
@@ -59,6 +60,7 @@ def _register(hook: HookContext, own_process: bool) -> None:
     call, facts = hook.call, {}
     if own_process:
         from ..agent_names import session, store_session
+        from ..process_identity import token
 
         who = session()
         facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started, "bound": _is_client(hook)}
@@ -66,6 +68,7 @@ def _register(hook: HookContext, own_process: bool) -> None:
             from ..boot_history import remember_boot
 
             remember_boot()
+            hook.state.put(CLIENT_FACT, token(who).encode())
         if not call.subagent:
             store_session(call.client, call.session)
             _export(call.client, call.session)

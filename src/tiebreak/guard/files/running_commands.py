@@ -1,8 +1,8 @@
 """Commands that run: what an agent's hook saw before a command, for the hook after it.
 
 Each running command has one mark in its agent's state: when it began, in which checkout, on which branch, and what was
-at the places of held files. A mark whose command must have ended long ago does not count any more: its
-client was killed, or sent no event after the command.
+at the places of held files. A mark does not count any more if its command must have ended long ago, or if its client
+is known to have ended: no event comes after that command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import time
 
 from ...agent_names import same_family
-from ..agent_state import PROMPT_FACT, AgentState, common_facts, folder, key
+from ...process_identity import from_token, is_dead
+from ..agent_state import CLIENT_FACT, PROMPT_FACT, AgentState, common_facts, folder, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +131,14 @@ def is_at_prompt(agent: str, since: int) -> bool:
 def running() -> list[RunningCommand]:
     """The commands of all agents of this user that run now."""
     homes = (common_facts(name) for name in os.listdir(folder()) if len(name) == LENGTH)
-    return [each for home in homes for each in _marked(home) if not each.is_old]
+    found = ((home, [each for each in _marked(home) if not each.is_old]) for home in homes)
+    return [each for home, commands in found if commands and not _is_gone(home) for each in commands]
+
+
+def _is_gone(state: AgentState) -> bool:
+    """Whether the client of an agent is known to have ended."""
+    client = (state.get(CLIENT_FACT) or b"").decode("ascii", "replace")
+    return bool(client) and is_dead(from_token(client))
 
 
 def others_in(root: str, agent: str, commands: Iterable[RunningCommand]) -> list[RunningCommand]:
